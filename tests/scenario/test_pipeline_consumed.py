@@ -202,7 +202,7 @@ def test_all_that_is_said_of_a_message_is_in_columns(
         frames.append(frame.selectExpr("*", "unix_micros(timestamp) AS us").collect())
 
     query = (
-        reading.frame("orders", includeProperties="true")
+        reading.frame("orders", includeProperties="true", includeHeaders="true")
         .writeStream.foreachBatch(keep)
         .option("checkpointLocation", str(reading.checkpoint))
         .start()
@@ -212,6 +212,7 @@ def test_all_that_is_said_of_a_message_is_in_columns(
     (row,) = frames[0]
     assert (row["partition"], row["offset"], bytes(row["key"]), bytes(row["value"])) == (0, 0, b"boiler", b"1")
     assert (row["content_type"], row["properties"], row["address"]) == ("text/plain", {"n": "5"}, "orders")
+    assert [tuple(header) for header in row["headers"]] == [("n", "5", "long")]
     assert before - 1 < row["us"] / 1e6 < time.time() + 1
 
 

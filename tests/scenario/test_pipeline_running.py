@@ -448,25 +448,41 @@ def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_o
 def test_bodies_are_decoded_and_what_cannot_be_is_counted(node: StreamNode, place: RunnerPlace) -> None:
     good = [json.dumps({"device": f"d{n}", "temperature": n / 2}) for n in range(5)]
     send(node, node.create("json"), *good, "not json", '{"device": "cut')
+    node.create("limits", "queue")
+    with node.connect() as connection:
+        limited = Message(b'{"device": "limited", "temperature": 0}', properties={"limit": 2.5, "room": "hall"})
+        connection.sender("json").send(limited)
     spec = {
-        "sources": [{"name": "readings", "address": "json", "includeProperties": True}],
+        "sources": [{"name": "readings", "address": "json", "includeProperties": True, "includeHeaders": True}],
         "steps": [
             {
                 "name": "warm",
                 "sql": "SELECT device, temperature, _offset, _properties, _address FROM readings "
                 "WHERE temperature > 0.7",
-            }
+            },
+            {
+                "name": "limits",
+                "sql": "SELECT device AS value, _headers AS headers FROM readings "
+                "WHERE exists(_headers, h -> h.type = 'double')",
+            },
         ],
-        "sinks": [{"table": "warm"}, {"input": "readings", "table": "all"}],
+        "sinks": [
+            {"input": "warm", "table": "warm"},
+            {"input": "readings", "table": "all"},
+            {"input": "limits", "address": "limits"},
+        ],
     }
     schema = {"format": "json", "definition": "device STRING, temperature DOUBLE"}
-    place.put("demo.json", spec, {"json": {"type": "stream", "schema": schema}})
-    place.until(lambda: len(place.rows("all")) == 5 and len(place.rows("warm")) == 3)
+    addresses = {"json": {"type": "stream", "schema": schema}, "limits": {"type": "queue"}}
+    place.put("demo.json", spec, addresses)
+    (told,) = take(node, "limits", 1)
+    assert (told.body, told.properties) == (b"limited", {"limit": 2.5, "room": "hall"})
+    place.until(lambda: len(place.rows("all")) == 6 and len(place.rows("warm")) == 3)
     assert sorted(row["temperature"] for row in place.rows("warm")) == [1.0, 1.5, 2.0]
     queries = place.until(
         lambda: (q := place.statuses["demo.json"]["queries"]) and all("batch" in i for i in q) and q
     )
-    assert [query["badRecords"] for query in queries] == [2, 2]
+    assert [query["badRecords"] for query in queries] == [2, 2, 2]
     place.send(command="delete", name="demo.json", purge=True)
 
 

@@ -20,7 +20,10 @@ from proton.utils import BlockingConnection
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import Message
+from enmasse.wire.amqp.codec import encode
 from tests.scenario.taking import take, take_stream
+from tests.support.mqtt_devices import Device
+from tests.unit.pipeline.test_pipeline_headers import EACH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -335,3 +338,49 @@ def test_a_row_as_json_goes_out_and_comes_back(writing: Writing) -> None:
                   address="s")  # fmt: skip
     found = [json.loads(message.body) for message in take_stream(writing.node, "s", 3)]
     assert found == [{"device": n, "heat": 2 * n} for n in range(3)]
+
+
+def test_headers_keep_types_and_names_that_come_twice_on_their_way_through_spark(writing: Writing) -> None:
+    require("paho-mqtt")
+    from tests.support.paho_devices import PahoClient
+
+    node, values = writing.node, [value for value, _, _ in EACH]
+    sent = {f"p{n}": value for n, value in enumerate(values)}
+    for address in ("a", "b"):
+        node.create(address, partitions=1)
+    node.create("shown", "topic")
+    paho = PahoClient()
+    display = Device(paho, node.port, 5, client_id="display")
+    assert display.subscribe("shown", 1) == 1
+    with node.connect() as connection:
+        connection.sender("a").send(Message(b"typed", properties=sent))
+    gauge = Device(paho, node.port, 5, client_id="gauge")
+    assert gauge.publish("a", b"doubled", qos=1, user_properties="unit=C,tag=1,tag=2,unit=F") == [0]
+    source = writing.spark.read.format("enmasse").options(url=node.url, address="a", includeHeaders="true").load()
+    rows = source.select("value", "headers").cache()
+    seen = rows.selectExpr(
+        "value = 'typed' AS t",
+        "CAST(get(filter(headers, h -> h.type = 'timestamp'), 0).value AS TIMESTAMP) = "
+        "TIMESTAMP '2026-01-31 12:00:00.123Z' AS moment",
+        "CAST(get(filter(headers, h -> h.type = 'double'), 0).value AS DOUBLE) AS number",
+        "transform(filter(headers, h -> h.key = 'tag'), h -> h.value) AS tags",
+    )
+    assert [tuple(row) for row in seen.orderBy("t").collect()] == [
+        (False, None, None, ["1", "2"]),
+        (True, True, 0.1, []),
+    ]
+    writing.batch(rows, address="b")
+    writing.batch(rows.where("value = 'doubled'"), address="shown")
+    typed, doubled = sorted(take_stream(node, "b", 2), key=lambda message: message.body == b"doubled")
+    assert {name: (type(value), encode(value)) for name, value in typed.properties.items()} == {
+        name: (type(value), encode(value)) for name, value in sent.items()
+    }
+    assert doubled.properties == {"unit": "C", "tag": "1"}
+    again = writing.spark.read.format("enmasse").options(url=node.url, address="b", includeHeaders="true").load()
+    assert sorted(map(repr, again.select("value", "headers").collect())) == sorted(map(repr, rows.collect()))
+    (shown,) = display.receive(1)
+    told = [pair for pair in shown.properties["user_properties"] if pair[0] in ("unit", "tag")]
+    assert told == [["unit", "C"], ["tag", "1"], ["tag", "2"], ["unit", "F"]]
+    for device in (gauge, display):
+        device.disconnect()
+    paho.close()

@@ -325,13 +325,17 @@ def test_a_stream_gives_what_precedes_the_body_too(
         connection.sender("t").send_all(messages, timeout=30)
     chosen = {"url": stream_node.url, "startingOffsets": "earliest", "includeProperties": "true"}
     rows = (
-        spark.readStream.format("enmasse").options(**chosen).load("t").selectExpr("properties['n'] AS n", "address")
+        spark.readStream.format("enmasse")
+        .options(**chosen, subscribe="t", includeHeaders="true")
+        .load()
+        .selectExpr("properties['n'] AS n", "address", "headers[0] AS h")
     )
     query = rows.writeStream.format("memory").queryName("heads").trigger(availableNow=True).start()
     query.awaitTermination(120)
     found = spark.table("heads").collect()
     assert sorted(int(row["n"]) for row in found) == list(range(30))
     assert {row["address"] for row in found} == {"t"}
+    assert all(tuple(row["h"]) == ("n", row["n"], "long") for row in found)
 
 
 def test_progress_shows_how_far_the_stream_is(reading: Reading, stream_node: StreamNode) -> None:

@@ -513,6 +513,9 @@ def test_raw_rows_have_the_columns_of_the_source() -> None:
     named = {"name": "hot", "sql": "SELECT address FROM readings"}
     assert "there is no column 'address'" in problems(pipeline(sources=[raw], steps=[named]))["spec.steps[0].sql"]
     decode(pipeline(sources=[raw | {"includeProperties": True}], steps=[named]))
+    typed = {"name": "hot", "sql": "SELECT transform(headers, h -> h.type) AS types FROM readings"}
+    assert "there is no column 'headers'" in problems(pipeline(sources=[raw], steps=[typed]))["spec.steps[0].sql"]
+    decode(pipeline(sources=[raw | {"includeHeaders": True}], steps=[typed]))
     late = raw | {"watermark": {"column": "timestamp", "delay": "1s"}}
     decode(pipeline(sources=[late], steps=[], sinks=[{"table": "raw"}]))
 

@@ -140,6 +140,8 @@ class SourceSpec(Model):
     """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
     include_properties: bool | None = None
     """Whether there are columns for properties, annotations and content type."""
+    include_headers: bool | None = None
+    """Whether there is a column with the application properties in order and with their types."""
     watermark: Watermark | None = None
     """How late a row may be and still count; needed where windows are to end."""
     bad_records: str | None = None

@@ -29,6 +29,7 @@ FILES: Final = "files"
 
 _OF_MESSAGES: Final = (
     "include_properties",
+    "include_headers",
     "tombstones",
     "schema_registry",
     "degraded_above",
@@ -226,12 +227,13 @@ def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
         except DdlError:
             return None
     has_address = is_several(source) and not source.include_properties
+    given = {"with_properties": bool(source.include_properties), "with_headers": bool(source.include_headers)}
     if source.format == "raw":
-        columns = raw_columns(with_properties=bool(source.include_properties))
+        columns = raw_columns(**given)
         return (*columns, *parse_ddl("address STRING")) if has_address else columns
     if source.format not in _WITH_DDL or source.schema_ is None:
         return None
-    carried = carried_columns(with_properties=bool(source.include_properties))
+    carried = carried_columns(**given)
     if has_address:
         carried = (*carried, *parse_ddl("_address STRING"))
     if source.tombstones:

@@ -10,6 +10,7 @@ Without pydantic, as Spark's workers load it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,14 +24,14 @@ class MessageColumn:
     Attributes:
         column: its name and type; the source's DDL calls all nullable, as Spark does.
         meaning: its content, for the reference, in Markdown.
-        is_property: it is there with the option ``includeProperties`` alone.
+        option: it is there with this option alone; empty: always.
         is_null: it may be null.
         carried_as: the type of the column that a decoded row carries, where it is another one.
     """
 
     column: Column
     meaning: str
-    is_property: bool = False
+    option: str = ""
     is_null: bool = False
     carried_as: str = ""
 
@@ -45,10 +46,11 @@ class MessageColumn:
         return parse_ddl(f"_{self.name} {self.carried_as or self.column.type}")[0]
 
 
-def _row(
-    ddl: str, meaning: str, *, is_property: bool = False, is_null: bool = False, carried_as: str = ""
-) -> MessageColumn:
-    return MessageColumn(parse_ddl(ddl)[0], meaning, is_property, is_null, carried_as)
+def _row(ddl: str, meaning: str, *, option: str = "", is_null: bool = False, carried_as: str = "") -> MessageColumn:
+    return MessageColumn(parse_ddl(ddl)[0], meaning, option, is_null, carried_as)
+
+
+_PROPERTIES, _HEADERS = "includeProperties", "includeHeaders"
 
 
 COLUMNS: Final = (
@@ -65,13 +67,18 @@ COLUMNS: Final = (
         carried_as="STRING",
     ),
     _row("value BINARY", "the message's content, see below"),
-    _row("content_type STRING", "the message's content type", is_property=True, is_null=True),
-    _row("properties MAP<STRING, STRING>", "the application properties, a map of texts", is_property=True),
-    _row("annotations MAP<STRING, STRING>", "the message annotations, a map of texts", is_property=True),
+    _row("content_type STRING", "the message's content type", option=_PROPERTIES, is_null=True),
+    _row("properties MAP<STRING, STRING>", "the application properties, a map of texts", option=_PROPERTIES),
+    _row("annotations MAP<STRING, STRING>", "the message annotations, a map of texts", option=_PROPERTIES),
     _row(
         "address STRING",
         "where the sender sent it (`to`); where it does not say, the stream's address",
-        is_property=True,
+        option=_PROPERTIES,
+    ),
+    _row(
+        "headers ARRAY<STRUCT<key: STRING, value: STRING, type: STRING>>",
+        "the application properties in order, with [their types](#headers)",
+        option=_HEADERS,
     ),
 )
 """In the order in which Spark has them."""
@@ -88,11 +95,16 @@ RESERVED: Final = (*(f"_{name}" for name in CARRIED), "_problem", "_value", TOMB
 NEVER_NULL: Final = frozenset(row.name for row in COLUMNS if not row.is_null)
 
 
-def raw_columns(*, with_properties: bool) -> tuple[Column, ...]:
+def _given(with_properties: bool, with_headers: bool) -> Iterator[MessageColumn]:
+    options = {"": True, _PROPERTIES: with_properties, _HEADERS: with_headers}
+    return (row for row in COLUMNS if options[row.option])
+
+
+def raw_columns(*, with_properties: bool, with_headers: bool = False) -> tuple[Column, ...]:
     """Return the columns of messages whose bodies are left as they are."""
-    return tuple(row.column for row in COLUMNS if with_properties or not row.is_property)
+    return tuple(row.column for row in _given(with_properties, with_headers))
 
 
-def carried_columns(*, with_properties: bool) -> tuple[Column, ...]:
+def carried_columns(*, with_properties: bool, with_headers: bool = False) -> tuple[Column, ...]:
     """Return the columns that a decoded row has beside those of its content."""
-    return tuple(row.carried for row in COLUMNS if row.name in CARRIED and (with_properties or not row.is_property))
+    return tuple(row.carried for row in _given(with_properties, with_headers) if row.name in CARRIED)

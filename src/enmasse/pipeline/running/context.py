@@ -286,6 +286,8 @@ class RunningContext:
                 options["failOnDataLoss"] = str(source.fail_on_data_loss).lower()
         if source.include_properties:
             options["includeProperties"] = "true"
+        if source.include_headers:
+            options["includeHeaders"] = "true"
         if source.max_rows_per_batch is not None:
             options["maxOffsetsPerTrigger"] = str(source.max_rows_per_batch)
         if source.max_bytes_per_batch is not None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from enmasse.pipeline.errors import OptionError
+from enmasse.pipeline.headers import Header
 from enmasse.pipeline.sink.options import SinkOptions
 
 _TEXT = (StringType,)
@@ -37,6 +39,10 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "key": (_BYTES, "binary or string"),
     "subject": (_TEXT, "string"),
     "properties": ((MapType,), "a map of string to string, number, boolean or binary"),
+    "headers": (
+        (ArrayType,),
+        "an array<struct<key string, value string, type string>>, or with a binary value and no type",
+    ),
     "content_type": (_TEXT, "string"),
     "message_id": (_TEXT, "string"),
     "address": (_TEXT, "string"),
@@ -58,6 +64,7 @@ class Row(NamedTuple):
     ttl: int | None
     """Milliseconds."""
     durable: bool | None
+    headers: tuple[Header, ...] | None = None
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
@@ -82,12 +89,24 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         fits = isinstance(field.dataType, kinds)
         if fits and isinstance(field.dataType, MapType):
             fits = isinstance(field.dataType.keyType, StringType) and isinstance(field.dataType.valueType, _SIMPLE)
+        if fits and isinstance(field.dataType, ArrayType):
+            fits = _are_headers(field.dataType.elementType)
         if not fits:
             raise OptionError(f"column {name!r} should be {wanted}, not {field.dataType.simpleString()}")
     if "value" not in seen:
         raise OptionError("there is no column 'value': .selectExpr('to_json(struct(*)) AS value') makes one of all")
     if "address" not in seen and not options.address:
         raise OptionError('nothing says where rows go: expected .option("address", "alerts") or a column \'address\'')
+
+
+def _are_headers(of: DataType) -> bool:
+    if not isinstance(of, StructType):
+        return False
+    kinds = {field.name: type(field.dataType) for field in of.fields}
+    value = kinds.pop("value", None)
+    if value is BinaryType:
+        return kinds == {"key": StringType}
+    return value is StringType and kinds in ({"key": StringType}, {"key": StringType, "type": StringType})
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
@@ -112,7 +131,13 @@ def _values(name: str, column: pa.Array | None) -> Any:
         return pc.cast(column, pa.int64()).to_pylist()
     if name == "properties":
         return [None if pairs is None else tuple(sorted(pairs)) for pairs in column.to_pylist()]
+    if name == "headers":
+        return [None if found is None else tuple(map(_header, found)) for found in column.to_pylist()]
     return column.to_pylist()
+
+
+def _header(of: dict[str, Any] | None) -> Header:
+    return Header(None, None) if of is None else Header(of["key"], of["value"], of.get("type"))
 
 
 def _is_large(column: pa.Array) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Encode = Callable[[dict[str, Any]], bytes]
 
 REASON: Final = "enmasse-reason"
-CARRIED: Final = ("key", "subject", "properties", "content_type", "message_id", "ttl", "durable")
+CARRIED: Final = ("key", "subject", "properties", "headers", "content_type", "message_id", "ttl", "durable")
 """Columns of a message beside its content and its address."""
 
 

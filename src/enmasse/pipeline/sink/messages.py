@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from enmasse.pipeline.headers import USER_PROPERTIES, known_properties
 from enmasse.pipeline.sink.columns import Row
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
@@ -91,11 +92,17 @@ class Encoder:
         properties = None
         if message_id is not None or row.subject is not None or row.content_type is not None:
             properties = Properties(message_id=message_id, subject=row.subject, content_type=row.content_type)
+        application = dict(row.properties or ())
+        if row.headers:
+            found = known_properties(row.headers)
+            application |= found.application
+            if found.pairs is not None:
+                annotations[USER_PROPERTIES] = found.pairs
         message = encode_message(
             b"",
             header=Header(self._durable if row.durable is None else row.durable, ttl=row.ttl or None),
             message_annotations=annotations,
             properties=properties,
-            application_properties={**dict(row.properties or ()), **(extra or {})},
+            application_properties={**application, **(extra or {})},
         )
         return message[:-_EMPTY_BODY_BYTES]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from enmasse.messaging.log.frame import encode_frame
 from enmasse.messaging.streams.heads import partition_of
+from enmasse.pipeline.headers import header_problem
 from enmasse.pipeline.sink.columns import Row
 from enmasse.pipeline.sink.identity import Identity
 from enmasse.pipeline.sink.messages import MAX_TTL_MS, Encoder, data_prefix, key_bytes
@@ -93,7 +94,7 @@ def problem_of(row: Row) -> str | None:
         return "its value is null"
     if row.ttl is not None and not 0 <= row.ttl <= MAX_TTL_MS:
         return f"its ttl of {row.ttl} ms is not between 0 and {MAX_TTL_MS}"
-    return None
+    return None if row.headers is None else header_problem(row.headers)
 
 
 class Packer:

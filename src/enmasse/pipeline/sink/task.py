@@ -22,6 +22,7 @@ from enmasse.client import ConnectionDeniedError, LinkRefusedError
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError, RowRefusedError
+from enmasse.pipeline.headers import header_problem
 from enmasse.pipeline.sink.columns import Row, rows_of
 from enmasse.pipeline.sink.connection import SpaceConnection
 from enmasse.pipeline.sink.delivering import Delivering, refusal_reason
@@ -258,6 +259,8 @@ class SinkTask:
         }
         # Kept until somebody reads it, whatever expiry the row had.
         kept = row._replace(ttl=None, durable=True)
+        if kept.headers and header_problem(kept.headers):
+            kept = kept._replace(headers=None)
         sequence = None if info.is_direct else identity.row_sequence(place)
         payload = self._encoder.message(kept, message_id=identity.message_id(place), sequence=sequence, extra=reason)
         return Parcel(link, payload, refusal.numbered)

@@ -30,8 +30,9 @@ import pyarrow.compute as pc
 from enmasse.errors import RemoteError
 from enmasse.messaging.log.frame import Column as FrameColumn
 from enmasse.messaging.log.frame import Frame, FrameError
-from enmasse.model.sql.ddl import Column, ColumnType, written
+from enmasse.model.sql.ddl import Column, ColumnType
 from enmasse.model.sql.message_columns import raw_columns
+from enmasse.pipeline.headers import headers_of
 from enmasse.wire.amqp.codec import decode_all, skip
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import APPLICATION_PROPERTIES, Sections
@@ -70,14 +71,12 @@ def _schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
 
 
-_RAW, _FULL = raw_columns(with_properties=False), raw_columns(with_properties=True)
+SCHEMA = _schema(raw_columns(with_properties=False))
 
-SCHEMA_DDL = written(_RAW)
-SCHEMA = _schema(_RAW)
-
-FULL_SCHEMA_DDL = written(_FULL)
-FULL_SCHEMA = _schema(_FULL)
+FULL_SCHEMA = _schema(raw_columns(with_properties=True))
 """With what precedes the body, which costs work for each head that differs."""
+
+_HEADERS = _schema(raw_columns(with_properties=False, with_headers=True)).field("headers")
 
 
 _DATA = 0x75
@@ -218,6 +217,24 @@ def property_columns(heads: pa.Array, address: str) -> list[pa.Array]:
     return [column.take(encoded.indices) for column in distinct]
 
 
+def _headers(front: bytes) -> list[dict[str, Any]]:
+    try:
+        return [header._asdict() for header in headers_of(Sections(front))]
+    except DecodeError:
+        return []
+
+
+_known_headers = lru_cache(KNOWN_HEADS)(_headers)
+
+
+def header_column(heads: pa.Array) -> pa.Array:
+    """Return the column ``headers`` for an array of heads; nothing where they cannot be decoded."""
+    encoded = heads.dictionary_encode()
+    fronts = map(_front, encoded.dictionary.to_pylist())
+    found = [_known_headers(front) if len(front) <= KNOWN_HEAD_BYTES else _headers(front) for front in fronts]
+    return pa.array(found, _HEADERS.type).take(encoded.indices)
+
+
 Decoder = Callable[[bytes], bytes]
 """Gives the value of a message that lies whole in its head."""
 
@@ -228,7 +245,14 @@ JOIN_BYTES = 4 << 20
 
 
 def frame_to_batch(
-    frame: Frame, partition: int, start: int, end: int, decode: Decoder, *, properties_of: str = ""
+    frame: Frame,
+    partition: int,
+    start: int,
+    end: int,
+    decode: Decoder,
+    *,
+    properties_of: str = "",
+    with_headers: bool = False,
 ) -> pa.RecordBatch:
     """Return the rows of a frame whose offsets lie in ``start <= offset < end``.
 
@@ -239,6 +263,7 @@ def frame_to_batch(
         end: one above the last offset wanted.
         decode: gives the value of a message that lies whole in its head.
         properties_of: the stream's address, if the columns of ``FULL_SCHEMA`` are wanted.
+        with_headers: whether the column ``headers`` is wanted.
 
     Raises:
         FrameError: the frame's columns are inconsistent.
@@ -255,14 +280,18 @@ def frame_to_batch(
         key,
         value,
     ]
-    if frame.has_whole or properties_of:
+    schema = FULL_SCHEMA if properties_of else SCHEMA
+    if frame.has_whole or properties_of or with_headers:
         heads = _binary(buffer, frame.heads, rows)
         _check(frame, heads)
         if frame.has_whole:
             columns[-1] = _with_whole(buffer, frame, value, heads, decode)
         if properties_of:
             columns += property_columns(heads, properties_of)
-    batch = pa.RecordBatch.from_arrays(columns, schema=FULL_SCHEMA if properties_of else SCHEMA)
+        if with_headers:
+            columns.append(header_column(heads))
+            schema = schema.append(_HEADERS)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if start > first or end < first + rows:
         begin = max(0, start - first)
         batch = batch.slice(begin, max(0, min(rows, end - first) - begin))

@@ -26,11 +26,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from enmasse.model.sql.ddl import written
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.source import consumed
-from enmasse.pipeline.source.columns import FULL_SCHEMA, FULL_SCHEMA_DDL, SCHEMA, SCHEMA_DDL, join_batches
+from enmasse.pipeline.source.columns import join_batches
 from enmasse.pipeline.source.frames_client import Connections
 from enmasse.pipeline.source.offsets import Position, Span, plan_spans
 from enmasse.pipeline.source.options import SourceOptions
@@ -56,7 +57,7 @@ class _SpanPartition(InputPartition):
 
 
 class EnmasseDataSource(DataSource):
-    """Rows of a stream address: ``partition, offset, timestamp, key, value``, and more with ``includeProperties``."""
+    """Rows of a stream address: ``partition, offset, timestamp, key, value``, and more by options."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,9 +72,9 @@ class EnmasseDataSource(DataSource):
         """
         if several := SourceOptions.several(consumed.shared(self.options), is_batch=True):
             options = next(iter(several.values()))
-            return FULL_SCHEMA_DDL if options.include_properties else f"{SCHEMA_DDL}, address STRING"
-        options = SourceOptions.parse(consumed.shared(self.options), is_batch=True)
-        return FULL_SCHEMA_DDL if options.include_properties else SCHEMA_DDL
+            ddl = written(options.columns)
+            return ddl if options.include_properties else f"{ddl}, address STRING"
+        return written(SourceOptions.parse(consumed.shared(self.options), is_batch=True).columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a streaming query.
@@ -124,11 +125,8 @@ class EnmasseDataSource(DataSource):
 
 
 def _checked(options: SourceOptions, schema: StructType) -> SourceOptions:
-    names, ddl = SCHEMA.names, SCHEMA_DDL
-    if options.include_properties:
-        names, ddl = FULL_SCHEMA.names, FULL_SCHEMA_DDL
-    if schema.fieldNames() != names:
-        raise OptionError(f"format enmasse gives the columns {ddl}; leave out .schema(...)")
+    if schema.fieldNames() != [column.name for column in options.columns]:
+        raise OptionError(f"format enmasse gives the columns {written(options.columns)}; leave out .schema(...)")
     return options
 
 
@@ -147,6 +145,7 @@ def _read_span(options: SourceOptions, span: Span) -> Iterator[pa.RecordBatch]:
             fail_on_data_loss=options.fail_on_data_loss,
             backoff=Backoff(options.retry_timeout_s),
             properties_of=options.address if options.include_properties else "",
+            with_headers=options.include_headers,
         )
     )
 

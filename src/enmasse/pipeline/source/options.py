@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from enmasse.model.sql.ddl import Column
+from enmasse.model.sql.message_columns import raw_columns
 from enmasse.pipeline.credentials import ENVIRONMENT_LOGIN, LOGIN_OPTIONS, Login
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, parse_bounds, parse_moment, parse_moments
@@ -32,6 +34,7 @@ _KNOWN = (
     "maxBytesPerTrigger",
     "minPartitions",
     "includeProperties",
+    "includeHeaders",
     "consumer",
     "pollTimeout",
     "retryTimeout",
@@ -96,6 +99,8 @@ class SourceOptions:
     """Tasks to aim at; ranges are split until there are as many."""
     include_properties: bool = False
     """True if to decode what precedes the body."""
+    include_headers: bool = False
+    """True if to give the application properties in order and with their types."""
     consumer: str = ""
     """Name under which the stream keeps how far the query has come; empty: it is not kept."""
     poll_timeout_s: float = 3.0
@@ -104,6 +109,11 @@ class SourceOptions:
     """Seconds that a node may be away; a supervised one is back within seconds."""
     fail_on_data_loss: bool = True
     """True if missing rows end the query."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of a row."""
+        return raw_columns(with_properties=self.include_properties, with_headers=self.include_headers)
 
     @classmethod
     def several(cls, options: Mapping[str, str], *, is_batch: bool = False) -> dict[str, SourceOptions]:
@@ -164,6 +174,7 @@ class SourceOptions:
             max_task_rows=_count("maxRecordsPerPartition", values.get("maxRecordsPerPartition"), 1),
             min_partitions=_count("minPartitions", values.get("minPartitions"), 0) or 0,
             include_properties=_flag("includeProperties", values.get("includeProperties", "false")),
+            include_headers=_flag("includeHeaders", values.get("includeHeaders", "false")),
             consumer=consumer,
             poll_timeout_s=parse_seconds("pollTimeout", values.get("pollTimeout", "3s")),
             retry_timeout_s=parse_seconds("retryTimeout", values.get("retryTimeout", "60s")),

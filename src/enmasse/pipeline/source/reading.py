@@ -75,6 +75,7 @@ def read_span(
     fail_on_data_loss: bool,
     backoff: Backoff,
     properties_of: str = "",
+    with_headers: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one range.
 
@@ -84,6 +85,7 @@ def read_span(
         fail_on_data_loss: whether a gap is an error.
         backoff: how long the node may stay away.
         properties_of: the stream's address, if what precedes the body is wanted as columns.
+        with_headers: whether the application properties are wanted in order and with their types.
 
     Raises:
         DataLossError: rows are missing and ``fail_on_data_loss``.
@@ -112,7 +114,13 @@ def read_span(
                         at = to
                     if at < span.end:
                         yield frame_to_batch(
-                            frame, span.partition, at, span.end, value_of, properties_of=properties_of
+                            frame,
+                            span.partition,
+                            at,
+                            span.end,
+                            value_of,
+                            properties_of=properties_of,
+                            with_headers=with_headers,
                         )
                         at = min(frame.next_offset, span.end)
                     backoff.succeeded()

@@ -225,10 +225,9 @@ class SeveralReader(DataSourceReader):
 def read_several(
     options: Mapping[str, SourceOptions], read: Read, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range of one of several streams, with its address as the last column."""
+    """Yield the rows of a range of one of several streams, with its address, the last column unless it is there."""
     assert isinstance(partition, SeveralPartition)
     for batch in read(options[partition.address], partition.span):
-        names = [name for name in batch.schema.names if name != _ADDRESS]
-        address = pa.repeat(pa.scalar(partition.address, pa.string()), batch.num_rows)
-        columns = [*(batch.column(name) for name in names), address]
-        yield pa.RecordBatch.from_arrays(columns, names=[*names, _ADDRESS])
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns[_ADDRESS] = pa.repeat(pa.scalar(partition.address, pa.string()), batch.num_rows)
+        yield pa.RecordBatch.from_pydict(columns)

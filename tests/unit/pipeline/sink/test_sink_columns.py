@@ -22,9 +22,11 @@ from pyspark.sql.types import (
 )
 
 from enmasse.pipeline.errors import OptionError
+from enmasse.pipeline.headers import Header
 from enmasse.pipeline.sink.columns import Row, check_columns, rows_of
 from enmasse.pipeline.sink.options import SinkOptions
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()), ("type", pa.string())]))
 TO_ONE = SinkOptions(url="amqp://x", address="a")
 TO_MANY = SinkOptions(url="amqp://x")
 
@@ -38,6 +40,10 @@ def schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
+def headers(**fields: DataType) -> ArrayType:
+    return ArrayType(schema(**fields))
+
+
 @pytest.mark.parametrize(
     "columns",
     [
@@ -46,6 +52,9 @@ def schema(**columns: DataType) -> StructType:
         {"value": BYTES, "key": TEXT, "ttl": INT, "durable": FLAG, "address": TEXT},
         {"value": TEXT, "ttl": DayTimeIntervalType(), "properties": MapType(TEXT, DOUBLE)},
         {"value": TEXT, "ttl": LONG, "properties": MapType(TEXT, BYTES)},
+        {"value": TEXT, "headers": headers(key=TEXT, value=TEXT, type=TEXT)},
+        {"value": TEXT, "headers": headers(key=TEXT, value=TEXT)},
+        {"value": TEXT, "headers": headers(key=TEXT, value=BYTES)},
     ],
 )
 def test_what_fits(columns: dict[str, DataType]) -> None:
@@ -65,6 +74,12 @@ def test_what_fits(columns: dict[str, DataType]) -> None:
         ({"value": TEXT, "properties": MapType(INT, TEXT)}, "'properties' should be a map of string"),
         ({"value": TEXT, "properties": MapType(TEXT, ArrayType(INT))}, "'properties' should be a map of string"),
         ({"value": TEXT, "properties": StructType()}, "'properties' should be a map of string"),
+        ({"value": TEXT, "headers": MapType(TEXT, TEXT)}, "'headers' should be an array<struct<key string"),
+        ({"value": TEXT, "headers": ArrayType(TEXT)}, "'headers' should be an array<struct<key string"),
+        ({"value": TEXT, "headers": headers(key=TEXT, value=INT)}, "'headers' should be an array"),
+        ({"value": TEXT, "headers": headers(key=TEXT, value=BYTES, type=TEXT)}, "'headers' should be an array"),
+        ({"value": TEXT, "headers": headers(key=TEXT, value=TEXT, kind=TEXT)}, "'headers' should be an array"),
+        ({"value": TEXT, "headers": headers(key=TEXT)}, "'headers' should be an array"),
     ],
 )
 def test_what_does_not_fit_is_named(columns: dict[str, DataType], complaint: str) -> None:
@@ -91,11 +106,13 @@ def test_rows_are_plain_values() -> None:
             "ttl": pa.array([dt.timedelta(seconds=1.5), None], pa.duration("us")),
             "properties": pa.array([[("b", 2), ("a", 1)], None], pa.map_(pa.string(), pa.int64())),
             "durable": pa.array([False, None]),
+            "headers": pa.array([[{"key": "a", "value": "1", "type": "int"}, None], None], HEADERS),
         }
     )
     nothing = Row(None, None, None, None, None, None, None, None, None)
     properties = (("a", 1), ("b", 2))
     first = nothing._replace(value="höt".encode(), key=b"\xff", ttl=1500, properties=properties, durable=False)
+    first = first._replace(headers=(Header("a", "1", "int"), Header(None, None)))
     assert list(rows_of(batch)) == [first, nothing]
 
 

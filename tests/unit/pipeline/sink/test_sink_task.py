@@ -18,6 +18,7 @@ from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.sink.packing import AddressInfo, Parcel
 from enmasse.pipeline.sink.task import Counts, SinkTask
 from enmasse.wire.amqp.sections import Sections
+from enmasse.wire.amqp.types import Int
 
 REJECTED = Outcome("rejected", "amqp:decode-error", "no")
 
@@ -39,8 +40,15 @@ class Space:
         self.parcels += parcels
         return [REJECTED if parcel.payload.endswith(self.rejects) else Outcome.ACCEPTED for parcel in parcels]
 
-    def write(self, *values: str | None, address: str = "", to: Sequence[str] = (), **options: Any) -> Counts:
-        columns: dict[str, Any] = {"value": pa.array(values, pa.string())}
+    def write(
+        self,
+        *values: str | None,
+        address: str = "",
+        to: Sequence[str] = (),
+        beside: Any = None,
+        **options: Any,
+    ) -> Counts:
+        columns: dict[str, Any] = {"value": pa.array(values, pa.string()), **(beside or {})}
         if to:
             columns["address"] = to
         chosen = SinkOptions(url="amqp://x", address=address, **options)
@@ -158,3 +166,28 @@ def test_what_is_sent_together_depends_on_the_rows_alone(monkeypatch: pytest.Mon
         frames.append([parcel.payload for parcel in space.parcels if parcel.link.address == "s"])
     assert len(frames[0]) > 3
     assert frames[0] == frames[1]
+
+
+def test_headers_that_no_message_can_have_are_refused_and_the_row_is_kept() -> None:
+    space = Space(a="stream", q="queue", bad="queue")
+    given = [[{"key": "n", "value": text, "type": "int"}] for text in ("1", "one")]
+    for address in ("a", "q"):
+        counts = space.write("x", "y", address=address, bad_records="bad", beside={"headers": given})
+        assert (counts.rows, counts.refused) == (2, 1)
+        assert space.bodies(address) == [b"x"]
+    (row,) = (Sections(parcel.payload) for parcel in space.parcels if parcel.link.address == "q")
+    assert row.application_properties == {"n": Int(1)}
+    assert type(row.application_properties["n"]) is Int
+    bad = [Sections(parcel.payload) for parcel in space.parcels if parcel.link.address == "bad"]
+    assert [sections.body for sections in bad] == [b"y", b"y"]
+    assert {sections.application_properties["enmasse-reason"] for sections in bad} == {"header 'n': 'one' is no int"}
+    with pytest.raises(RowRefusedError, match="header 'n': 'one' is no int"):
+        space.write("x", "y", address="q", beside={"headers": given})
+
+
+def test_headers_count_before_properties_of_their_names() -> None:
+    space = Space(q="queue")
+    pairs = pa.array([[("n", "1"), ("m", "2")]], pa.map_(pa.string(), pa.string()))
+    headers = [[{"key": "n", "value": "5", "type": "long"}]]
+    space.write("x", address="q", beside={"properties": pairs, "headers": headers})
+    assert Sections(space.parcels[0].payload).application_properties == {"n": 5, "m": "2"}

@@ -38,7 +38,7 @@ def test_spark_sees_in_arrow_the_columns_that_are_declared(schema: pa.Schema, wi
 
 
 def test_a_decoded_row_carries_all_but_the_value_under_names_that_are_reserved() -> None:
-    carried = [column.name for column in carried_columns(with_properties=True)]
+    carried = [column.name for column in carried_columns(with_properties=True, with_headers=True)]
     assert [*carried, "_problem", "_value", "_tombstone"] == list(RESERVED)
     assert carried == [f"_{row.name}" for row in COLUMNS if row.name != "value"]
 
@@ -46,7 +46,7 @@ def test_a_decoded_row_carries_all_but_the_value_under_names_that_are_reserved()
 def test_the_reference_has_each_column_as_it_is_declared() -> None:
     written = []
     for row in COLUMNS:
-        when = "with `includeProperties`: " if row.is_property else ""
+        when = f"with `{row.option}`: " if row.option else ""
         written.append(f"| `{row.name}` | {row.column.type.name.lower()} | {when}{row.meaning} |")
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     begin = lines.index("| column | type | content |") + 2

@@ -97,3 +97,8 @@ def test_a_frame_becomes_all_columns() -> None:
     assert batch.column("address").to_pylist() == ["elsewhere", "telemetry"]
     assert batch.column("content_type").to_pylist() == [None, None]
     assert batch.column("properties").to_pylist() == [[], []]
+    found = [{"key": "n", "value": "1", "type": "long"}]
+    for properties_of in ("", "telemetry"):
+        batch = frame_to_batch(Frame(data), 0, 10, 13, value_of, properties_of=properties_of, with_headers=True)
+        assert batch.schema.names[-1] == "headers"
+        assert batch.column("headers").to_pylist() == [found, [], []]

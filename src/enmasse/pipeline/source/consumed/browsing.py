@@ -25,13 +25,16 @@ PARTITION = 0
 """There is one only."""
 
 
-def rows_to_batch(first: int, rows: Sequence[Row], properties_of: str = "") -> pa.RecordBatch:
+def rows_to_batch(
+    first: int, rows: Sequence[Row], properties_of: str = "", *, with_headers: bool = False
+) -> pa.RecordBatch:
     """Return the rows as Spark takes them.
 
     Args:
         first: the offset of the first one.
         rows: at least one.
         properties_of: the address, if what precedes the body is wanted as columns.
+        with_headers: whether the application properties are wanted in order and with their types.
     """
     heads, bodies, whole = [], [], []
     for index, row in enumerate(rows):
@@ -42,7 +45,15 @@ def rows_to_batch(first: int, rows: Sequence[Row], properties_of: str = "") -> p
             whole.append(index)
     keys = [_key_of(row.message) for row in rows]
     frame = Frame(encode_frame(first, [row.timestamp_us for row in rows], keys, heads, bodies, whole=whole))
-    return frame_to_batch(frame, PARTITION, first, first + len(rows), value_of, properties_of=properties_of)
+    return frame_to_batch(
+        frame,
+        PARTITION,
+        first,
+        first + len(rows),
+        value_of,
+        properties_of=properties_of,
+        with_headers=with_headers,
+    )
 
 
 def _key_of(message: bytes) -> bytes:
@@ -99,7 +110,8 @@ def browse(options: ConsumedOptions) -> Iterator[pa.RecordBatch]:
         at = 0
         while messages := browse.next():
             now_us = time.time_ns() // 1000
-            yield rows_to_batch(at, [Row(now_us, None, message) for message in messages], options.properties_of)
+            rows = [Row(now_us, None, message) for message in messages]
+            yield rows_to_batch(at, rows, options.properties_of, with_headers=options.source.include_headers)
             at += len(messages)
     finally:
         browse.close()

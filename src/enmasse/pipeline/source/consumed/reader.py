@@ -137,7 +137,10 @@ class ConsumedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, _FilePartition)
         settle()
         rows = read_rows(Path(partition.folder), partition.file)
-        yield rows_to_batch(partition.file.first, rows, self._options.properties_of)
+        options = self._options
+        yield rows_to_batch(
+            partition.file.first, rows, options.properties_of, with_headers=options.source.include_headers
+        )
 
     def commit(self, end: dict[str, Any]) -> None:
         """Accept what is below."""
