@@ -384,3 +384,29 @@ def test_headers_keep_types_and_names_that_come_twice_on_their_way_through_spark
     for device in (gauge, display):
         device.disconnect()
     paho.close()
+
+
+def test_a_copy_of_a_stream_keeps_its_partitions_and_a_smaller_one_says_what_to_do(writing: Writing) -> None:
+    node = writing.node
+    for address, partitions in (("a", 3), ("b", 3), ("small", 2)):
+        node.create(address, partitions=partitions)
+    node.create("bad", "queue")
+    # Keys alone would send them elsewhere.
+    rows = writing.numbers(60, "CAST(id AS STRING) AS value", "concat('k', id % 5) AS key", "id % 3 AS partition")
+    writing.batch(rows, address="a")
+    writing.stream(writing.source("a").select("value", "key", "partition"), address="b")
+
+    def layout(address: str) -> dict[int, list[int]]:
+        read = writing.spark.read.format("enmasse").options(url=node.url, address=address).load()
+        found: dict[int, list[int]] = {}
+        for row in read.orderBy("partition", "offset").collect():
+            found.setdefault(row["partition"], []).append(int(row["value"]))
+        return found
+
+    assert layout("a") == layout("b") == {n: list(range(n, 60, 3)) for n in range(3)}
+    copy = writing.source("a").select("value", "key", "partition")
+    with pytest.raises(PySparkException, match=r"there is no partition 2: 'small' has 0 to 1; leave out the column"):
+        writing.stream(copy.where("partition = 2"), "refused", address="small")
+    writing.stream(copy, "kept", address="small", badRecords="bad")
+    assert layout("small") == {n: list(range(n, 60, 3)) for n in range(2)}
+    assert sorted(int(message.body) for message in take(node, "bad", 20)) == list(range(2, 60, 3))

@@ -48,6 +48,7 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "address": (_TEXT, "string"),
     "ttl": ((*_WHOLE, DayTimeIntervalType), "a whole number of milliseconds, or an interval"),
     "durable": ((BooleanType,), "boolean"),
+    "partition": (_WHOLE, "a whole number"),
 }
 
 
@@ -65,6 +66,7 @@ class Row(NamedTuple):
     """Milliseconds."""
     durable: bool | None
     headers: tuple[Header, ...] | None = None
+    partition: int | None = None
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:

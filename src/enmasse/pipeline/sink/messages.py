@@ -52,7 +52,7 @@ class Encoder:
 
     def head(self, row: Row) -> bytes:
         """Return the sections before the body of a row."""
-        what = row[1:]
+        what = row[1:-1]  # all but content and partition
         found = self._known.get(what)
         if found is None:
             found = self._encode(row, row.message_id, None, None)

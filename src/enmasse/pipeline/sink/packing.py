@@ -84,6 +84,8 @@ FRAME_OVERHEAD_BYTES = 512
 ROW_OVERHEAD_BYTES = 20
 """A row's time and its place in three columns."""
 
+_NO_PARTITION = "leave out the column partition, or have it null"
+
 KNOWN_KEYS = 65_536
 """Keys whose partition is remembered."""
 
@@ -135,6 +137,10 @@ class MessagePacker(Packer):
 
     def add(self, index: int, row: Row, out: list[Parcel]) -> str | None:
         """Return a message."""
+        if row.partition is not None:
+            return (
+                f"its partition is {row.partition}, and {self.info.kind} {self.address!r} has none; {_NO_PARTITION}"
+            )
         identity = self._identity
         payload = self._encoder.message(
             row,
@@ -161,7 +167,7 @@ class _Open:
 
 
 class StreamPacker(Packer):
-    """Frames by partition, as the node would choose it for each message.
+    """Frames by partition: the row's own, else as the node would choose it for each message.
 
     Rows without a key go to one partition together, another one with every batch.
     """
@@ -183,7 +189,10 @@ class StreamPacker(Packer):
         if size + FRAME_OVERHEAD_BYTES > self.info.max_bytes or size + FRAME_OVERHEAD_BYTES > 4 * FRAME_BYTES:
             most = min(self.info.max_bytes, 4 * FRAME_BYTES) - FRAME_OVERHEAD_BYTES
             return f"too large: {size} bytes, and {most} are the most that a frame takes"
-        partition = self._of_key.get(key)
+        partition = self._of_key.get(key) if row.partition is None else row.partition
+        if partition is not None and not 0 <= partition < self.info.partitions:
+            last = self.info.partitions - 1
+            return f"there is no partition {partition}: {self.address!r} has 0 to {last}; {_NO_PARTITION}"
         if partition is None:
             if len(self._of_key) > KNOWN_KEYS:
                 self._of_key = {b"": self._of_key[b""]}

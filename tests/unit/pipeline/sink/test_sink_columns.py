@@ -54,6 +54,7 @@ def headers(**fields: DataType) -> ArrayType:
         {"value": TEXT, "ttl": LONG, "properties": MapType(TEXT, BYTES)},
         {"value": TEXT, "headers": headers(key=TEXT, value=TEXT, type=TEXT)},
         {"value": TEXT, "headers": headers(key=TEXT, value=TEXT)},
+        {"value": TEXT, "partition": INT},
         {"value": TEXT, "headers": headers(key=TEXT, value=BYTES)},
     ],
 )
@@ -80,6 +81,7 @@ def test_what_fits(columns: dict[str, DataType]) -> None:
         ({"value": TEXT, "headers": headers(key=TEXT, value=BYTES, type=TEXT)}, "'headers' should be an array"),
         ({"value": TEXT, "headers": headers(key=TEXT, value=TEXT, kind=TEXT)}, "'headers' should be an array"),
         ({"value": TEXT, "headers": headers(key=TEXT)}, "'headers' should be an array"),
+        ({"value": TEXT, "partition": TEXT}, "'partition' should be a whole number"),
     ],
 )
 def test_what_does_not_fit_is_named(columns: dict[str, DataType], complaint: str) -> None:

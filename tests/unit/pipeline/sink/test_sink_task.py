@@ -10,6 +10,7 @@ import pytest
 
 from enmasse.client import LinkRefusedError, Outcome
 from enmasse.messaging.log.frame import Frame
+from enmasse.messaging.streams.heads import partition_of
 from enmasse.pipeline.errors import OptionError, RowRefusedError
 from enmasse.pipeline.sink import task
 from enmasse.pipeline.sink.connection import Result, SpaceConnection
@@ -191,3 +192,36 @@ def test_headers_count_before_properties_of_their_names() -> None:
     headers = [[{"key": "n", "value": "5", "type": "long"}]]
     space.write("x", address="q", beside={"properties": pairs, "headers": headers})
     assert Sections(space.parcels[0].payload).application_properties == {"n": 5, "m": "2"}
+
+
+def test_rows_go_to_the_partition_that_they_name_and_the_others_by_key() -> None:
+    space = Space(a="stream")
+    keys, partitions = ["k", "k", "k", None], pa.array([1, 0, None, 1], pa.int32())
+    space.write("one", "zero", "by key", "one too", address="a", beside={"key": keys, "partition": partitions})
+    found = {
+        parcel.link.partition: [Sections(payload).body for payload in Frame(parcel.payload).payloads()]
+        for parcel in space.parcels
+    }
+    by_key = partition_of(b"k", 2)
+    assert found == {
+        0: [b"zero", *([b"by key"] if by_key == 0 else [])],
+        1: [b"one", *([b"by key"] if by_key == 1 else []), b"one too"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "partition", "complaint"),
+    [
+        ("a", 2, "there is no partition 2: 'a' has 0 to 1; leave out the column partition, or have it null"),
+        ("a", -1, "there is no partition -1: 'a' has 0 to 1"),
+        ("q", 0, "its partition is 0, and queue 'q' has none; leave out"),
+    ],
+)
+def test_a_partition_that_is_not_there_is_named(address: str, partition: int, complaint: str) -> None:
+    space = Space(a="stream", q="queue", bad="stream")
+    with pytest.raises(RowRefusedError, match=complaint):
+        space.write("x", address=address, beside={"partition": [partition]})
+    counts = space.write("x", address=address, bad_records="bad", beside={"partition": [partition]})
+    assert counts.refused == 1
+    (bad,) = (Sections(parcel.payload) for parcel in space.parcels)
+    assert complaint in bad.application_properties["enmasse-reason"]
