@@ -29,16 +29,30 @@ PAGE = blocks("read-a-stream-in-spark.md")
 
 
 def test_a_stream_is_read_as_the_page_says(
-    spark: SparkSession, own: Installation, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    own: Installation,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for line in PAGE["stream"][0].splitlines():
-        enmasse, *arguments = shlex.split(line)
-        assert enmasse == "enmasse"
-        own.ok(*arguments)
+    monkeypatch.chdir(tmp_path)
+
+    def command(block: str) -> None:
+        for line in PAGE[block][0].splitlines():
+            written, _, file = line.partition(" > ")
+            enmasse, *arguments = shlex.split(written)
+            assert enmasse == "enmasse"
+            out = own.ok(*arguments)
+            if file:
+                Path(file).write_text(out)
+
+    command("stream")
     names: dict[str, Any] = {"spark": spark}
 
     def run(block: str) -> str:
-        code = PAGE[block][0].replace("amqp://127.0.0.1:5672", own.url("amqp"))
+        code = PAGE[block][0]
+        for scheme in ("amqp", "amqps"):
+            code = code.replace(f"{scheme}://127.0.0.1:5672", own.url(scheme))
         for relative in ("checkpoint", "tables/telemetry"):
             code = code.replace(f'"{relative}"', f'"{tmp_path / relative}"')
         capfd.readouterr()
@@ -53,6 +67,9 @@ def test_a_stream_is_read_as_the_page_says(
     run("hour")
     assert names["recent"].load("telemetry").count() == 2
     assert "content_type" in run("properties")
+    assert re.search(r"boiler-1.*\|double\|80\.5 ", run("headers"))
+    run("copy")
+    assert names["typed"].load("telemetry-copy").count() == 2
     told = subprocess.run(
         [sys.executable, "-c", PAGE["notebook"][0]],
         env=os.environ | {"ENMASSE_DATA": str(own.data)},
@@ -65,3 +82,5 @@ def test_a_stream_is_read_as_the_page_says(
     run("checkpoint")
     assert names["query"].exception() is None
     assert spark.read.parquet(str(tmp_path / "tables/telemetry")).count() == 2
+    command("certificate")
+    assert run("secure") == "0 rows\n"
