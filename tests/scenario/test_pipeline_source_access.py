@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -228,14 +230,16 @@ class Federated:
 
     def __init__(self, guarded: Guarded, provider: Provider, folder: Path) -> None:
         self.guarded, self.provider, self.file = guarded, provider, folder / "token"
+        self.tokens: list[str] = []
         oidc = {"issuer": provider.issuer, "audience": "messaging", "clientId": "messaging", "leeway": 0}
         space = {"spaceType": "standard", "authentication": "external", "oidc": oidc, "uid": "s2", "generation": 1}
         stream = {"space": "default/office", "address": "t", "addressType": "stream", "uid": "t2", "generation": 1}
+        queue = {"space": "default/office", "address": "q", "addressType": "queue", "uid": "q2", "generation": 1}
         user = {
             "space": "default/office",
             "spaceUid": "s2",
             "username": "ida",
-            "authorization": [{"operations": ["send", "recv"], "addresses": ["t"]}],
+            "authorization": [{"operations": ["send", "recv"], "addresses": ["t", "q"]}],
             "uid": "ida",
             "generation": 1,
             "revision": "1",
@@ -243,30 +247,50 @@ class Federated:
         for kind, name, attributes in (
             ("io.enmasse.space", "default/office", space),
             ("io.enmasse.address", "default/office.t", stream),
+            ("io.enmasse.address", "default/office.q", queue),
             ("io.enmasse.user", "default/office.ida", user),
         ):
             guarded.manage(partial(_create, kind=kind, name=name, attributes=attributes))
 
-    def renew(self, **claims: Any) -> str:
+    def renew(self, **claims: Any) -> None:
         """Put another token into the file, as whoever keeps it does."""
         token = self.provider.token(**claims)
+        self.tokens.append(token)
         new = self.file.with_suffix(".new")
         new.write_text(token + "\n")
         new.replace(self.file)
-        return token
 
-    def options(self) -> dict[str, str]:
+    def options(self, address: str = "t") -> dict[str, str]:
         return {
             "url": self.guarded.url,
-            "address": "t",
+            "address": address,
             "space": "office.default",
             "caFile": self.guarded.ca_file,
             "tokenFile": str(self.file),
         }
 
+    @contextmanager
+    def renewing(self, life_s: int = 4) -> Iterator[None]:
+        """Have the file hold a token that is good for a moment, until the end."""
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(1):
+                self.renew(exp=int(time.time()) + life_s)
+
+        self.renew(exp=int(time.time()) + life_s)
+        thread = threading.Thread(target=renew)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
     def write(self, spark: SparkSession, *values: str) -> None:
         rows = spark.createDataFrame([(value,) for value in values], "value STRING").coalesce(1)
-        rows.write.format("enmasse").mode("append").options(**self.options()).save()
+        for address in ("t", "q"):
+            rows.write.format("enmasse").mode("append").options(**self.options(address)).save()
 
     def connections(self) -> set[str]:
         found = self.guarded.manage(lambda m: m.query("io.enmasse.connection", ["identity", "user", "properties"]))
@@ -287,27 +311,34 @@ def federated(guarded: Guarded, tmp_path: Path) -> Iterator[Federated]:
 def test_a_query_goes_on_with_the_token_that_its_file_holds_when_the_last_one_ends(
     spark: SparkSession, federated: Federated, tmp_path: Path
 ) -> None:
-    first = federated.renew(exp=int(time.time()) + 30)
-    federated.write(spark, "1", "2")
-    rows = spark.readStream.format("enmasse").options(**federated.options(), startingOffsets="earliest").load()
-    got: list[bytes] = []
-    before = federated.connections()
-    second = federated.renew(exp=int(time.time()) + 4)
-    query = (
-        rows.writeStream.foreachBatch(lambda frame, _: got.extend(bytes(row["value"]) for row in frame.collect()))
-        .option("checkpointLocation", str(tmp_path / "c"))
-        .start()
-    )
-    until(lambda: len(got) == 2)
-    planning = federated.connections() - before
-    assert planning
-    third = federated.renew()
-    until(lambda: not planning & federated.connections())
-    federated.write(spark, "3")
-    until(lambda: len(got) == 3 or not query.isActive)
-    assert query.exception() is None
-    query.stop()
-    assert sorted(got) == [b"1", b"2", b"3"]
+    got: dict[str, list[bytes]] = {"t": [], "q": []}
+
+    def start(address: str, **options: str) -> Any:
+        def keep(frame: DataFrame, _batch: int) -> None:
+            got[address].extend(bytes(row["value"]) for row in frame.collect())
+
+        checkpoint = str(tmp_path / address)
+        rows = spark.readStream.format("enmasse").options(**federated.options(address), **options).load()
+        return rows.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint).start()
+
+    consumed = {"spoolDir": str(tmp_path / "spool"), "checkpointLocation": str(tmp_path / "q")}
+    with federated.renewing():
+        federated.write(spark, "1", "2")
+        queries = [start("t", startingOffsets="earliest"), start("q", **consumed)]
+
+        def have(count: int) -> bool:
+            return all(len(values) >= count for values in got.values()) or not all(q.isActive for q in queries)
+
+        until(lambda: have(2))
+        planning = federated.connections()
+        assert planning
+        until(lambda: not planning & federated.connections())
+        federated.write(spark, "3")
+        until(lambda: have(3))
+        for query in queries:
+            assert query.exception() is None
+            query.stop()
+    assert all(sorted(values) == [b"1", b"2", b"3"] for values in got.values())
     federated.renew(exp=int(time.time()) - 5)
     frame = spark.read.format("enmasse").options(**federated.options()).load()
     with pytest.raises(
@@ -316,5 +347,5 @@ def test_a_query_goes_on_with_the_token_that_its_file_holds_when_the_last_one_en
         frame.count()
     frame.createOrReplaceTempView("federated")
     shown = "".join(row[0] for row in spark.sql("EXPLAIN EXTENDED SELECT * FROM federated").collect())
-    for token in (first, second, third):
+    for token in federated.tokens:
         assert token not in shown + str(caught.value)

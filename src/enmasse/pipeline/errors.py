@@ -2,6 +2,7 @@
 
 ConfigError
 ├── OptionError            an option or a column of the source, the sink or a job cannot be right
+├── HeaderError            no message can have a header as it is given
 ├── AccessError            there are no such credentials, or the node does not let us in
 ├── SparkMissingError      no Java or no PySpark; the message holds the install command
 ├── SpaceTakenError        another runner works with the same checkpoints
@@ -41,6 +42,10 @@ class OptionError(ConfigError):
 
 class AccessError(ConfigError):
     """There are no such credentials here, or the node does not let their user in."""
+
+
+class HeaderError(ConfigError):
+    """A header that no message can have; the message names it."""
 
 
 class SparkMissingError(ConfigError):

@@ -19,7 +19,8 @@ from uuid import UUID
 
 import numpy as np
 
-from enmasse.errors import ConfigError, LocalError
+from enmasse.errors import LocalError
+from enmasse.pipeline.errors import HeaderError
 from enmasse.wire.amqp.codec import decode_all, encode
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import Sections
@@ -49,10 +50,6 @@ KNOWN: Final = 4_096
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENCODED = "encoded"
 _STRANGE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
-class HeaderError(ConfigError):
-    """A header that no message can have; the message names it."""
 
 
 class Header(NamedTuple):

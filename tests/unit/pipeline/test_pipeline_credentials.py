@@ -8,6 +8,7 @@ import pytest
 from enmasse.client import TlsOptions
 from enmasse.pipeline.credentials import Arguments, Login, needs_tls
 from enmasse.pipeline.errors import AccessError, OptionError
+from enmasse.pipeline.running.plans import Place
 
 
 @pytest.fixture
@@ -116,3 +117,15 @@ def test_a_token_is_read_from_its_file_each_time(folder: Path) -> None:
 def test_options_that_do_not_go_together_are_told(options: dict[str, str], url: str, complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
         Login.parse(options, url)
+
+
+def test_a_runner_comes_over_tls_where_its_secret_is_a_token_or_a_certificate(folder: Path) -> None:
+    place = Place("amqp://127.0.0.1:5672", "shop.default", Path("/space"))
+    plain = {"url": "amqp://127.0.0.1:5672", "space": "shop.default"}
+    assert place.options("") == plain
+    (folder / "job.json").write_text(json.dumps({"user": "ann", "password": "p"}))
+    assert place.options("job") == plain | {"credentials": "job"}
+    secure = {"url": "amqps://127.0.0.1:5672", "caFile": "/space/credentials/ca.crt", "credentials": "job"}
+    for content in ({"token": "ey.J"}, {"tlsCertificate": "job.pem"}):
+        (folder / "job.json").write_text(json.dumps(content))
+        assert place.options("job") == plain | secure

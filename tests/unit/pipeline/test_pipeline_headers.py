@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from enmasse.pipeline.headers import USER_PROPERTIES, Header, HeaderError, headers_of, properties_of
+from enmasse.pipeline.errors import HeaderError
+from enmasse.pipeline.headers import USER_PROPERTIES, Header, headers_of, properties_of
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.sections import Sections, encode_message
 from enmasse.wire.amqp.types import (
