@@ -122,6 +122,10 @@ class SpaceFacts:
     """True if it is being deleted."""
     lake: S3Lake | None = None
     """The storage of its tables; None: they are in its own folder."""
+    has_ui: bool = False
+    """True if Spark's pages are to be shown."""
+    has_event_log: bool = False
+    """True if its sessions write Spark's event log."""
 
 
 @dataclass(frozen=True, slots=True)
