@@ -36,7 +36,7 @@ _LONGEST_TEXT = 4096
 _ANSWER = ("columns", "rows", "error", "truncated", "file", "busy")
 _STATUS_FIELDS = (
     "phase", "messages", "conditions", "queries", "rows", "rate", "lag", "lastError", "restartedAt", "warnings",
-    "observedGeneration",
+    "observedGeneration", "backfill",
 )  # fmt: skip
 
 Document = dict[str, Any]

@@ -436,6 +436,7 @@ def compose(
     if reported is not None and verdict.is_wanted:
         for name in ("queries", "rows", "rate", "lag", "last_error", "restarted_at", "warnings"):
             fields[name] = getattr(reported, name)
+        fields["backfill"] = reported.backfill or former.backfill
         if reported.restarted_at is None:
             fields["restarted_at"] = former.restarted_at
     else:

@@ -125,6 +125,21 @@ def _newest_done(checkpoint: Path) -> int:
     return max((int(file.name) for file in checkpoint.glob("commits/[0-9]*") if file.name.isdigit()), default=_NONE)
 
 
+def last_done(table: DeltaTable, path: LakePath, checkpoint: Path) -> int:
+    """Return the number of the last batch that a query has done with a table, with rows or without; -1: none.
+
+    Args:
+        table: as it is now, while nobody writes it.
+        path: its folder.
+        checkpoint: of the query.
+    """
+    query = checkpoint_query(checkpoint)
+    if query is None:
+        return _NONE
+    there, accounted = table.transaction_version(application(query)), _accounted(path, query)
+    return max(number for number in (there, accounted, _newest_done(checkpoint), _NONE) if number is not None)
+
+
 def _accounted(path: LakePath, query: str) -> int | None:
     """Up to which batch the log need have none; None: nothing is known of the query."""
     try:
