@@ -20,6 +20,7 @@ from rich.text import Text
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer, write_file
+from enmasse.cli.commands.use.pipeline_backfill import backfill
 from enmasse.cli.commands.use.pipeline_spark import spark_ui
 from enmasse.cli.commands.use.pipeline_tryout import check, test
 from enmasse.cli.commands.use.replay import replay
@@ -61,6 +62,7 @@ pipeline.command("replay")(replay)
 pipeline.command("check")(check)
 pipeline.command("test")(test)
 pipeline.command("ui")(spark_ui)
+pipeline.command("backfill")(backfill)
 
 _PARQUET = "application/vnd.apache.parquet"
 QUERY_TIMEOUT_S = 180.0  # the API gives up before; Spark may have to start first
