@@ -137,7 +137,7 @@ def test_spark_is_looked_into_as_the_howto_says_and_its_pages_have_no_login_of_a
         assert expected is None or told[name] == expected
     log = next((place.data / "pipelines" / "default.kiln" / "events").glob("eventlog_v2_*/events_*"))
     with pa.input_stream(log, compression="zstd") as file:
-        assert b"JWSFilter.param.secretKey\":\"*********(redacted)" in file.read()
+        assert b'JWSFilter.param.secretKey":"*********(redacted)' in file.read()
     with sync_playwright() as playwright:
         browser = launch(playwright)
         page = browser.new_page()

@@ -33,13 +33,14 @@ from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.logical_plans import fingerprint_of
 from enmasse.pipeline.running.plans import JobPlan, QueryPlan, TableTarget
 from enmasse.pipeline.running.query_supervisor import FIRST_PAUSE_S, LAST_PAUSE_S
+from enmasse.pipeline.session import activate
 from enmasse.pipeline.source.frames_client import Connections
 from enmasse.pipeline.source.offsets import Position
 from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.planner import Planner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,7 @@ class Running:
         context: that its queries were made with.
         plans: of its queries.
         checkpoint_of: the folder of a query's checkpoint.
-        once: returns the plans over the only stream up to an offset, which is read once.
+        once: returns the plan of a query over the only stream up to an offset, which is read once.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Running:
     context: RunningContext
     plans: Sequence[QueryPlan | JobPlan]
     checkpoint_of: Callable[[str], Path]
-    once: Callable[[str], Iterable[QueryPlan | JobPlan]]
+    once: Callable[[str, str], QueryPlan]
 
 
 def planned(running: Running, wanted: Backfill) -> tuple[QueryPlan, TableTarget, SourceSpec]:
@@ -252,6 +253,11 @@ class BackfillSupervisor:
     def _spark(self) -> SparkSession:
         return self._running.context.spark
 
+    @property
+    def is_busy(self) -> bool:
+        """True if it is being done, or will be tried again."""
+        return self._status.state == "Failed" or (self._thread is not None and self._thread.is_alive())
+
     def check(self, now: float) -> None:
         """Begin if it is time, and it was not done.
 
@@ -337,8 +343,9 @@ class BackfillSupervisor:
         check_kept(running.context.options_of(source), until, since)
         self._become("Running")
         offsets = json.dumps({str(number): at for number, at in until.position.next.items()})
-        again = next(item for item in running.once(offsets) if isinstance(item, QueryPlan) and item.name == plan.name)
+        again = running.once(offsets, plan.name)
         rows: DataFrame = chosen.rows(Partitions(layout.partition_by).on(again.frame))
+        activate(rows.sparkSession)
         context = rows.sparkSession.sparkContext
         context.setLocalProperty("spark.scheduler.pool", running.name)
         context.setJobGroup(self._group, "backfill", interruptOnCancel=True)

@@ -21,7 +21,7 @@ from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
 from enmasse.pipeline.running.backfill import BackfillSupervisor, Running
-from enmasse.pipeline.running.building import build_plans
+from enmasse.pipeline.running.building import build_once, build_plans
 from enmasse.pipeline.running.checkpoints import Checkpoints
 from enmasse.pipeline.running.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.failures import sentence_of
@@ -248,7 +248,7 @@ class PipelineSupervisor:
             context,
             plans,
             checkpoints.path_of,
-            lambda offsets: build_plans(context_until(offsets), order.pipeline, self._guard, order.code),
+            lambda offsets, name: build_once(context_until(offsets), order.pipeline, self._guard, order.code, name),
         )
         trigger = spec.trigger or DEFAULT_TRIGGER
         trigger_s = None if trigger == AVAILABLE_NOW else milliseconds(trigger) / 1000
@@ -365,7 +365,9 @@ class PipelineSupervisor:
             warnings=self._warnings,
         )
         misfits = {query.name for query in self._queries if isinstance(query, QuerySupervisor) and query.is_misfit}
-        condition = _condition(pipeline, queries, self._problem, misfits, self._degraded(pipeline))
+        is_busy = self._backfill is not None and self._backfill.is_busy
+        degraded = self._degraded(pipeline)
+        condition = _condition(pipeline, queries, self._problem, misfits, degraded, is_busy=is_busy)
         return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _degraded(self, pipeline: Pipeline) -> str:
@@ -400,6 +402,8 @@ def _condition(
     problem: Exception | None,
     misfits: Collection[str] = (),
     degraded: str = "",
+    *,
+    is_busy: bool = False,
 ) -> Condition:
     states = {query.state for query in queries}
     # One that can go on after a change of the declaration alone is told first.
@@ -413,7 +417,7 @@ def _condition(
     elif failed is not None:
         reason = "CheckpointMisfit" if failed.name in misfits else "QueryFailed"
         truth, message = "False", f"query {failed.name}: {failed.error}"
-    elif states == {"Finished"}:
+    elif states == {"Finished"} and not is_busy:
         reason = "Finished"
     elif degraded:
         reason, message = "Degraded", degraded

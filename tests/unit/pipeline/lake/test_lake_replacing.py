@@ -58,7 +58,9 @@ def test_a_table_that_is_laid_out_otherwise_is_refused() -> None:
         choose(["day(ts)"], {"site": "north"}, None, None)
 
 
-FIELDS = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in ("text", "site")]
+FIELDS: list[dict[str, Any]] = [
+    {"name": name, "type": "string", "nullable": True, "metadata": {}} for name in ("text", "site")
+]
 
 
 class Table:
