@@ -146,25 +146,12 @@ def test_what_depends_on_more_than_messages_is_refused_with_the_reason(node: Str
     spec = spec_of("more", RIGHT, source={"watermark": {"column": "ts", "delay": "1m"}})
     spec["steps"].append({"name": "once", "input": "rows", "dropDuplicates": ["site"]})
     days: dict[str, Any] = {"partitionBy": ["day(ts)"], "input": "rows"}
-    spec["sinks"] = [
-        {"table": "newest", "mode": "update", "keys": ["site"], **days},
-        {"table": "flat", "input": "rows"},
-        {"table": "single", **days, "input": "once"},
-        {"table": "quiet", **days},
-    ]
-    wanted = {
-        "newest": "table newest has mode update",
-        "flat": "table flat is not laid out by partitions",
-        "single": "table single: DeduplicateWithinWatermark keeps state from message to message",
-        "other": "expected one that the pipeline writes (newest, flat, single, quiet), got 'other'",
-        None: "table: required: the pipeline writes newest, flat, single, quiet",
-    }
-    place.put("demo.more", spec, {"more": STREAM})
-    for number, (table, said) in enumerate(wanted.items()):
-        place.put("demo.more", spec | backfill(str(number), table=table), {"more": STREAM})
-        refused = place.until(ended(place, "demo.more", str(number)))
-        assert refused["state"] == "Refused"
-        assert said in refused["message"]
+    spec["sinks"] = [{"table": "single", **days, "input": "once"}, {"table": "quiet", **days}]
+    place.put("demo.more", spec | backfill("first", table="single"), {"more": STREAM})
+    refused = place.until(ended(place, "demo.more", "first"))
+    assert refused["state"] == "Refused"
+    assert "table single: DeduplicateWithinWatermark keeps state from message to message" in refused["message"]
+    # The other table does not depend on what keeps state.
     send(node, "more", ("s", 1, "2026-01-02T00:00:00Z"))
     place.until(lambda: len(place.rows("quiet")) == 1)
     place.put("demo.more", spec | backfill("last", table="quiet"), {"more": STREAM})

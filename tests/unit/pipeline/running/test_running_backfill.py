@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from enmasse.model.kinds.backfills import Backfill
 from enmasse.model.kinds.pipelines import PipelineSpec
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.replacing import choose
 from enmasse.pipeline.running import backfill
-from enmasse.pipeline.running.backfill import NotYetError, Reached, check_kept, longest_window, reached
+from enmasse.pipeline.running.backfill import (
+    NotYetError,
+    Reached,
+    Running,
+    check_kept,
+    longest_window,
+    planned,
+    reached,
+)
+from enmasse.pipeline.running.plans import QueryPlan, TableTarget
 from enmasse.pipeline.source.offsets import PartitionState, Position, StreamState
 
 WATERMARK = datetime(2026, 2, 1, 12, tzinfo=UTC)
@@ -63,6 +75,37 @@ def test_windows_that_may_be_open_are_refused() -> None:
         backfill._check_windows(spec, until, hours)
     with pytest.raises(PlanError, match="windows of a fixed size"):
         backfill._check_windows(spec_of("SELECT 1 FROM r GROUP BY ts"), until, day)
+
+
+PLANS = [
+    QueryPlan(f"table-{name}", cast("Any", None), TableTarget(name, layout))
+    for name, layout in {
+        "newest": Layout(mode="update", keys=("site",), partition_by=("day(ts)",)),
+        "flat": Layout(),
+        "plain": Layout(format="parquet", partition_by=("day",)),
+    }.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("newest", "table newest has mode update"),
+        ("flat", "table flat is not laid out by partitions that could be replaced"),
+        ("plain", "table plain is not laid out by partitions"),
+        ("other", r"expected one that the pipeline writes \(newest, flat, plain\), got 'other'"),
+        (None, "table: required: the pipeline writes newest, flat, plain"),
+    ],
+)
+def test_tables_whose_partitions_do_not_stand_for_themselves_are_refused(table: str | None, said: str) -> None:
+    def never(*_: object) -> Any:
+        raise AssertionError
+
+    running = Running("shop.a", "u", PipelineSpec(), cast("Any", None), PLANS, never, never)
+    with pytest.raises(PlanError, match=said):
+        planned(running, Backfill(at="1", table=table))
+    with pytest.raises(PlanError, match="writes no table"):
+        planned(replace(running, plans=[]), Backfill(at="1", table=table))
 
 
 class Node:
