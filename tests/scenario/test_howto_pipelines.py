@@ -14,8 +14,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.console.visit import launch
 from tests.scenario.howto_place import Place, blocks
-from tests.support.object_storage import ObjectStorage
 from tests.support.foreign_tools import require
+from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

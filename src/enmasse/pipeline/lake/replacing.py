@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
@@ -30,10 +30,10 @@ from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import sync_log
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import partition_text, written
+from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
 _DAY: Final = "day"
@@ -159,7 +159,7 @@ class Replacement:
         name: of what is done, the same when it is tried again, and of nothing else.
     """
 
-    def __init__(self, path: Path, chosen: Chosen, name: str) -> None:
+    def __init__(self, path: LakePath, chosen: Chosen, name: str) -> None:
         self._path = path
         self._chosen = chosen
         self._name = name
@@ -170,10 +170,16 @@ class Replacement:
         table = open_delta(self._path)
         return table is not None and table.transaction_version(self._name) is not None
 
+    def _open(self) -> DeltaTable:
+        table = open_delta(self._path)
+        if table is None:
+            raise TableBusyError(f"there is no table {self._path.name}")
+        return table
+
     def begin(self, look: Callable[[DeltaTable], int]) -> int:
         """Note what is to be replaced, and return what ``look`` finds in the table at the same moment."""
         with turn(self._path):
-            table = DeltaTable(self._path)
+            table = self._open()
             found = look(table)
             self._old = [file for file in _files(table) if self._chosen.has(file["partition"])]
         return found
@@ -187,7 +193,7 @@ class Replacement:
         Raises:
             TableBusyError: files were rewritten meanwhile; nothing was changed.
         """
-        names = list(DeltaTable(self._path).metadata().partition_columns)
+        names = list(self._open().metadata().partition_columns)
         files = written(frame, self._path, names)
         now_ms = time.time_ns() // 1_000_000
         actions: list[Any] = [
@@ -197,7 +203,7 @@ class Replacement:
         actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
         commit = CommitProperties(app_transactions=[Transaction(self._name, 1)])
         with turn(self._path):
-            table = DeltaTable(self._path)
+            table = self._open()
             there = {file["path"] for file in _files(table)}
             is_busy = any(file["path"] not in there for file in self._old)
             if not is_busy:
