@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
+from tests.console.visit import launch
 from tests.scenario.howto_place import Place, blocks
+from tests.support.foreign_tools import require
 from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
 
@@ -123,6 +127,34 @@ def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:
     assert "table-readings" in told["status"]
     assert "Running" in told["status"]
     assert "boiler-2 ████" in told["chart"]
+
+
+def test_spark_is_looked_into_as_the_howto_says_and_its_pages_have_no_login_of_a_browser(place: Place) -> None:
+    require("chromium")
+    told: dict[str, str] = {}
+    for name, (commands, expected) in blocks("look-into-spark.md").items():
+        told[name] = place.run(commands)
+        assert expected is None or told[name] == expected
+    log = next((place.data / "pipelines" / "default.kiln" / "events").glob("eventlog_v2_*/events_*"))
+    with pa.input_stream(log, compression="zstd") as file:
+        assert b'JWSFilter.param.secretKey":"*********(redacted)' in file.read()
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        page = browser.new_page()
+        complaints: list[str] = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.goto((place.directory / "link").read_text().strip())
+        for link in ("Stages", "Executors", "SQL / DataFrame", "Structured Streaming"):
+            page.get_by_role("link", name=link, exact=True).first.click()
+            page.wait_for_load_state("networkidle")
+        expect(page.get_by_text("kiln.keep/table-readings")).to_be_visible()
+        assert complaints == []
+        assert page.evaluate("self.origin") == "null"
+        # A page may hold what a tenant's code has put there: it reaches neither the API nor its cookie.
+        assert page.evaluate("fetch('/apis').then(() => 'answered', () => 'refused')") == "refused"
+        assert "SecurityError" in page.evaluate("(() => {try {return document.cookie} catch (e) {return e.name}})()")
+        browser.close()
 
 
 def test_a_pipeline_is_tested_as_the_howto_says(needs_spark: None, tmp_path: Path) -> None:

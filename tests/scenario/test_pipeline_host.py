@@ -554,3 +554,56 @@ def test_a_pipeline_goes_while_the_runner_that_it_shares_starts_and_the_others_r
         assert {line["pipeline"]["metadata"]["name"] for line in service.heard("shares")} == {"shares.b"}
 
     asyncio.run(play())
+
+
+PAGES = """
+import socket, sys, threading
+def serve(listener):
+    while True:
+        client, _ = listener.accept()
+        asked = client.recv(65536).split(b"\\r\\n")[0]
+        client.sendall(b"HTTP/1.0 200 OK\\r\\ncontent-type: text/plain\\r\\n\\r\\n" + asked)
+        client.close()
+if "--ui" in sys.argv:
+    listener = socket.socket(fileno=int(sys.argv[sys.argv.index("--ui") + 1]))
+    threading.Thread(target=serve, args=(listener,), daemon=True).start()
+"""
+
+
+def test_a_runner_shows_spark_on_a_socket_of_the_hosts_once_its_space_says_so(service: Service) -> None:
+    async def page(host: Host, path: str) -> str:
+        async with host.ui_of("default", "shown.a").get(path, {}) as answer:
+            await answer.aread()
+            return answer.text
+
+    def arguments() -> list[str]:
+        argv: list[str] = service.heard("shown")[-1]["argv"]
+        return argv
+
+    async def play() -> None:
+        service.space("shown")
+        service.pipeline("shown.a")
+        async with hosting(service, source=PAGES + RUNNER) as host:
+            await until(running(service, "shown.a"))
+            assert not {"--ui", "--event-log"} & set(arguments())
+            with pytest.raises(UnavailableError, match=r"spec\.spark\.ui of the AddressSpace"):
+                host.ui_of("default", "shown.a")
+            headers = {"content-type": "application/merge-patch+json"}
+            change = {"spec": {"spark": {"ui": True, "eventLog": True}}}
+            service.http.patch(f"{ROOT}/addressspaces/shown", json=change, headers=headers).raise_for_status()
+            # Another one is started, which gets all pipelines again.
+            await until(lambda: {"--ui", "--event-log"} <= set(arguments()))
+            await until(running(service, "shown.a"))
+            assert await page(host, "/jobs/?a=%2F") == "GET /jobs/?a=%2F HTTP/1.1"
+            folder = service.data / "pipelines" / "ui"
+            (socket_,) = folder.iterdir()
+            assert [path.stat().st_mode & 0o777 for path in (folder, socket_)] == [0o700, 0o600]
+            (runner,) = [item for item in host.runners.values() if item.key.space == "default/shown"]
+            os.kill(await until(lambda: runner.pid), signal.SIGKILL)
+            await until(lambda: runner.restarts == 1 and runner.is_ready)
+            assert await page(host, "/") == "GET / HTTP/1.1"
+            with pytest.raises(UnavailableError, match="has no Spark session that runs"):
+                host.ui_of("default", "shown.none")
+        assert not list(folder.iterdir())
+
+    asyncio.run(play())

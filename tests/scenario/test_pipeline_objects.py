@@ -20,9 +20,11 @@ from enmasse.model.kinds.sinks import DELETED
 from enmasse.pipeline.errors import LakeAwayError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.changes import stream_of
 from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.mending import last_done
 from enmasse.pipeline.lake.objects import ObjectPath
 from enmasse.pipeline.lake.reference import followed, joined_tables
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
+from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.lake.tables import open_table
 from tests.scenario.lake_stage import ODD, Lake
 from tests.scenario.pipeline_runner_place import RunnerPlace
@@ -52,6 +54,22 @@ def lake(spark: SparkSession, tmp_path: Path, storage: ObjectStorage, credential
     file = storage.write_settings(credentials_folder)
     yield Lake(spark, tmp_path, ObjectPath(f"s3://{BUCKET}/{tmp_path.name}/lake"))
     file.unlink()
+
+
+def test_partitions_are_replaced_beside_what_is_added_meanwhile(lake: Lake) -> None:
+    path = lake.folder / "replaced"
+    table = open_table(path, partition_by=["k"])
+    lake.write(table, [{"k": k, "v": n} for n, k in enumerate(ODD)])
+    chosen = choose(["k"], {"k": ODD[0]}, None, None)
+    replacement = Replacement(path, chosen, "again")
+    assert replacement.begin(lambda found: last_done(found, path, lake.checkpoint("replaced"))) == 0
+    lake.write(table, [{"k": ODD[0], "v": 100}])
+    frame = lake.spark.createDataFrame([(ODD[0], 7), (ODD[1], 8)], "k STRING, v BIGINT")
+    assert replacement.finish(chosen.rows(frame)) == Replaced(rows=1, rows_before=1, partitions=1)
+    assert replacement.is_done()
+    found = relation(lake.spark, path).collect()
+    rest = [(k, n) for n, k in enumerate(ODD) if n]
+    assert Counter((row["k"], row["v"]) for row in found) == Counter([(ODD[0], 7), (ODD[0], 100), *rest])
 
 
 def test_rows_are_written_once_whatever_their_partition_and_kept_in_order(lake: Lake, storage: ObjectStorage) -> None:

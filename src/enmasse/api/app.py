@@ -53,6 +53,7 @@ from enmasse.api.pipelines import builtin_routes, pipeline_routes
 from enmasse.api.registry.routes import registry_routes
 from enmasse.api.registry.rows import registry_rows_routes
 from enmasse.api.schemas.routes import schema_routes
+from enmasse.api.spark_ui import Tickets, spark_ui_routes
 from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
@@ -208,6 +209,7 @@ def create_app(parts: ApiParts) -> FastAPI:
     app.include_router(builtin_routes())
     if parts.pipelines is not None:
         app.include_router(pipeline_routes(registry, parts.pipelines))
+        app.include_router(spark_ui_routes(registry, parts.pipelines, Tickets(authenticator, rights)))
     app.add_exception_handler(EnmasseError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -84,7 +84,7 @@ async def serve_http(
     config = uvicorn.Config(
         _Shielded(app),
         http=account.protocols(certificate),  # type: ignore[arg-type]  # uvicorn only calls it
-        headers=[header for header in SECURITY_HEADERS if header != _POLICY],
+        headers=[header for header in SECURITY_HEADERS if header not in _UNLESS_GIVEN],
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -97,8 +97,11 @@ async def serve_http(
     await serve_until(stop, config, listener, account.shut)
 
 
+_NOT_OF_ALL = ("Content-Security-Policy", "Cross-Origin-Resource-Policy")
+
+
 class _Shielded:
-    """ASGI application that adds the strictest policy to answers that have none of their own, as pages do."""
+    """ASGI application that adds the strictest policies to answers that have none of their own, as pages do."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -108,13 +111,15 @@ class _Shielded:
 
         async def shielded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).setdefault(*_POLICY)
+                headers = MutableHeaders(scope=message)
+                for name, value in _UNLESS_GIVEN:
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, shielded)
 
 
-_POLICY = next(header for header in SECURITY_HEADERS if header[0] == "Content-Security-Policy")
+_UNLESS_GIVEN = tuple(header for header in SECURITY_HEADERS if header[0] in _NOT_OF_ALL)
 
 _log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from enmasse.model.schema.schema import describe_value
 from enmasse.net.http_server import unless_gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from enmasse.control.store.registry import Registry
 
@@ -45,6 +45,8 @@ _CONNECT_S = 5.0
 _QUERY_S = 150.0
 """The host itself ends a query earlier; includes the start of Spark, ten seconds and more."""
 _FOLLOW_S = 3700.0
+_PAGE_S = 60.0
+"""One of Spark's pages; the host gives up before."""
 _START_S = 10.0
 """So long a query waits for a host that is just starting."""
 _PAUSE_S = 0.2
@@ -112,6 +114,35 @@ class PipelineHost:
                     await response.aread()
                     raise UnavailableError(str(response.json().get("message")))
                 yield response.aiter_bytes()
+            finally:
+                await response.aclose()
+
+    @asynccontextmanager
+    async def spark_page(
+        self, namespace: str, name: str, path: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        """Stream one of Spark's pages of a pipeline's session for the duration of the block.
+
+        Args:
+            namespace: of the pipeline.
+            name: of the pipeline.
+            path: as Spark knows it, without the first slash.
+            headers: of the request.
+
+        Raises:
+            UnavailableError: the host does not answer, or there are no pages.
+        """
+        async with self._client(_PAGE_S) as http:
+            try:
+                request = http.build_request("GET", f"/ui/{namespace}/{name}/{path}", headers=headers)
+                response = await http.send(request, stream=True)
+            except (httpx.TransportError, httpx.InvalidURL):
+                raise UnavailableError(_AWAY) from None
+            try:
+                if response.status_code == 503:
+                    await response.aread()
+                    raise UnavailableError(str(response.json().get("message")))
+                yield response
             finally:
                 await response.aclose()
 

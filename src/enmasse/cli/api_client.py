@@ -337,6 +337,18 @@ class ApiClient:
             raise _refusal(response)
         return response.content
 
+    def place(self, path: str) -> str:
+        """Return the URL that the API leads to.
+
+        Raises:
+            ApiError: when the API refuses it.
+            UnreachableError: when nothing answers.
+        """
+        response = self._request("GET", path, follow_redirects=False)
+        if not response.has_redirect_location:
+            raise _refusal(response)
+        return str(response.url.join(response.headers["location"]))
+
     def text(self, path: str) -> str:
         """Return what the API answers that is no JSON, such as its metrics.
 

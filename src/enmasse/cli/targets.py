@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,11 +21,12 @@ from enmasse.cli.api_client import ApiClient, parse_kind
 from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.options import DEFAULT_DATA, complete_kinds
 from enmasse.errors import EnmasseError
-from enmasse.model.schema.kinds import ADDRESS_SPACE
+from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enmasse.cli.api_client import Document
     from enmasse.model.schema.kinds import Kind
 
 
@@ -109,3 +110,29 @@ def only_space(api: ApiClient, namespace: str) -> str:
     if len(names) > 1:
         raise UsageError(f"there are several address spaces, name one with --space: {', '.join(names)}")
     return names[0]
+
+
+PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline, with or without its space.")]
+
+
+def find_pipeline(api: ApiClient, name: str, space: str | None, namespace: str | None) -> Document:
+    """Return the pipeline that a user means.
+
+    Raises:
+        NotFoundError: there is none.
+        UsageError: there are several.
+    """
+    kind = PIPELINE
+    place = namespace or kind.default_namespace
+    if "." in name and (exact := api.find_object(kind, place, name)) is not None:
+        return exact
+    items = api.select(kind, place)
+    ours = [item for item in items if space is None or item["metadata"]["name"].startswith(f"{space}.")]
+    found = [item for item in ours if item["metadata"]["name"].partition(".")[2] == name]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(item["metadata"]["name"] for item in (found or items)[:10])
+    if found:
+        raise UsageError(f"pipeline {name} exists in several spaces: name one with --space, or give one of {names}")
+    there = f"there are {names}" if names else "there is none at all"
+    raise NotFoundError(f"there is no pipeline '{name}' in namespace {place}; {there}")

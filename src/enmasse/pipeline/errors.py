@@ -23,6 +23,7 @@ UnavailableError
 ├── RegistryAwayError      the schema registry cannot be read now
 ├── LakeAwayError          the storage of the lake does not answer, or not to us
 ├── UnansweredError        a receiver has a message, and does not answer
+├── TableBusyError         files of a table were rewritten while it was to be changed
 └── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
 ├── DataLossError          offsets that were asked for are no longer stored
@@ -138,3 +139,7 @@ class SpoolDamagedError(ResourceError):
 
 class SpoolFullError(ResourceError):
     """The spool cannot be written, as on a full disk; nothing was accepted that is not in it."""
+
+
+class TableBusyError(UnavailableError):
+    """Files of a table were rewritten while some of them were to be replaced; nothing was changed."""

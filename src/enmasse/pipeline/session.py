@@ -144,8 +144,8 @@ def start_session(
     *,
     cores: int | None = None,
     quick: bool = False,
-    ui: bool = False,
     settings: Mapping[str, str] | None = None,
+    secret: Mapping[str, str] | None = None,
     record: Path | None = None,
 ) -> SparkSession:
     """Start Spark in a process of its own that ends with this one.
@@ -156,8 +156,8 @@ def start_session(
             to standard error), temporary and warehouse files; made if need be.
         cores: tasks at once; by default all cores.
         quick: start sooner and run slower, for tests and demonstrations.
-        ui: serve Spark's web pages on the loopback interface.
         settings: more of Spark's own settings; they win.
+        secret: settings that must not show among the arguments of Java.
         record: the archive of classes that Java makes when it ends, instead of using one.
 
     Raises:
@@ -206,7 +206,7 @@ def start_session(
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
         "spark.sql.streaming.numRecentProgressUpdates": "100",
-        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(settings or {}),
     }
@@ -216,10 +216,22 @@ def start_session(
     with _errors_to(work / "spark.err"):
         if is_local:
             atexit.register(Zygote(sockets / "zygote").close)
+        if secret:
+            _start_java({**chosen, "spark.app.name": name, "spark.master": master}, secret)
         spark = builder.getOrCreate()
     if is_local:
         share_workers(spark)
     return spark
+
+
+def _start_java(settings: Mapping[str, str], secret: Mapping[str, str]) -> None:
+    """Start Java before there is a session, and tell it what it would else be told by its arguments."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
+    conf = SparkConf().setAll(list(settings.items()))
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # the only way to have Java alone
+    for key, value in secret.items():
+        SparkContext._jvm.java.lang.System.setProperty(key, value)  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def _thrifty(heap: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from enmasse.api import pipelines
 from enmasse.drivers.data_directory import Layout
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,6 +232,42 @@ def test_a_pipeline_rests_goes_on_and_starts_again(api: str, cli: Cli, shop: Pat
     assert (wrong.code, "--from: expected earliest, latest, a moment such as" in wrong.err) == (2, True)
 
 
+def test_a_backfill_is_asked_for_and_followed_until_it_is_done(api: str, cli: Cli, shop: Path) -> None:
+    assert cli("apply", "-f", str(shop)).code == 0
+    day = ("--from", "2026-01-31T00:00:00Z", "--to", "2026-02-01T00:00:00Z")
+    assert cli("pipeline", "backfill", "hot", *day, "--partition", "site=north", "--detach").code == 0
+    first = spec_of(api, "shop.hot")["backfill"]
+    assert (first["from"], first["to"], first["partitions"]) == (day[1], day[3], {"site": "north"})
+    assert cli("pipeline", "backfill", "hot", "--partition", "device=a=b", "--detach").code == 0
+    second = spec_of(api, "shop.hot")["backfill"]
+    assert set(second) == {"at", "partitions"}
+    assert (second["partitions"], second["at"] > first["at"]) == ({"device": "a=b"}, True)
+
+    def followed(**status: Any) -> Any:
+        def run() -> None:
+            before = spec_of(api, "shop.hot")["backfill"]["at"]
+            at = until(lambda: (at := spec_of(api, "shop.hot")["backfill"]["at"]) != before and at)
+            tell(api, "shop.hot", backfill={"at": at, "table": "days", **status})
+
+        telling = threading.Thread(target=run)
+        telling.start()
+        done = cli("pipeline", "backfill", "hot", *day, "--table", "days")
+        telling.join()
+        return done
+
+    done = followed(state="Done", rows=1200, rowsBefore=1100, partitions=1)
+    assert (done.code, done.out) == (0, "days: 1,200 rows replaced 1,100 in 1 partitions\n")
+    refused = followed(state="Refused", message="table days has mode update")
+    assert (refused.code, refused.err) == (1, "error: table days has mode update\n")
+    wrong = cli("pipeline", "backfill", "hot", "--partition", "north")
+    assert (wrong.code, "expected COLUMN=VALUE" in wrong.err) == (2, True)
+    half = cli("pipeline", "backfill", "hot", *day[:2])
+    assert "spec.backfill.to: required: from and to go together" in half.err
+    assert cli("pipeline", "pause", "hot").code == 0
+    paused = cli("pipeline", "backfill", "hot", *day)
+    assert (paused.code, "is paused, and computes nothing" in paused.err) == (2, True)
+
+
 def test_a_pipeline_that_is_not_there_or_there_twice_is_said(api: str, cli: Cli, shop: Path) -> None:
     none = cli("pipeline", "pause", "hot")
     assert (none.code, none.err) == (
@@ -414,3 +451,9 @@ def test_a_check_is_told_what_models_give(cli: Cli, tmp_path: Path, models: list
     file.write_text(HOT.replace("temperature > 30", "model_pumps(temperature) > 30"))
     done = cli("pipeline", "check", str(file), *(part for model in models for part in ("--model", model)))
     assert (done.code, why in done.err) == (2, True), done.err
+
+
+def test_the_address_of_sparks_pages_is_printed(api: str, cli: Cli, shop: Path) -> None:
+    assert cli("apply", "-f", str(shop)).code == 0
+    away = cli("pipeline", "ui", "hot")
+    assert (away.code, "the host of pipelines does not answer" in away.err) == (4, True)

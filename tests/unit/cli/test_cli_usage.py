@@ -357,7 +357,10 @@ def test_a_command_runs_without_pydantic_unless_it_reads_objects(arguments: tupl
     [
         ("create", {"space", "namespace", "address", "user"}),
         ("journal", {"check", "dump", "salvage", "compact", "backup", "restore", "init"}),
-        ("pipeline", {"list", "run", "logs", "status", "pause", "resume", "restart", "query", "tables"}),
+        (
+            "pipeline",
+            {"list", "run", "logs", "status", "pause", "resume", "restart", "query", "tables", "ui", "backfill"},
+        ),
     ],
 )
 def test_a_group_that_is_loaded_alone_has_all_its_commands(group: str, members: set[str]) -> None:

@@ -459,6 +459,22 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sinks": [{"table": "t"}, {"table": "t"}]}, "spec.sinks[1].table", "another sink writes 't' already"),
         ({"sinks": [{"table": "T T"}]}, "spec.sinks[0].table", "expected lower-case letters"),
         ({"trigger": "often"}, "spec.trigger", "expected a duration such as 1s, 0s for at once, or availableNow"),
+        (
+            {"backfill": {"at": "1", "from": "2026-01-31T00:00:00Z"}},
+            "spec.backfill.to",
+            "required: from and to go together",
+        ),
+        ({"backfill": {"at": "1"}}, "spec.backfill", "expected from and to, or partitions"),
+        (
+            {"backfill": {"at": "1", "from": "2026-01-31T00:00:00Z", "to": "2026-01-31T00:00:00Z"}},
+            "spec.backfill.to",
+            "expected a moment after from",
+        ),
+        (
+            {"backfill": {"at": "1", "from": "soon", "to": "2026-01-31T00:00:00Z"}},
+            "spec.backfill.from",
+            "expected a moment such as 2026-01-31T12:00:00Z",
+        ),
         ({"restart": {"at": ""}}, "spec.restart.at", "required: any text that was not there before"),
         (
             {"restart": {"at": "1", "from": "soon"}},

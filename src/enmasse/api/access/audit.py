@@ -27,7 +27,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
 
-from enmasse.api.access.authorization import access_request_of
+from enmasse.api.access.authorization import SPARK_PAGES, access_request_of
 from enmasse.errors import ConfigError
 from enmasse.identity.rbac import ANONYMOUS, PIPELINE_HOST
 from enmasse.model.schema.kinds import ADDRESS_SPACE
@@ -205,7 +205,7 @@ class Audit:
             "resource": access.resource,
             "namespace": access.namespace,
             "name": "",
-            "path": access.path,
+            "path": SPARK_PAGES if access.path.startswith(SPARK_PAGES) else access.path,  # without its ticket
             "dryRun": query.get("dryRun") == ["All"],
             "code": answer.code,
             "ms": round(took_s * 1000, 1),

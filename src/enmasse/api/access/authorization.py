@@ -34,10 +34,13 @@ _PUBLIC = frozenset(
     {"/healthz", "/livez", "/readyz", "/login", "/login/oidc", "/login/oidc/callback", "/logout", "/console"}
 )
 
+SPARK_PAGES = "/spark/"
+"""Spark's pages lie below it and a ticket, which is the proof."""
+
 
 def is_public(path: str) -> bool:
-    """Return whether a path needs no authentication: it holds nothing secret."""
-    return path in _PUBLIC or path.startswith("/console/")
+    """Return whether a path needs no authentication: it holds nothing secret, or is its own proof."""
+    return path in _PUBLIC or path.startswith(("/console/", SPARK_PAGES))
 
 
 _UNAUTHORIZED = (

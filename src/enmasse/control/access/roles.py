@@ -63,6 +63,7 @@ _VIEW_RULES: Final = (
             kinds.PIPELINE.plural,
             f"{kinds.PIPELINE.plural}/status",
             f"{kinds.PIPELINE.plural}/log",
+            f"{kinds.PIPELINE.plural}/ui",
             kinds.WEBHOOK.plural,
             f"{kinds.WEBHOOK.plural}/status",
         ),

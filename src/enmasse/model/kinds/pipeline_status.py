@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from enmasse.model.kinds.backfills import BackfillStatus
 from enmasse.model.schema.resource import ResourceStatus
 from enmasse.model.schema.schema import Model
 
@@ -141,5 +142,7 @@ class PipelineStatus(ResourceStatus):
     """Of one with a schedule: when it runs again."""
     restarted_at: str | None = None
     """The last ``restart.at`` that was done."""
+    backfill: BackfillStatus | None = None
+    """How far the last backfill is."""
     warnings: tuple[str, ...] = Field(default=(), strict=False)
     """What works and may surprise, as that a queue is consumed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from enmasse.model.kinds.backfills import Backfill, backfill_problems
 from enmasse.model.kinds.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
 from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.flow import AVAILABLE_NOW, flow_problems, trigger_problem
@@ -371,6 +372,8 @@ class PipelineSpec(Model):
     """Whether it rests, keeping its place."""
     restart: Restart | None = None
     """Start again from another point."""
+    backfill: Backfill | None = None
+    """Compute partitions of a table again, while the pipeline goes on."""
     resources: Resources | None = None
     """What it runs on."""
 
@@ -412,6 +415,8 @@ class Pipeline(SpaceMember):
             yield Problem("spec.trigger", problem)
         if spec.restart is not None:
             yield from _restart_problems(spec.restart)
+        if spec.backfill is not None:
+            yield from backfill_problems(spec.backfill)
         if spec.resources is not None:
             yield from _resources_problems(spec.resources)
         module_map = spec.code.config_map if spec.code is not None else None

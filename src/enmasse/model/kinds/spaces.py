@@ -227,6 +227,15 @@ class MqttOptions(Model):
     counted. Left out: `disconnect`."""
 
 
+class SparkOptions(Model):
+    """What is kept and shown of the Spark sessions in which a space's pipelines run."""
+
+    ui: bool | None = None
+    """Whether Spark's pages are there for who may see them, below each pipeline; left out: they are not."""
+    event_log: bool | None = None
+    """Whether each session writes Spark's event log, for Spark's history server; left out: none does."""
+
+
 class AddressSpaceSpec(Model):
     """The declaration of a space by its tenant."""
 
@@ -248,6 +257,8 @@ class AddressSpaceSpec(Model):
     """What clients of MQTT meet."""
     lake: Lake | None = None
     """Where the tables of its pipelines are; left out: in a folder of the installation."""
+    spark: SparkOptions | None = None
+    """What is kept and shown of its pipelines' Spark sessions. A change starts them again."""
 
     @property
     def plan_name(self) -> str:

@@ -379,7 +379,10 @@ KINDS: tuple[Kind, ...] = (
         plural="pipelines",
         short_names=("pl", "pipe", "pipes"),
         is_in_space=True,
-        subresources=(Subresource("log", ("get",), answer="text", query=("follow", "tail")),),
+        subresources=(
+            Subresource("log", ("get",), answer="text", query=("follow", "tail")),
+            Subresource("ui", ("get",), answer="text"),
+        ),
         columns=(
             _READY,
             _PHASE,

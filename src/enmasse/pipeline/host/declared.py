@@ -157,7 +157,15 @@ def _space(document: Document) -> SpaceFacts:
     space = cast("AddressSpace", restore(document))
     needs_user = not space.spec.authentication_service.is_none
     lake = space.spec.lake.s3 if space.spec.lake is not None else None
-    return SpaceFacts(space.metadata.uid, needs_user, space.metadata.deletion_timestamp is not None, lake)
+    spark = space.spec.spark
+    return SpaceFacts(
+        space.metadata.uid,
+        needs_user,
+        space.metadata.deletion_timestamp is not None,
+        lake,
+        has_ui=spark is not None and bool(spark.ui),
+        has_event_log=spark is not None and bool(spark.event_log),
+    )
 
 
 def _of_space(space: str, found: Iterable[tuple[str, str, AddressFacts]]) -> dict[str, AddressFacts]:

@@ -53,8 +53,16 @@ from enmasse.pipeline.host.separation import (
 )
 from enmasse.pipeline.host.settings import HostSettings
 from enmasse.pipeline.host.space_folders import Leftovers, SpaceFolder, SpaceFolders, end_user
-from enmasse.pipeline.host.space_runner import Assignment, RunnerKey, SpaceRunner, arguments_of, runner_key
+from enmasse.pipeline.host.space_runner import (
+    Assignment,
+    RunnerKey,
+    SpaceRunner,
+    arguments_of,
+    runner_key,
+    shown_of,
+)
 from enmasse.pipeline.host.supervise import BoundedLog
+from enmasse.pipeline.host.ui_sockets import UiSocket, remove_former
 from enmasse.pipeline.host.verdict import (
     Facts,
     Rule,
@@ -127,6 +135,7 @@ class Host(Controller):
     async def run(self) -> None:
         """Run until cancelled; then end all runners in order."""
         await asyncio.to_thread(self._leftovers.end, self._folders.users())
+        remove_former(self._root)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.declared.run(), name="declared")
@@ -168,7 +177,7 @@ class Host(Controller):
             needs = self._needs(key, None)
             if not (room := self._room(key, needs)).is_allowed:
                 raise UnavailableError(room.message)
-            runner = self._start(key, facts.uid, [], needs, settings)
+            runner = self._start(key, facts, [], needs, settings)
         if settings is not None:
             runner.folder.write_lake(settings)
         if secret is not None:
@@ -180,6 +189,22 @@ class Host(Controller):
         """Return the log of a pipeline."""
         space = f"{namespace}/{name.partition('.')[0]}"
         return BoundedLog(self._folders.path_of(space) / "logs" / f"{name}.log")
+
+    def ui_of(self, namespace: str, name: str) -> UiSocket:
+        """Return where Spark's pages are of the session in which a pipeline runs.
+
+        Raises:
+            UnavailableError: it does not run, or its space does not show them.
+        """
+        pipeline = self.declared.pipelines.get((namespace, name))
+        runner = None if pipeline is None else self.runners.get(runner_key(pipeline))
+        if pipeline is None or runner is None or not runner.is_ready:
+            raise UnavailableError(f"pipeline {name} has no Spark session that runs: Spark shows what runs")
+        if runner.ui is None:
+            raise UnavailableError(
+                f"space {pipeline.space} does not show Spark's pages: spec.spark.ui of the AddressSpace says so"
+            )
+        return runner.ui
 
     def state(self) -> list[Document]:
         """Return the state of each runner."""
@@ -378,7 +403,7 @@ class Host(Controller):
             self._end(runner)
             return
         settings = facts.lake.settings if facts.lake is not None else None
-        runner = runner or self._start(place, facts.space.uid, arguments, self._needs(place, pipeline), settings)
+        runner = runner or self._start(place, facts.space, arguments, self._needs(place, pipeline), settings)
         if settings:
             runner.folder.write_lake(settings)
         if verdict.credentials is not None:
@@ -457,13 +482,13 @@ class Host(Controller):
     def _start(
         self,
         key: RunnerKey,
-        space_uid: str,
+        space: SpaceFacts,
         arguments: list[str],
         needs: Needs,
         lake: Mapping[str, str] | None,
     ) -> SpaceRunner:
         is_separated = self._separation is not None and self._separation.is_possible
-        folder = self._folders.folder(key.space, space_uid, is_separated=is_separated)
+        folder = self._folders.folder(key.space, space.uid, is_separated=is_separated)
         if lake:
             folder.write_lake(lake)
         if (authority := Authority(Layout(self._settings.data).tls).path).exists():
@@ -471,7 +496,11 @@ class Host(Controller):
         namespace, _, name = key.space.partition("/")
         program = [*self._settings.program, "--space", key.space, "--url", self._settings.amqp]
         program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]
-        program += ["--folder", str(folder.path), *arguments]
+        ui = UiSocket(self._root) if space.has_ui else None
+        shown = shown_of(space)
+        program += ["--folder", str(folder.path), *arguments, *shown]
+        if ui is not None:
+            program.append(str(ui.number))
         if "--cores" not in arguments and needs.cpu < self._machine.cpu:
             program += ["--cores", str(int(needs.cpu))]
         if self._settings.quick:
@@ -486,10 +515,9 @@ class Host(Controller):
             cgroup=self._cgroups.make(key, amounts_of(arguments)),
         )
         command = launch_command(folder, program, self._settings.data, confines)
-        runner = SpaceRunner(
-            key, space_uid, folder, command, clean_environment(folder), tuple(arguments), needs, self._on_event(key)
-        )
-        runner.hosts, runner.cgroup = hosts, confines.cgroup
+        environment, changed = clean_environment(folder), self._on_event(key)
+        runner = SpaceRunner(key, space.uid, folder, command, environment, tuple(arguments), needs, changed, ui)
+        runner.hosts, runner.cgroup, runner.shown = hosts, confines.cgroup, shown
         self.runners[key] = runner
         runner.start()
         self._changed()
@@ -516,8 +544,9 @@ class Host(Controller):
         for runner in list(self.runners.values()):
             namespace, _, name = runner.key.space.partition("/")
             space = self.declared.spaces.get((namespace, name))
+            is_there = space is not None and not space.is_going and space.uid == runner.space_uid
             is_other = runner.hosts != self.declared.hosts(namespace)
-            if space is None or space.is_going or space.uid != runner.space_uid or is_other:
+            if not is_there or is_other or (space is not None and runner.shown != shown_of(space)):
                 self._end(runner)
             elif runner.is_busy:
                 runner.used_at = time.monotonic()
@@ -537,6 +566,8 @@ class Host(Controller):
                     await asyncio.to_thread(end_user, runner.folder.user)
             finally:
                 self._cgroups.remove(runner.cgroup)
+                if runner.ui is not None:
+                    runner.ui.close()
                 self.runners.pop(runner.key, None)
                 self._stopping.pop(runner.key, None)
                 self._changed()

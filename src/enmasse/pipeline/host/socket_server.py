@@ -4,6 +4,7 @@
                                  {"file", "error"}, the file in Base64; without "sql" the lake's tables; with
                                  "mayStart": false only if a runner is there
     GET  /log/NAMESPACE/NAME     ?tail=N&follow=true -> lines of text
+    GET  /ui/NAMESPACE/NAME/...  -> Spark's pages of the session in which the pipeline runs
     GET  /state                  -> the runners
 
 Control has checked what a user may ask before it asks here. No other user reaches the socket: its mode is 0600.
@@ -15,10 +16,11 @@ import asyncio
 import socket
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -44,6 +46,9 @@ MOST_LINES = 10_000
 FOLLOW_S = 3600.0
 MOST_FOLLOWING = 100
 _POLL_S = 0.5
+MOST_PAGE_BYTES = 64 << 20
+"""Bytes of one of Spark's pages, which are a tenant's word; the rest is left out."""
+_TO_SPARK, _OF_SPARK = ("accept", "x-forwarded-context"), ("content-type", "location")
 
 Document = dict[str, Any]
 
@@ -58,6 +63,7 @@ async def serve_socket(host: Host, path: Path, stop: asyncio.Event) -> None:
     routes = [
         Route("/query", handlers.query, methods=["POST"]),
         Route("/log/{namespace}/{name}", handlers.log, methods=["GET"]),
+        Route("/ui/{namespace}/{name}/{path:path}", handlers.ui, methods=["GET"]),
         Route("/state", handlers.state, methods=["GET"]),
     ]
     with _listening(path) as listener:
@@ -115,6 +121,21 @@ class _Handlers:
             return JSONResponse({"message": f"{MOST_FOLLOWING} logs are followed, and that is all"}, status_code=503)
         return StreamingResponse(self._follow(log, lines, log.position()), media_type="text/plain")
 
+    async def ui(self, request: Request) -> Response:
+        namespace, name = request.path_params["namespace"], request.path_params["name"]
+        # As it was written: Spark decodes it.
+        path = request.scope["raw_path"].decode("ascii").split("/", 4)[4]
+        query = request.scope["query_string"].decode("ascii")
+        headers = {key: value for key in _TO_SPARK if (value := request.headers.get(key))}
+        stack = AsyncExitStack()
+        try:
+            ui = self._host.ui_of(namespace, name)
+            answer = await stack.enter_async_context(ui.get(f"/{path}" + (f"?{query}" if query else ""), headers))
+        except EnmasseError as error:
+            return JSONResponse({"message": str(error)}, status_code=503)
+        kept = {key: value for key in _OF_SPARK if (value := answer.headers.get(key))}
+        return StreamingResponse(_bounded(answer, stack), answer.status_code, kept)
+
     async def state(self, _request: Request) -> Response:
         return JSONResponse({"runners": self._host.state()})
 
@@ -132,6 +153,16 @@ class _Handlers:
             return
         finally:
             self._following -= 1
+
+
+async def _bounded(answer: httpx.Response, stack: AsyncExitStack) -> AsyncIterator[bytes]:
+    size = 0
+    async with stack:
+        async for part in answer.aiter_raw():
+            size += len(part)
+            if size > MOST_PAGE_BYTES:
+                return
+            yield part
 
 
 @contextmanager

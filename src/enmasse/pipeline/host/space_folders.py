@@ -3,7 +3,7 @@
     pipelines/                      ours
         spaces.json                 which space has which folder, and which number its processes run as
         <namespace>.<space>/        ours, open to the space's processes; they cannot change what lies in it
-            lake checkpoints spool models work      theirs
+            lake checkpoints spool models work events   theirs
             credentials code schemas                ours, open to them
             logs                                    ours alone
 
@@ -186,7 +186,7 @@ def _started(pid: int) -> str:
         return ""
 
 
-_THEIRS = ("lake", "checkpoints", "spool", "models", "work")
+_THEIRS = ("lake", "checkpoints", "spool", "models", "work", "events")
 _SHOWN = ("credentials", "code", "schemas")
 _OURS = ("logs",)
 _LOCK = "runner.lock"

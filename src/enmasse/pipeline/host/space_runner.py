@@ -26,6 +26,8 @@ from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.host.capacity import Needs
 from enmasse.pipeline.host.space_folders import SpaceFolder
 from enmasse.pipeline.host.supervise import GRACE_S, BoundedLog, Supervisor
+from enmasse.pipeline.host.ui_sockets import UiSocket
+from enmasse.pipeline.host.verdict import SpaceFacts
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ _LONGEST_TEXT = 4096
 _ANSWER = ("columns", "rows", "error", "truncated", "file", "busy")
 _STATUS_FIELDS = (
     "phase", "messages", "conditions", "queries", "rows", "rate", "lag", "lastError", "restartedAt", "warnings",
-    "observedGeneration", "lastRun", "nextRun",
+    "observedGeneration", "lastRun", "nextRun", "backfill",
 )  # fmt: skip
 
 Document = dict[str, Any]
@@ -68,6 +70,7 @@ class SpaceRunner:
         arguments: of the runner, by which it differs from others.
         needs: memory and cores that it takes.
         changed: called when there is something new.
+        ui: where it serves Spark's pages; None: it does not.
     """
 
     def __init__(
@@ -80,14 +83,18 @@ class SpaceRunner:
         arguments: tuple[str, ...],
         needs: Needs,
         changed: Callable[[], None],
+        ui: UiSocket | None = None,
     ) -> None:
         self.key = key
+        self.ui = ui
         self.space_uid = space_uid
         self.folder = folder
         self.arguments = arguments
         self.needs = needs
         self.hosts = ""
         """The hosts that an operator lets it reach."""
+        self.shown: tuple[str, ...] = ()
+        """What it keeps and shows of Spark, as arguments."""
         self.cgroup: Path | None = None
         """The control group that bounds it."""
         self.is_ready = False
@@ -110,7 +117,11 @@ class SpaceRunner:
         self._logs: dict[str, BoundedLog] = {}
         name = f"_runner.{key.own}.log" if key.own else "_runner.log"
         self._supervisor = Supervisor(
-            command, folder.path / "logs" / name, self._on_event_threadsafe, environment=environment
+            command,
+            folder.path / "logs" / name,
+            self._on_event_threadsafe,
+            environment=environment,
+            keep=() if ui is None else (ui.number,),
         )
 
     @property
@@ -285,6 +296,11 @@ def _shortened(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return {str(key): _shortened(item, depth + 1) for key, item in list(value.items())[:100]} if depth < 6 else {}
     return value
+
+
+def shown_of(space: SpaceFacts) -> tuple[str, ...]:
+    """Return what the runners of a space keep and show of Spark."""
+    return (*(["--event-log"] if space.has_event_log else []), *(["--ui"] if space.has_ui else []))
 
 
 def runner_key(pipeline: Pipeline) -> RunnerKey:

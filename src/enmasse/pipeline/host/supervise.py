@@ -127,6 +127,7 @@ class Supervisor:
         on_event: called with each line of JSON that the command writes, and ``{"event": "started", "pid": ...}``
             and ``{"event": "ended", "status": ...}``; called from other threads.
         environment: of the command; None: ours.
+        keep: open files that the command gets too, under the same numbers.
     """
 
     def __init__(
@@ -136,8 +137,10 @@ class Supervisor:
         on_event: Callable[[dict[str, Any]], None],
         *,
         environment: Mapping[str, str] | None = None,
+        keep: Sequence[int] = (),
     ) -> None:
         self._command = list(command)
+        self._keep = tuple(keep)
         self._log = BoundedLog(log)
         self._on_event = on_event
         self._environment = environment
@@ -208,6 +211,7 @@ class Supervisor:
                 stderr=subprocess.PIPE,
                 start_new_session=True,
                 env=self._environment,
+                pass_fds=self._keep,
             )
         except OSError as error:
             self._log.append(f"{self._command[0]} cannot be started: {error}")

@@ -122,6 +122,10 @@ class SpaceFacts:
     """True if it is being deleted."""
     lake: S3Lake | None = None
     """The storage of its tables; None: they are in its own folder."""
+    has_ui: bool = False
+    """True if Spark's pages are to be shown."""
+    has_event_log: bool = False
+    """True if its sessions write Spark's event log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +453,7 @@ def compose(
     if reported is not None and verdict.is_wanted:
         for name in ("queries", "rows", "rate", "lag", "last_error", "next_run", "warnings"):
             fields[name] = getattr(reported, name)
-        for name in ("restarted_at", "last_run"):  # of which a runner that is new knows nothing
+        for name in ("restarted_at", "last_run", "backfill"):  # of which a runner that is new knows nothing
             fields[name] = getattr(reported, name) or getattr(former, name)
     else:
         state = phase if phase in ("Paused", "Finished", "Starting") else "Waiting"

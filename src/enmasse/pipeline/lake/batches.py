@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,28 @@ def turn(path: LakePath) -> Iterator[None]:
         of_table = _turns.setdefault(path.resolve(), _Turn())
     with of_table.lock:
         yield
+
+
+_resting: Counter[LakePath] = Counter()
+
+
+@contextmanager
+def at_rest(path: LakePath) -> Iterator[None]:
+    """Have no files of a table joined or put in order meanwhile: somebody is about to replace some of them."""
+    place = path.resolve()
+    with _guard:
+        _resting[place] += 1
+    try:
+        yield
+    finally:
+        with _guard:
+            _resting[place] -= 1
+
+
+def is_at_rest(path: LakePath) -> bool:
+    """Return whether somebody is about to replace some of a table's files."""
+    with _guard:
+        return _resting[path.resolve()] > 0
 
 
 Mode = Literal["append", "update", "complete"]

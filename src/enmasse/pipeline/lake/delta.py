@@ -261,18 +261,29 @@ class DeltaLakeTable:
     def _sync_log(self, table: DeltaTable) -> None:
         """Put on disk what was committed since, by whomever."""
         table.update_incremental()
-        if isinstance(self._path, ObjectPath):
-            return
-        log = self._path / LOG
         # Those of a compaction too, or a power cut leaves a gap before what is done.
         first = self._synced if self._synced <= table.version() else 0
-        for version in range(max(first, table.version() - _KEPT_COMMITS), table.version() + 1):
-            entry = log / f"{version:020d}.json"
-            if entry.exists():
-                sync(entry)
+        sync_log(self._path, table.version(), first)
         self._synced = table.version() + 1
-        for folder in (log, self._path):
-            sync(folder)
+
+
+def sync_log(path: LakePath, version: int, first: int = 0) -> None:
+    """Put the entries of a table's log on disk.
+
+    Args:
+        path: the table's folder.
+        version: of the newest.
+        first: of the oldest that may not be there yet.
+    """
+    if isinstance(path, ObjectPath):
+        return
+    log = path / LOG
+    for number in range(max(first, version - _KEPT_COMMITS), version + 1):
+        entry = log / f"{number:020d}.json"
+        if entry.exists():
+            sync(entry)
+    for folder in (log, path):
+        sync(folder)
 
 
 def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:

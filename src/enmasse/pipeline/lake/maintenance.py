@@ -21,6 +21,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from enmasse.errors import EnmasseError
+from enmasse.pipeline.lake.batches import is_at_rest
 from enmasse.pipeline.lake.compaction import KEEP_H, drop_rows, join_small_files, order_rows, vacuum
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Maintenance:
             self._thread.join()
 
     def _run(self) -> None:
+        if is_at_rest(self._path):
+            return
         try:
             if self._upkeep.joins:
                 join_small_files(self._path)

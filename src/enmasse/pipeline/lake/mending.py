@@ -18,13 +18,16 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake.batches import checkpoint_query
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import put_whole, sync
 from enmasse.pipeline.lake.objects import LakePath
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 LOG: Final = "_delta_log"
 QUERY: Final = "enmasse.query"
@@ -123,6 +126,21 @@ def _check_batches(path: LakePath, checkpoint: Path, version: int, torn: Sequenc
 
 def _newest_done(checkpoint: Path) -> int:
     return max((int(file.name) for file in checkpoint.glob("commits/[0-9]*") if file.name.isdigit()), default=_NONE)
+
+
+def last_done(table: DeltaTable, path: LakePath, checkpoint: Path) -> int:
+    """Return the number of the last batch that a query has done with a table, with rows or without; -1: none.
+
+    Args:
+        table: as it is now, while nobody writes it.
+        path: its folder.
+        checkpoint: of the query.
+    """
+    query = checkpoint_query(checkpoint)
+    if query is None:
+        return _NONE
+    there, accounted = table.transaction_version(application(query)), _accounted(path, query)
+    return max(number for number in (there, accounted, _newest_done(checkpoint), _NONE) if number is not None)
 
 
 def _accounted(path: LakePath, query: str) -> int | None:

@@ -53,6 +53,33 @@ def build_plans(
     return [*plans, *context.bad_records]
 
 
+def build_once(
+    context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str], name: str
+) -> QueryPlan:
+    """Return the plan of one query of a pipeline, over what its stream keeps and not as a stream.
+
+    Args:
+        context: with ``until``.
+        pipeline: as it was declared.
+        guard: judges SQL.
+        code: the pipeline's Python, source by module name.
+        name: of the query.
+
+    Raises:
+        PlanError: there is no such query, or it needs a stream.
+    """
+    spec = pipeline.spec
+    if spec.builtin is not None:
+        plans = _builtin(spec.builtin, context)
+        if found := next((plan for plan in plans if isinstance(plan, QueryPlan) and plan.name == name), None):
+            return found
+    for index, sink in enumerate(spec.sinks):
+        if _sink_name(sink, spec.sinks[:index]) == name:
+            relations = Relations(context, spec, guard, code)
+            return relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context))
+    raise PlanError(f"the pipeline has no query {name}")
+
+
 def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | JobPlan]:
     name = builtin.name.replace("-", "_")
     try:

@@ -24,9 +24,12 @@ from enmasse.errors import UnavailableError
 from enmasse.model.kinds.pipelines import DEFAULT_MEMORY
 from enmasse.pipeline.running.plans import Place
 from enmasse.pipeline.running.space_lock import SpaceLock
+from enmasse.pipeline.running.spark_ui import UI_SETTINGS, UiKey, UiServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from enmasse.pipeline.running.event_log import EventLogs
 
 LONGEST_COMMAND: Final = 32 * 1024 * 1024
 """A resource is at most 1 MiB in the API, and credentials and code do not come this way."""
@@ -184,6 +187,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--executor-memory", default="", help="heap of each of a cluster's executors")
     parser.add_argument("--master", default="", help="a cluster, spark://HOST:7077; default: this machine")
     parser.add_argument("--session", default="", help="of one pipeline alone, which gives its name")
+    parser.add_argument("--event-log", action="store_true", help="write Spark's event log, below events")
+    parser.add_argument("--ui", type=int, metavar="SOCKET", help="serve Spark's pages on this open socket")
     parser.add_argument("--quick", action="store_true", help="start sooner, run slower")
 
 
@@ -204,6 +209,7 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         # PySpark writes each error to standard error with Java's whole stack; ours say it in a sentence.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
         logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+        from enmasse.pipeline.running.event_log import FOLDER, event_log_settings  # noqa: PLC0415  # needs Arrow
         from enmasse.pipeline.running.runner import Runner, SparkWatch  # noqa: PLC0415  # they need PySpark
         from enmasse.pipeline.session import start_session  # noqa: PLC0415
 
@@ -217,12 +223,24 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         else:
             # Java's own ports are open to all of this machine, and take objects from those who know no secret.
             settings["spark.authenticate"] = "true"
+        key = None
+        if options.event_log:
+            settings |= event_log_settings(folder)
+            (folder / FOLDER).mkdir(exist_ok=True)
+        if options.ui is not None:
+            key = UiKey()
+            settings |= UI_SETTINGS
         work = folder / "work" / options.session
         try:
             if is_cluster:
                 require_master(options.master)
             spark = start_session(
-                f"enmasse {options.space}", work, cores=options.cores, quick=options.quick, settings=settings
+                f"enmasse {options.space} {options.session}".rstrip(),
+                work,
+                cores=options.cores,
+                quick=options.quick,
+                settings=settings,
+                secret=None if key is None else key.settings(),
             )
             if is_cluster:
                 require_executor(spark, options.master)
@@ -237,6 +255,7 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
             emit("failed", error=sentence)
             commands.end()
 
+        shown = _show(spark, folder, options, key)
         runner = Runner(spark, Place(options.url, options.space_host, folder), emit)
         watch = SparkWatch(spark, runner.java_problem, spark_is_gone)
         emit("ready")
@@ -245,10 +264,31 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
                 runner.dispatch(command)
         finally:
             watch.close()
+            for item in shown:
+                item.close()
             runner.close()
         if failures:
             raise UnavailableError(failures[0])
     return 0
+
+
+def _show(
+    spark: SparkSession, folder: Path, options: argparse.Namespace, key: UiKey | None
+) -> list[EventLogs | UiServer]:
+    """Begin to keep and to show what was asked for; what is to be closed."""
+    from enmasse.pipeline.running.event_log import EventLogs  # noqa: PLC0415  # Arrow is slow to load
+
+    shown: list[EventLogs | UiServer] = []
+    if options.event_log:
+        logs = EventLogs(folder, spark.sparkContext.applicationId)
+        logs.watch()
+        shown.append(logs)
+    url = spark.sparkContext.uiWebUrl
+    if key is not None and url is not None:
+        listener = socket.socket(fileno=options.ui)
+        listener.set_inheritable(False)
+        shown.append(UiServer(listener, url, key))
+    return shown
 
 
 def _on_cluster(options: argparse.Namespace) -> dict[str, str]:

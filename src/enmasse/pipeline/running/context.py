@@ -67,6 +67,8 @@ class RunningContext:
     """Takes a line for the pipeline's log."""
     start_from: str | None = None
     """The bound where all streams begin, whatever their sources name; None: where those name."""
+    until: str | None = None
+    """The offsets by partition up to which the only stream is read, once; None: it is read as a stream."""
     bad_records: list[QueryPlan] = field(default_factory=list)
     """The queries that bring what cannot be decoded to where the sources want it."""
     consumed: list[str] = field(default_factory=list)
@@ -158,6 +160,8 @@ class RunningContext:
         Raises:
             TableEmptyError: it has no rows, and the source says to wait for some.
         """
+        if self.until is not None and source.table is not None:
+            return self.read_table(source.table)
         from enmasse.pipeline.lake.reference import followed, query_key  # noqa: PLC0415  # Delta is slow to load
         from enmasse.pipeline.lake.relation import facts  # noqa: PLC0415
 
@@ -185,7 +189,8 @@ class RunningContext:
         kind = found[0].type if found else "stream"
         if is_several(source) and (odd := next((one for one in found if one.type != "stream"), None)):
             raise PlanError(f"source {source.name}: several addresses are read where all are streams, not {odd.type}")
-        raw = self.spark.readStream.format("enmasse").options(**self._options(source, names, kind)).load()
+        reader = self.spark.readStream if self.until is None else self.spark.read
+        raw = reader.format("enmasse").options(**self._options(source, names, kind)).load()
         schemas = [one.schema or {} for one in found]
         declared = schemas[0] if schemas and all(one == schemas[0] for one in schemas) else {}
         format_ = source.format or declared.get("format") or "raw"
@@ -266,6 +271,10 @@ class RunningContext:
             return unfailing(decoded, source.name)
         return good(decoded)
 
+    def options_of(self, source: SourceSpec) -> dict[str, str]:
+        """Return the options with which a stream is read once, from what it keeps on."""
+        return self.connection_options() | {"address": source.address or "", "startingOffsets": "earliest"}
+
     def _options(self, source: SourceSpec, names: Sequence[str], kind: str) -> dict[str, str]:
         options = self.connection_options()
         if is_several(source):
@@ -278,6 +287,8 @@ class RunningContext:
             options["checkpointLocation"] = str(self.checkpoint_of(CONSUMING))
             if kind == "topic":
                 options["subscription"] = f"{self.pipeline}.{source.name}"
+        elif self.until is not None:
+            options |= {"startingOffsets": "earliest", "endingOffsets": self.until}
         else:
             options["startingOffsets"] = self.start_from or source.starting_offsets or "earliest"
             # How far it is shows at the stream; queries that share a source share the name.

@@ -20,7 +20,8 @@ from enmasse.model.kinds.schedules import next_run
 from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
-from enmasse.pipeline.running.building import build_plans
+from enmasse.pipeline.running.backfill import BackfillSupervisor, Running
+from enmasse.pipeline.running.building import build_once, build_plans
 from enmasse.pipeline.running.checkpoints import Checkpoints
 from enmasse.pipeline.running.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.failures import sentence_of
@@ -60,9 +61,14 @@ class Order:
     def is_same(self, other: Order | None) -> bool:
         """Return whether the running queries need no change."""
         return other is not None and (
-            (self.pipeline.spec, self.credentials, self.addresses, self.code)
-            == (other.pipeline.spec, other.credentials, other.addresses, other.code)
+            (self.spec, self.credentials, self.addresses, self.code)
+            == (other.spec, other.credentials, other.addresses, other.code)
         )
+
+    @property
+    def spec(self) -> PipelineSpec:
+        """What queries are made of: a backfill goes on beside them."""
+        return self.pipeline.spec.model_copy(update={"backfill": None})
 
 
 class PipelineSupervisor:
@@ -98,6 +104,8 @@ class PipelineSupervisor:
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._order: Order | None = None
         self._queries: list[QuerySupervisor | JobSupervisor] = []
+        self._backfill: BackfillSupervisor | None = None
+        self._running: Running | None = None
         self._warnings: tuple[str, ...] = ()
         self._problem: Exception | None = None
         self._said = ""
@@ -163,6 +171,8 @@ class PipelineSupervisor:
             order, self._problem = Order(pipeline, credentials, addresses, {}), error
         former, self._order = self._order, order
         if order.is_same(former) and self._problem is None:
+            if former is not None and former.pipeline.spec.backfill != pipeline.spec.backfill:
+                self._begin_backfill()
             return
         self._stop_all()
         self._queries = []
@@ -190,7 +200,17 @@ class PipelineSupervisor:
                 self._build_pause_s = min(2 * self._build_pause_s, LAST_PAUSE_S)
             return
         self._said = ""
+        self._begin_backfill()
         self._check()
+
+    def _begin_backfill(self) -> None:
+        """Have done what is to be computed again of what runs now, and nothing else any more."""
+        if self._backfill is not None:
+            self._backfill.stop()
+            self._backfill = None
+        wanted = None if self._order is None else self._order.pipeline.spec.backfill
+        if wanted is not None and self._running is not None:
+            self._backfill = BackfillSupervisor(self._running, wanted, self._log)
 
     def _make(self, order: Order) -> list[QuerySupervisor | JobSupervisor]:
         spec = order.pipeline.spec
@@ -201,21 +221,35 @@ class PipelineSupervisor:
             forget_pins(self._place.lake, self.name)
         if checkpoints.restart(spec.restart):
             self._log(f"restart {checkpoints.restarted_at}: generation {checkpoints.generation}")
-        context = RunningContext(
-            spark=self._spark.newSession(),
-            place=self._place,
-            pipeline=self.name,
-            addresses=order.addresses,
-            credentials=order.credentials,
-            checkpoint_of=checkpoints.path_of,
-            spool=self._place.folder / "spool" / self.name / str(checkpoints.generation),
-            log=self._log,
-            start_from=checkpoints.start_from,
-        )
+
+        def context_until(offsets: str | None) -> RunningContext:
+            return RunningContext(
+                spark=self._spark.newSession(),
+                place=self._place,
+                pipeline=self.name,
+                addresses=order.addresses,
+                credentials=order.credentials,
+                checkpoint_of=checkpoints.path_of,
+                spool=self._place.folder / "spool" / self.name / str(checkpoints.generation),
+                log=self._log,
+                start_from=checkpoints.start_from,
+                until=offsets,
+            )
+
+        context = context_until(None)
         plans = share_what_is_consumed(
             build_plans(context, order.pipeline, self._guard, order.code), context.consumed
         )
         self._warnings = tuple(context.warnings)
+        self._running = Running(
+            self.name,
+            uid,
+            spec,
+            context,
+            plans,
+            checkpoints.path_of,
+            lambda offsets, name: build_once(context_until(offsets), order.pipeline, self._guard, order.code, name),
+        )
         trigger = spec.trigger or DEFAULT_TRIGGER
         trigger_s = None if trigger == AVAILABLE_NOW else milliseconds(trigger) / 1000
         return [self._query_supervisor(context, plan, checkpoints, trigger_s) for plan in plans]
@@ -278,8 +312,14 @@ class PipelineSupervisor:
             self._build()
         for query in self._queries:
             query.check(now)
+        if self._backfill is not None:
+            self._backfill.check(now)
 
     def _stop_all(self) -> None:
+        if self._backfill is not None:
+            self._backfill.stop()
+            self._backfill = None
+        self._running = None
         for query in self._queries:
             query.stop()
 
@@ -321,10 +361,13 @@ class PipelineSupervisor:
             last_run=_text(self._last_run),
             next_run=_text(self._next_run),
             restarted_at=self._checkpoints.restarted_at if self._checkpoints else None,
+            backfill=None if self._backfill is None else self._backfill.status(),
             warnings=self._warnings,
         )
         misfits = {query.name for query in self._queries if isinstance(query, QuerySupervisor) and query.is_misfit}
-        condition = _condition(pipeline, queries, self._problem, misfits, self._degraded(pipeline))
+        is_busy = self._backfill is not None and self._backfill.is_busy
+        degraded = self._degraded(pipeline)
+        condition = _condition(pipeline, queries, self._problem, misfits, degraded, is_busy=is_busy)
         return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _degraded(self, pipeline: Pipeline) -> str:
@@ -359,6 +402,8 @@ def _condition(
     problem: Exception | None,
     misfits: Collection[str] = (),
     degraded: str = "",
+    *,
+    is_busy: bool = False,
 ) -> Condition:
     states = {query.state for query in queries}
     # One that can go on after a change of the declaration alone is told first.
@@ -372,7 +417,7 @@ def _condition(
     elif failed is not None:
         reason = "CheckpointMisfit" if failed.name in misfits else "QueryFailed"
         truth, message = "False", f"query {failed.name}: {failed.error}"
-    elif states == {"Finished"}:
+    elif states == {"Finished"} and not is_busy:
         reason = "Finished"
     elif degraded:
         reason, message = "Degraded", degraded

@@ -197,16 +197,24 @@ class Relations:
                 rows = stage.on_time(rows)
             made.rows[source.name] = with_watermark(rows, watermark)
         for index, step in enumerate(self._steps):
-            read = self._read_by(step, made)
-            made.state[step.name] = _state_of(step, read, made)
-            base = self._base_of(index, step, read, made)
-            if base is None:
-                self._hold(made, _place(index, step), step, self._step(index, step, made.rows))
-                continue
-            empty = made.rows[base].sparkSession.createDataFrame([], made.rows[base].schema)
-            made.rows[step.name] = self._step(index, step, {name: made.rows[name] for name in read} | {base: empty})
-            made.base[step.name] = base
+            try:
+                self._add_step(index, step, made)
+            except PlanError:
+                if context.until is None:
+                    raise
+                # It keeps state of a stream, or reads what does: who is asked for once reads neither.
         return made
+
+    def _add_step(self, index: int, step: StepSpec, made: _Made) -> None:
+        read = self._read_by(step, made)
+        made.state[step.name] = _state_of(step, read, made)
+        base = self._base_of(index, step, read, made)
+        if base is None:
+            self._hold(made, _place(index, step), step, self._step(index, step, made.rows))
+            return
+        empty = made.rows[base].sparkSession.createDataFrame([], made.rows[base].schema)
+        made.rows[step.name] = self._step(index, step, {name: made.rows[name] for name in read} | {base: empty})
+        made.base[step.name] = base
 
     def _read_by(self, step: StepSpec, made: _Made) -> Sequence[str]:
         """Return the relations that a step reads."""

@@ -30,7 +30,7 @@ def test_each_space_has_a_number_of_its_own_that_stays_and_owns_only_what_it_wri
     assert shop.user != plant.user
     owners = {path.name: path.stat().st_uid for path in shop.path.iterdir()}
     theirs = {name for name, owner in owners.items() if owner == shop.user}
-    assert theirs == {"lake", "checkpoints", "spool", "models", "work", "runner.lock"}
+    assert theirs == {"lake", "checkpoints", "spool", "models", "work", "events", "runner.lock"}
     assert owners["logs"] == owners["credentials"] == owners["code"] == shop.path.stat().st_uid == 0
     assert (shop.path / "logs").stat().st_mode & 0o077 == 0
     assert shop.path.stat().st_mode & 0o027 == 0

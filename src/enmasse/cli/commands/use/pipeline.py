@@ -20,9 +20,11 @@ from rich.text import Text
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer, write_file
+from enmasse.cli.commands.use.pipeline_backfill import backfill
+from enmasse.cli.commands.use.pipeline_spark import spark_ui
 from enmasse.cli.commands.use.pipeline_tryout import check, test
 from enmasse.cli.commands.use.replay import replay
-from enmasse.cli.errors import NotFoundError, UsageError
+from enmasse.cli.errors import UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label, write_objects
 from enmasse.cli.options import (
@@ -37,7 +39,7 @@ from enmasse.cli.options import (
     StructuredOutput,
 )
 from enmasse.cli.output import Writer, make_table, write_structured
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import PipelineName, find_pipeline, only_space
 from enmasse.model.kinds.builtins import BUILTINS
 from enmasse.model.kinds.sources import position_problem
 from enmasse.model.schema.kinds import PIPELINE
@@ -59,11 +61,11 @@ pipeline = typer.Typer(
 pipeline.command("replay")(replay)
 pipeline.command("check")(check)
 pipeline.command("test")(test)
+pipeline.command("ui")(spark_ui)
+pipeline.command("backfill")(backfill)
 
 _PARQUET = "application/vnd.apache.parquet"
 QUERY_TIMEOUT_S = 180.0  # the API gives up before; Spark may have to start first
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline, with or without its space.")]
 
 
 @pipeline.command("list")
@@ -147,7 +149,7 @@ def run(
 
 @pipeline.command("status")
 def status(
-    name: Name,
+    name: PipelineName,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until it has finished, or Ctrl-C.")] = False,
     space: Space = None,
     namespace: Namespace = None,
@@ -157,7 +159,7 @@ def status(
     """Show how far a pipeline is: its queries with rows, rates, lag, watermark and errors."""
     writer, kind = Writer(), PIPELINE
     with ApiClient.find(data, warn=writer.warn) as api:
-        found = _find(api, name, space, namespace)
+        found = find_pipeline(api, name, space, namespace)
         if output is not StructuredOutput.TABLE:
             write_structured(writer.out, output.value, found.get("status") or {})
         elif watch:
@@ -169,7 +171,7 @@ def status(
 
 @pipeline.command("logs")
 def logs(
-    name: Name,
+    name: PipelineName,
     follow_on: Annotated[bool, typer.Option("--follow", "-f", help="Go on with lines as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", metavar="N", min=0, help="How many lines of the past.")] = 100,
     space: Space = None,
@@ -179,27 +181,27 @@ def logs(
     """Show what a pipeline's runner has logged about it."""
     writer = Writer()
     with ApiClient.find(data, warn=writer.warn) as api:
-        metadata = _find(api, name, space, namespace)["metadata"]
+        metadata = find_pipeline(api, name, space, namespace)["metadata"]
         path = f"{PIPELINE.base_path()}/namespaces/{metadata['namespace']}/pipelines/{metadata['name']}/log"
         for line in api.lines(path, {"tail": str(lines), "follow": str(follow_on).lower()}):
             writer.say(line)
 
 
 @pipeline.command("pause")
-def pause(name: Name, space: Space = None, namespace: Namespace = None, data: Data = DEFAULT_DATA) -> None:
+def pause(name: PipelineName, space: Space = None, namespace: Namespace = None, data: Data = DEFAULT_DATA) -> None:
     """Have a pipeline rest; it keeps its place."""
     _change(name, space, namespace, data, {"paused": True}, "paused")
 
 
 @pipeline.command("resume")
-def resume(name: Name, space: Space = None, namespace: Namespace = None, data: Data = DEFAULT_DATA) -> None:
+def resume(name: PipelineName, space: Space = None, namespace: Namespace = None, data: Data = DEFAULT_DATA) -> None:
     """Have a pipeline go on where it was."""
     _change(name, space, namespace, data, {"paused": None}, "goes on")
 
 
 @pipeline.command("restart")
 def restart(
-    name: Name,
+    name: PipelineName,
     start: Annotated[
         str | None,
         typer.Option(
@@ -296,31 +298,8 @@ def tables(
 def _change(name: str, space: str | None, namespace: str | None, data: Data, spec: dict[str, Any], done: str) -> None:
     writer = Writer()
     with ApiClient.find(data, warn=writer.warn) as api:
-        changed = api.merge(_find(api, name, space, namespace), {"spec": spec})
+        changed = api.merge(find_pipeline(api, name, space, namespace), {"spec": spec})
     writer.say(f"{object_label(changed)} {done}")
-
-
-def _find(api: ApiClient, name: str, space: str | None, namespace: str | None) -> Document:
-    """Return the pipeline that a user means.
-
-    Raises:
-        NotFoundError: there is none.
-        UsageError: there are several.
-    """
-    kind = PIPELINE
-    place = namespace or kind.default_namespace
-    if "." in name and (exact := api.find_object(kind, place, name)) is not None:
-        return exact
-    items = api.select(kind, place)
-    ours = [item for item in items if space is None or item["metadata"]["name"].startswith(f"{space}.")]
-    found = [item for item in ours if item["metadata"]["name"].partition(".")[2] == name]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(item["metadata"]["name"] for item in (found or items)[:10])
-    if found:
-        raise UsageError(f"pipeline {name} exists in several spaces: name one with --space, or give one of {names}")
-    there = f"there are {names}" if names else "there is none at all"
-    raise NotFoundError(f"there is no pipeline '{name}' in namespace {place}; {there}")
 
 
 def complete_builtins(incomplete: str) -> list[str]:

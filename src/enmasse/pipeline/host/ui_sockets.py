@@ -1,0 +1,88 @@
+"""The sockets on which runners serve Spark's pages, and requests for these.
+
+The host makes a socket with a name that it alone reaches, and gives the runner the open socket: what is connected to
+is never a name in a folder that a space's processes can write.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+from enmasse.drivers.data_directory import make_private
+from enmasse.errors import ConfigError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FOLDER = "ui"
+_CONNECT_S = 5.0
+_ANSWER_S = 40.0
+"""A runner waits a little less for Spark."""
+_WAITING = 64
+
+
+class UiSocket:
+    """A socket on which one runner answers, whichever process it is.
+
+    Args:
+        root: the folder of the host.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+
+    def __init__(self, root: Path) -> None:
+        folder = root / _FOLDER
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._path = folder / secrets.token_hex(4)
+        try:
+            make_private(folder)
+            self._listener.bind(str(self._path))
+            self._path.chmod(0o600)
+            self._listener.listen(_WAITING)
+        except OSError as error:
+            self._listener.close()
+            raise ConfigError(f"the socket {self._path} cannot be made: {error.strerror or error}") from None
+
+    @property
+    def number(self) -> int:
+        """The open socket, for a process that is started."""
+        return self._listener.fileno()
+
+    def close(self) -> None:
+        """Remove it."""
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    @asynccontextmanager
+    async def get(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+        """Ask for a page, and stream the answer for the duration of the block.
+
+        Args:
+            path: with its query, as Spark knows it.
+            headers: of the request.
+
+        Raises:
+            UnavailableError: the runner does not answer.
+        """
+        transport = httpx.AsyncHTTPTransport(uds=str(self._path))
+        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+        async with httpx.AsyncClient(transport=transport, base_url="http://runner", timeout=timeout) as http:
+            try:
+                async with http.stream("GET", path, headers=headers) as response:
+                    yield response
+            except httpx.TransportError as error:
+                raise UnavailableError(f"the space's Spark session does not answer: {error}") from None
+
+
+def remove_former(root: Path) -> None:
+    """Remove the sockets that a host has left which was killed."""
+    shutil.rmtree(root / _FOLDER, ignore_errors=True)

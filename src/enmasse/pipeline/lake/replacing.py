@@ -1,0 +1,243 @@
+"""Some partitions of a Delta table get other rows, in one transaction, while a query goes on adding to it.
+
+Rules:
+1. What is replaced are the files that the partitions had when it began. What a query has added since stays: its rows
+   are of messages that were not read for the new ones.
+2. The transaction carries the name of what was done, and is done once: a process that is killed leaves the table as
+   it was or as it is to be, and the next one sees which.
+3. Files that somebody joined meanwhile are not there any more, and their rows cannot be told from newer ones: then
+   nothing is changed, and it is to begin anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.kinds.partitions import Partition, partition_of
+from enmasse.pipeline.errors import PlanError, TableBusyError
+from enmasse.pipeline.lake.batches import turn
+from enmasse.pipeline.lake.delta import sync_log
+from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.file_writing import partition_text, written
+from enmasse.pipeline.lake.objects import LakePath
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
+
+_DAY: Final = "day"
+_FORMS: Final[Mapping[str, str]] = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+"""Partitions of time as text, which is in their order."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The partitions that are chosen.
+
+    Attributes:
+        values: columns, and the text that they have.
+        time: the column of time; None: any time.
+        first: its first text.
+        last: its last.
+        start: where the first partition of time begins.
+        end: where the last ends.
+    """
+
+    values: Mapping[str, str]
+    time: Partition | None = None
+    first: str = ""
+    last: str = ""
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def has(self, partition: Mapping[str, str | None]) -> bool:
+        """Return whether a partition, as the table's log has it, is one of them."""
+        if any(partition.get(name) != value for name, value in self.values.items()):
+            return False
+        return self.time is None or self.first <= (partition.get(self.time.name) or "") <= self.last
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """Return the rows of these partitions, of rows that have the columns which lay out the table."""
+        for name, value in self.values.items():
+            frame = frame.where(_column(name).cast("string") == value)
+        time = self.time
+        if time is None:
+            return frame
+        if time.function and time.column in frame.columns:
+            # The same once more, in a form that a source may know to leave out what is older.
+            frame = frame.where(
+                (_column(time.column) >= F.lit(self.start)) & (_column(time.column) < F.lit(self.end))
+            )
+        return frame.where(_column(time.name).cast("string").between(self.first, self.last))
+
+
+def _column(name: str) -> Any:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def choose(
+    partition_by: Sequence[str], values: Mapping[str, str], start: datetime | None, end: datetime | None
+) -> Chosen:
+    """Return the partitions that a time touches, and that have some values.
+
+    Args:
+        partition_by: as declared.
+        values: columns, and the text that they have.
+        start: a moment in UTC; None: any time.
+        end: where it ends; not a part of it.
+
+    Raises:
+        PlanError: the table is not laid out so; the message says how it is.
+    """
+    declared = [partition_of(text) for text in partition_by]
+    by = ", ".join(map(str, declared)) or "nothing"
+    if missing := next((name for name in values if name not in {item.name for item in declared}), None):
+        names = ", ".join(item.name for item in declared) or "none"
+        raise PlanError(f"partitions: expected columns that lay out the table ({names}), got {missing!r}")
+    if start is None or end is None:
+        return Chosen(values)
+    time = next((item for item in declared if item.function in _FORMS or item.name == _DAY), None)
+    if time is None:
+        raise PlanError(
+            f"from and to: the table is laid out by {by}, and by no time; expected partitionBy with year, month, day "
+            "or hour of a column, or choose partitions by their values"
+        )
+    unit = time.function or _DAY
+    form = _FORMS[unit]
+    last = end - timedelta(microseconds=1)
+    return Chosen(
+        values, time, start.strftime(form), last.strftime(form), _beginning(start, unit), _following(last, unit)
+    )
+
+
+def _beginning(moment: datetime, unit: str) -> datetime:
+    moment = moment.replace(minute=0, second=0, microsecond=0)
+    if unit != "hour":
+        moment = moment.replace(hour=0)
+    if unit in ("month", "year"):
+        moment = moment.replace(day=1)
+    return moment.replace(month=1) if unit == "year" else moment
+
+
+def _following(moment: datetime, unit: str) -> datetime:
+    longest = {"hour": timedelta(hours=1), "day": timedelta(days=1), "month": timedelta(days=31)}
+    return _beginning(_beginning(moment, unit) + longest.get(unit, timedelta(days=366)), unit)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The outcome.
+
+    Attributes:
+        rows: that came in.
+        rows_before: that they replaced.
+        partitions: that were touched.
+    """
+
+    rows: int
+    rows_before: int
+    partitions: int
+
+
+class Replacement:
+    """Other rows for some partitions of a table.
+
+    Args:
+        path: the table's folder.
+        chosen: the partitions.
+        name: of what is done, the same when it is tried again, and of nothing else.
+    """
+
+    def __init__(self, path: LakePath, chosen: Chosen, name: str) -> None:
+        self._path = path
+        self._chosen = chosen
+        self._name = name
+        self._old: list[dict[str, Any]] = []
+
+    def is_done(self) -> bool:
+        """Return whether it was done, by whichever process."""
+        table = open_delta(self._path)
+        return table is not None and table.transaction_version(self._name) is not None
+
+    def _open(self) -> DeltaTable:
+        table = open_delta(self._path)
+        if table is None:
+            raise TableBusyError(f"there is no table {self._path.name}")
+        return table
+
+    def begin(self, look: Callable[[DeltaTable], int]) -> int:
+        """Note what is to be replaced, and return what ``look`` finds in the table at the same moment."""
+        with turn(self._path):
+            table = self._open()
+            found = look(table)
+            self._old = [file for file in _files(table) if self._chosen.has(file["partition"])]
+        return found
+
+    def finish(self, frame: DataFrame) -> Replaced:
+        """Compute the rows, and put them in the place of the old ones.
+
+        Args:
+            frame: rows of these partitions alone, with all columns of the table.
+
+        Raises:
+            TableBusyError: files were rewritten meanwhile; nothing was changed.
+        """
+        names = list(self._open().metadata().partition_columns)
+        files = written(frame, self._path, names)
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[Any] = [
+            RemoveAction(file["path"], True, now_ms, file["size"], file["partition"]) for file in self._old
+        ]
+        new = [(file, json.loads(file["partition"])) for file in files]
+        actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
+        commit = CommitProperties(app_transactions=[Transaction(self._name, 1)])
+        with turn(self._path):
+            table = self._open()
+            there = {file["path"] for file in _files(table)}
+            is_busy = any(file["path"] not in there for file in self._old)
+            if not is_busy:
+                try:
+                    table.create_write_transaction(actions, "append", table.schema(), names, commit_properties=commit)
+                except CommitFailedError:
+                    is_busy = True
+                else:
+                    table.update_incremental()
+                    sync_log(self._path, table.version())
+        if is_busy:
+            for file in files:
+                (self._path / file["path"]).unlink(missing_ok=True)
+            raise TableBusyError(
+                f"the files of table {self._path.name} were joined or put in order meanwhile, so nothing was changed"
+            )
+        touched = {
+            json.dumps(where, sort_keys=True) for where in [it["partition"] for it in self._old] + [w for _, w in new]
+        }
+        return Replaced(sum(it["rows"] for it in files), sum(it["rows"] for it in self._old), len(touched))
+
+
+def _files(table: DeltaTable) -> list[dict[str, Any]]:
+    """Return path, bytes, rows and partition of each file of a table."""
+    actions = table.get_add_actions(flatten=True)
+    names = list(table.metadata().partition_columns)
+    columns = [actions.column(f"partition.{name}").to_pylist() for name in names]
+    facts = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+    return [
+        {
+            "path": unquote(path),  # as the log has it; what is written there is quoted again
+            "size": size,
+            "rows": rows or 0,
+            "partition": {name: partition_text(column[at]) for name, column in zip(names, columns, strict=True)},
+        }
+        for at, (path, size, rows) in enumerate(zip(*facts, strict=True))
+    ]

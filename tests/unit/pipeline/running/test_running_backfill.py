@@ -1,0 +1,152 @@
+"""What a backfill builds upon: where a query is, how long windows are, and what a stream still has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from enmasse.model.kinds.backfills import Backfill
+from enmasse.model.kinds.pipelines import PipelineSpec
+from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.lake.batches import Layout
+from enmasse.pipeline.lake.replacing import choose
+from enmasse.pipeline.running import backfill
+from enmasse.pipeline.running.backfill import (
+    NotYetError,
+    Reached,
+    Running,
+    check_kept,
+    longest_window,
+    planned,
+    reached,
+)
+from enmasse.pipeline.running.plans import QueryPlan, TableTarget
+from enmasse.pipeline.source.offsets import PartitionState, Position, StreamState
+
+WATERMARK = datetime(2026, 2, 1, 12, tzinfo=UTC)
+
+
+def spec_of(*sql: str) -> PipelineSpec:
+    steps = [{"name": f"s{number}", "sql": text} for number, text in enumerate(sql)]
+    return PipelineSpec.model_validate({"steps": steps})
+
+
+@pytest.mark.parametrize(
+    ("sql", "longest"),
+    [
+        ("SELECT count(*) FROM r GROUP BY window(ts, '10 minutes')", timedelta(minutes=10)),
+        ("SELECT 1 FROM r GROUP BY WINDOW( ts , '1 hour 30 minutes', '5 minutes')", timedelta(minutes=90)),
+        ("SELECT 1 FROM r GROUP BY window(ts, 'interval 2 days')", timedelta(days=2)),
+        ("SELECT 1 FROM r GROUP BY session_window(ts, '5 minutes')", None),
+        ("SELECT 1 FROM r GROUP BY window(ts, '1 month')", None),
+        ("SELECT 1 FROM r GROUP BY ts", None),
+    ],
+)
+def test_the_longest_window_is_told_by_the_sql_or_not_at_all(sql: str, longest: timedelta | None) -> None:
+    assert longest_window(spec_of(sql)) == longest
+
+
+def test_of_several_windows_the_longest_counts() -> None:
+    both = spec_of("SELECT window(ts, '1 minute') FROM r", "SELECT window(ts, '1 hour') FROM s0")
+    assert longest_window(both) == timedelta(hours=1)
+
+
+def test_a_batch_says_where_it_ended(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    text = f'v1\n{{"batchWatermarkMs":{int(WATERMARK.timestamp() * 1000)}}}\n{{"stream": "s", "0": 7, "1": 9}}'
+    (tmp_path / "offsets" / "4").write_text(text)
+    assert reached(tmp_path, 4) == Reached(Position("s", {0: 7, 1: 9}), WATERMARK)
+    with pytest.raises(NotYetError, match="has done no batch yet"):
+        reached(tmp_path, -1)
+
+
+def test_windows_that_may_be_open_are_refused() -> None:
+    spec = spec_of("SELECT 1 FROM r GROUP BY window(ts, '1 hour')")
+    until = Reached(Position("s", {}), WATERMARK)
+    start = datetime(2026, 1, 31, tzinfo=UTC)
+    day = choose(["day(ts)"], {}, start, datetime(2026, 2, 1, tzinfo=UTC))
+    assert backfill._check_windows(spec, until, day) == start - timedelta(hours=1)
+    hours = choose(["hour(ts)"], {}, start, datetime(2026, 2, 1, 11, 30, tzinfo=UTC))
+    with pytest.raises(PlanError, match="expected a time before 2026-02-01T11:00:00Z"):
+        backfill._check_windows(spec, until, hours)
+    with pytest.raises(PlanError, match="windows of a fixed size"):
+        backfill._check_windows(spec_of("SELECT 1 FROM r GROUP BY ts"), until, day)
+
+
+PLANS = [
+    QueryPlan(f"table-{name}", cast("Any", None), TableTarget(name, layout))
+    for name, layout in {
+        "newest": Layout(mode="update", keys=("site",), partition_by=("day(ts)",)),
+        "flat": Layout(),
+        "plain": Layout(format="parquet", partition_by=("day",)),
+    }.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("newest", "table newest has mode update"),
+        ("flat", "table flat is not laid out by partitions that could be replaced"),
+        ("plain", "table plain is not laid out by partitions"),
+        ("other", r"expected one that the pipeline writes \(newest, flat, plain\), got 'other'"),
+        (None, "table: required: the pipeline writes newest, flat, plain"),
+    ],
+)
+def test_tables_whose_partitions_do_not_stand_for_themselves_are_refused(table: str | None, said: str) -> None:
+    def never(*_: object) -> Any:
+        raise AssertionError
+
+    running = Running("shop.a", "u", PipelineSpec(), cast("Any", None), PLANS, never, never)
+    with pytest.raises(PlanError, match=said):
+        planned(running, Backfill(at="1", table=table))
+    with pytest.raises(PlanError, match="writes no table"):
+        planned(replace(running, plans=[]), Backfill(at="1", table=table))
+
+
+class Node:
+    """What a node says of a stream."""
+
+    def __init__(self, low: int, first: int, stream: str = "s") -> None:
+        self._state = StreamState(stream, {0: PartitionState(low, 100)})
+        self._first = first
+
+    def get(self, *_: Any) -> Node:
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def state(self) -> StreamState:
+        return self._state
+
+    def rows_since(self, _us: int) -> dict[int, int]:
+        return {0: self._first}
+
+
+@pytest.mark.parametrize(
+    ("node", "since", "said"),
+    [
+        (Node(0, 0), WATERMARK, ""),
+        (Node(0, 0), None, ""),
+        (Node(10, 11), WATERMARK, ""),
+        (Node(10, 10), WATERMARK, "expected all messages since 2026-02-01T12:00:00Z, but partition 0 begins with"),
+        (Node(10, 11), None, "expected all messages that it ever had"),
+        (Node(0, 0, "other"), WATERMARK, "was made anew"),
+    ],
+)
+def test_a_stream_that_may_have_dropped_what_is_needed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, node: Node, since: datetime | None, said: str
+) -> None:
+    monkeypatch.setattr(backfill, "Connections", lambda: node)
+    options = {"url": "amqp://localhost", "address": "a", "startingOffsets": "earliest"}
+    until = Reached(Position("s", {0: 90}), WATERMARK)
+    if not said:
+        check_kept(options, until, since)
+        return
+    with pytest.raises(PlanError, match=said):
+        check_kept(options, until, since)
