@@ -26,7 +26,7 @@ from enmasse.pipeline.lake.reference import followed, joined_tables
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.lake.tables import open_table
-from tests.scenario.lake_stage import ODD, Lake
+from tests.scenario.lake_stage import ODD, Lake, Rows
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.support.chance import kills
 from tests.support.object_storage import BUCKET, ObjectStorage
@@ -59,8 +59,9 @@ def lake(spark: SparkSession, tmp_path: Path, storage: ObjectStorage, credential
 def test_partitions_are_replaced_beside_what_is_added_meanwhile(lake: Lake) -> None:
     path = lake.folder / "replaced"
     table = open_table(path, partition_by=["k"])
-    lake.write(table, [{"k": k, "v": n} for n, k in enumerate(ODD)])
-    chosen = choose(["k"], {"k": ODD[0]}, None, None)
+    rows: Rows = [{"k": k, "v": n} for n, k in enumerate(ODD)]
+    lake.write(table, rows)
+    chosen = choose(["k"], {"k": ODD[0] or ""}, None, None)
     replacement = Replacement(path, chosen, "again")
     assert replacement.begin(lambda found: last_done(found, path, lake.checkpoint("replaced"))) == 0
     lake.write(table, [{"k": ODD[0], "v": 100}])
