@@ -68,6 +68,11 @@ def credentials(name: str = "") -> Credentials:
     return _read(Path(folder, f"{name}.json"), name)
 
 
+def authorities_file(name: str) -> Path:
+    """Return the file of the authorities that belong to credentials: ``ca.crt`` of the Secret."""
+    return Path(os.environ.get(FOLDER_VARIABLE, ""), f"{check_name(name)}.crt")
+
+
 def _read(path: Path, name: str) -> Credentials:
     wanted = f'{path} should hold {{"user": "...", "password": "..."}}'
     try:

@@ -159,7 +159,8 @@ async def test_a_row_of_a_pipeline_has_what_it_reads_and_writes_and_how_far_it_i
         "badRecords": 3,
         "watermark": "2026-01-31T12:00:00Z",
     }
-    sinks = [{"address": "orders"}, {"table": "hot"}]
+    warehouse = {"type": "postgresql", "host": "db.example", "database": "plant", "credentialsSecret": "warehouse"}
+    sinks = [{"address": "orders"}, {"table": "hot"}, {"database": warehouse | {"table": "latest"}}]
     declared = document("Pipeline", "shop.hot", sources=[{"name": "readings", "address": "feed"}], sinks=sinks)
     status = {"phase": "Failed", "rows": 7, "rate": 1.5, "lag": 2, "lastError": "no room", "queries": [query]}
     parameters = {"address": "feed", "alerts": "orders", "bands": {"t": ":35"}}
@@ -172,7 +173,11 @@ async def test_a_row_of_a_pipeline_has_what_it_reads_and_writes_and_how_far_it_i
     await place.after(5)
     hot, last, odd = (await place.get(f"{SHOP}/rows/pipelines"))["items"]
     assert (hot["phase"], hot["rows"], hot["rate"], hot["lag"], hot["lastError"]) == ("Failed", 7, 1.5, 2, "no room")
-    assert (hot["sources"], hot["sinks"], hot["tables"]) == (["feed"], ["orders", "hot"], ["hot"])
+    assert (hot["sources"], hot["sinks"], hot["tables"]) == (
+        ["feed"],
+        ["orders", "db.example/latest", "hot"],
+        ["hot"],
+    )
     assert (hot["restarts"], hot["badRecords"], hot["watermark"]) == (2, 3, "2026-01-31T12:00:00Z")
     assert hot["spark"] == {"rate": [1.5, 1.5]}
     assert (odd["builtin"], odd["sources"], odd["sinks"], odd["tables"]) == ("anomalies", ["feed"], ["orders"], [])

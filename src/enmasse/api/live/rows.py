@@ -518,7 +518,7 @@ def _pipeline(document: Document) -> Document:
 
 
 def _ends(spec: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """Return what a pipeline reads, the addresses that it writes, and the tables that it writes."""
+    """Return what a pipeline reads, the addresses and tables of databases that it writes, and those of the lake."""
     builtin = spec.get("builtin")
     if builtin:
         try:
@@ -530,9 +530,14 @@ def _ends(spec: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
     sources, sinks = spec.get("sources") or (), spec.get("sinks") or ()
     return (
         [str(source.get("address") or source.get("table") or source["name"]) for source in sources],
-        [str(sink["address"]) for sink in sinks if sink.get("address")],
+        [_place_of(sink) for sink in sinks if not sink.get("table")],
         [str(sink["table"]) for sink in sinks if sink.get("table")],
     )
+
+
+def _place_of(sink: Mapping[str, Any]) -> str:
+    database = sink.get("database")
+    return f"{database['host']}/{database['table']}" if database else str(sink.get("address"))
 
 
 def _connection(told: Document) -> Document:

@@ -55,12 +55,15 @@ from enmasse.pipeline.host.space_runner import Assignment, RunnerKey, SpaceRunne
 from enmasse.pipeline.host.supervise import BoundedLog
 from enmasse.pipeline.host.verdict import (
     Facts,
+    Login,
     Rule,
     SpaceFacts,
     Verdict,
     cluster_rule,
     compose,
+    database_rule,
     judge,
+    named_secrets,
     python_rule,
     read_credentials,
     runs_python,
@@ -213,8 +216,8 @@ class Host(Controller):
             known = await self.declared.read_addresses(namespace, space)
         return {name: facts.to_command() for name, facts in known.items()}
 
-    async def _credentials_now(self, namespace: str, secret: str) -> tuple[str, str, str]:
-        """Name, user and password of a Secret.
+    async def _credentials_now(self, namespace: str, secret: str) -> Login:
+        """Return what a Secret holds.
 
         Raises:
             UnavailableError: there is no such Secret, or it is not complete.
@@ -278,11 +281,7 @@ class Host(Controller):
         pipelines = declared.pipelines
         declared.need(
             {key[0] for key in pipelines},
-            {
-                (key[0], item.spec.credentials_secret)
-                for key, item in pipelines.items()
-                if item.spec.credentials_secret
-            }
+            {(key[0], name) for key, item in pipelines.items() for name in named_secrets(item)}
             | {(key[0], item.lake.credentials_secret) for key, item in declared.spaces.items() if item.lake},
             {(key[0], item.spec.code.config_map) for key, item in pipelines.items() if item.spec.code},
         )
@@ -333,9 +332,9 @@ class Host(Controller):
         addresses = self.declared.addresses(namespace, pipeline.space)
         if addresses is None:
             return None
-        secret = code = None
-        if pipeline.spec.credentials_secret:
-            is_known, secret = self.declared.find("secrets", namespace, pipeline.spec.credentials_secret)
+        code, secrets = None, {}
+        for secret in named_secrets(pipeline):
+            is_known, secrets[secret] = self.declared.find("secrets", namespace, secret)
             if not is_known:
                 return None
         if pipeline.spec.code:
@@ -351,12 +350,13 @@ class Host(Controller):
             space=space,
             lake=lake,
             addresses=addresses,
-            secret=secret,
+            secrets=secrets,
             code=code,
             spark=self._spark_problem(),
             python=self._python() if runs_python(pipeline) else Rule(True, "NotNeeded"),
             room=self._room(key_of_runner, self._needs(key_of_runner, pipeline)),
             cluster=cluster_rule(pipeline, len(self.declared.spaces), self._listed(namespace)),
+            databases=database_rule(pipeline, self.declared.hosts(namespace)),
             has_begun=any(name in runner.assigned for runner in self._having(key)),
         )
 
@@ -378,8 +378,8 @@ class Host(Controller):
         runner = runner or self._start(place, facts.space.uid, arguments, self._needs(place, pipeline), settings)
         if settings:
             runner.folder.write_lake(settings)
-        if verdict.credentials is not None:
-            runner.folder.write_credentials(*verdict.credentials)
+        for login in verdict.credentials:
+            runner.folder.write_credentials(*login)
         self._folders.claim(pipeline.space_key, name, pipeline.metadata.uid)
         if pipeline.spec.code is not None:
             runner.folder.write_code(name, dict(verdict.modules))

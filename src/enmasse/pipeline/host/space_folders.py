@@ -227,10 +227,14 @@ class SpaceFolder:
         except OSError as error:
             raise ConfigError(f"{error.filename or self.path} cannot be made: {error.strerror}") from None
 
-    def write_credentials(self, name: str, user: str, password: str) -> None:
+    def write_credentials(self, name: str, user: str, password: str, authorities: str = "") -> None:
         """Write the credentials of a Secret, for the pipelines that name it."""
-        path = self.path / "credentials" / f"{name}.json"
-        self._replace(path, json.dumps({"user": user, "password": password}).encode())
+        folder = self.path / "credentials"
+        self._replace(folder / f"{name}.json", json.dumps({"user": user, "password": password}).encode())
+        if authorities:
+            self._replace(folder / f"{name}.crt", authorities.encode())
+        else:
+            (folder / f"{name}.crt").unlink(missing_ok=True)
 
     def write_lake(self, settings: Mapping[str, str]) -> None:
         """Write where the space's tables are, unless that is there already; who reads it opens the storage anew."""

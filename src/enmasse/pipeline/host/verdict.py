@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
@@ -28,7 +28,7 @@ from enmasse.model.kinds.pipeline_status import PipelineStatus
 from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
 from enmasse.pipeline.host.lakes import LakeFacts
-from enmasse.pipeline.host.reach import ANNOTATION, Reach, parse_hosts
+from enmasse.pipeline.host.reach import ANNOTATION, Reach, is_never, parse_hosts, place_of
 from enmasse.pipeline.host.separation import Separation
 
 _INSTEAD = "SQL and built-in pipelines run"
@@ -97,6 +97,36 @@ def cluster_rule(pipeline: Pipeline, spaces: int, hosts: str | None = None) -> R
     return Rule(True, "OneSpace")
 
 
+def database_rule(pipeline: Pipeline, hosts: str) -> Rule | None:
+    """Return whether a pipeline may reach its databases; None: it has none.
+
+    Args:
+        pipeline: that may name databases.
+        hosts: what the operator lets runners of its namespace reach; what is not listed is refused, also where
+            runners share this machine's network.
+    """
+    databases = pipeline.spec.databases
+    reach = Reach(parse_hosts(hosts)[0])
+    for database in databases:
+        host, port = database.host.lower(), database.port
+        try:
+            place = place_of(host, port)
+        except ValueError:
+            return Rule(False, "HostNotGranted", f"the database host {host} is neither a name nor an address")
+        if place.network is not None and is_never(str(place.network.network_address)):
+            message = f"the database host {host} is refused: nothing but what clouds tell machines is found there"
+            return Rule(False, "HostNotGranted", message)
+        if not reach.covers(place):
+            entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            return Rule(
+                False,
+                "HostNotGranted",
+                f"pipelines of this namespace do not reach the database at {entry}: the operator of EnMasse lists it "
+                f"in the annotation {ANNOTATION} of the namespace",
+            )
+    return Rule(True, "Granted") if databases else None
+
+
 def _missing(masters: str, hosts: str) -> str:
     """Return the first master that no entry covers."""
     reach = Reach(parse_hosts(hosts)[0])
@@ -154,7 +184,8 @@ class Facts:
     space: SpaceFacts | None
     addresses: Mapping[str, AddressFacts]
     """The addresses of the space, by what applications call them."""
-    secret: Document | None = None
+    secrets: Mapping[str, Document | None] = field(default_factory=dict)
+    """Those that it names; None: there is no such."""
     code: Document | None = None
     lake: LakeFacts | None = None
     """The storage of the space's tables; None: they are in its own folder."""
@@ -163,10 +194,23 @@ class Facts:
     python: Rule = field(default_factory=lambda: Rule(True, "Separated"))
     cluster: Rule | None = None
     """True if it may run on the cluster that it names; None: it names none."""
+    databases: Rule | None = None
+    """True if it may reach the databases that it names; None: it names none."""
     room: Rule = field(default_factory=lambda: Rule(True, "Granted"))
     """The rule whether there is capacity for its runner."""
     has_begun: bool = False
     """True if a runner runs it now."""
+
+
+class Login(NamedTuple):
+    """What a Secret holds for a runner."""
+
+    name: str
+    """Of the Secret."""
+    user: str
+    password: str
+    authorities: str = ""
+    """By which a server's certificate is verified, PEM; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +221,7 @@ class Verdict:
         conditions: what holds.
         is_wanted: whether a runner is to run it.
         rest: why it is not, if nothing is wrong.
-        credentials: name, user and password that the runner must find; None: it needs none.
+        credentials: those that the runner must find.
         modules: Python by file name that the runner must find.
         put: what the runner is sent, without the resource.
         mark: changes when the runner must be sent it again.
@@ -187,7 +231,7 @@ class Verdict:
     conditions: tuple[Condition, ...]
     is_wanted: bool
     rest: Rest = ""
-    credentials: tuple[str, str, str] | None = None
+    credentials: tuple[Login, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
     put: Document = field(default_factory=dict)
     mark: str = ""
@@ -232,14 +276,23 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     if facts.cluster is not None:
         rule = facts.cluster
         may_cluster = note("ClusterAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
+    may_reach = True
+    if facts.databases is not None:
+        rule = facts.databases
+        may_reach = note("DatabasesAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
     rest = _rest_of(pipeline)
     has_room = True
     if not rest:
         room = facts.room
         has_room = note("ResourcesGranted", "True" if room.is_allowed else "False", room.reason, room.message)
-    must_not = not (has_space and may_python and may_cluster and has_spark) or bool(rest) or _is_going(pipeline)
+    must_not = (
+        not (has_space and may_python and may_cluster and may_reach and has_spark)
+        or bool(rest)
+        or _is_going(pipeline)
+    )
     waits = not (has_addresses and has_credentials and has_code and has_lake and has_room)
-    put = {"credentials": credentials[0] if credentials else "", "addresses": addresses}
+    own = pipeline.spec.credentials_secret
+    put = {"credentials": own if any(one.name == own for one in credentials) else "", "addresses": addresses}
     digest = {
         "uid": pipeline.metadata.uid,
         "generation": generation,
@@ -315,35 +368,54 @@ def _judge_addresses(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[Docum
     return addresses, note("AddressesFound", "True", "Found")
 
 
-def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[tuple[str, str, str] | None, bool]:
-    name, kind = pipeline.spec.credentials_secret, "CredentialsFound"
-    if name is None:
-        if facts.space is not None and facts.space.needs_user:
-            message = (
-                f"space {pipeline.space} lets in its users alone: make a Secret with the entries username and "
-                "password of one of them, and name it in spec.credentialsSecret"
+def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[tuple[Login, ...], bool]:
+    own, kind = pipeline.spec.credentials_secret, "CredentialsFound"
+    found: list[Login] = []
+    verified = {one.credentials_secret for one in pipeline.spec.databases if one.tls != "off"}
+    if own is None and facts.space is not None and facts.space.needs_user:
+        message = (
+            f"space {pipeline.space} lets in its users alone: make a Secret with the entries username and "
+            "password of one of them, and name it in spec.credentialsSecret"
+        )
+        return (), note(kind, "False", "CredentialsNeeded", message)
+    names = named_secrets(pipeline)
+    for name in names:
+        secret = facts.secrets.get(name)
+        if secret is None:
+            where = pipeline.metadata.namespace
+            return tuple(found), note(
+                kind, "False", "SecretMissing", f"there is no Secret {name} in namespace {where}"
             )
-            return None, note(kind, "False", "CredentialsNeeded", message)
-        return None, note(kind, "True", "NotNeeded")
-    if facts.secret is None:
-        where = pipeline.metadata.namespace
-        return None, note(kind, "False", "SecretMissing", f"there is no Secret {name} in namespace {where}")
-    read = read_credentials(name, facts.secret)
-    if isinstance(read, str):
-        return None, note(kind, "False", "SecretIncomplete", read)
-    return read, note(kind, "True", "Found")
+        read = read_credentials(name, secret)
+        if not isinstance(read, str) and name in verified and not read.authorities:
+            read = (
+                f"Secret {name} has no entry ca.crt, by which the certificate of its database is verified: add it, "
+                "or, where the network is trusted, say tls: off"
+            )
+        if isinstance(read, str):
+            return tuple(found), note(kind, "False", "SecretIncomplete", read)
+        found.append(read)
+    return tuple(found), note(kind, "True", "Found" if names else "NotNeeded")
 
 
-def read_credentials(name: str, secret: Document) -> tuple[str, str, str] | str:
-    """Return the name, user and password of a Secret; or what is wrong with it, without what it holds."""
+def named_secrets(pipeline: Pipeline) -> list[str]:
+    """Return the Secrets that a pipeline names, each once."""
+    spec = pipeline.spec
+    names = (spec.credentials_secret, *(one.credentials_secret for one in spec.databases))
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def read_credentials(name: str, secret: Document) -> Login | str:
+    """Return what a Secret holds; or what is wrong with it, without what it holds."""
     entries, values = secret.get("data") or {}, []
-    for entry in ("username", "password"):
+    for entry in ("username", "password", "ca.crt"):
+        if entry == "ca.crt" and entry not in entries:
+            continue
         try:
             values.append(base64.b64decode(entries[entry], validate=True).decode())
         except (KeyError, ValueError, binascii.Error):
             return f"Secret {name} has no entry {entry} of text; username and password are needed"
-    user, password = values
-    return name, user, password
+    return Login(name, *values)
 
 
 def _judge_code(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[dict[str, str], bool]:
@@ -380,7 +452,7 @@ def _is_going(pipeline: Pipeline) -> bool:
     return bool(pipeline.metadata.deletion_timestamp)
 
 
-_CANNOT = frozenset({"ClusterAllowed", "PythonAllowed", "SparkAvailable"})
+_CANNOT = frozenset({"ClusterAllowed", "DatabasesAllowed", "PythonAllowed", "SparkAvailable"})
 """Conditions that waiting does not fulfil."""
 _PHASE_OF_REASON = {
     "Running": "Running",

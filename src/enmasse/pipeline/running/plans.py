@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.model.kinds.databases import Database
 from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableMaintenance
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.objects import LakePath, storage_of
@@ -90,6 +91,21 @@ class TableTarget:
 
 
 @dataclass(frozen=True)
+class DatabaseTarget:
+    """Rows go into a table of a database."""
+
+    database: Database
+    mode: OutputMode = "append"
+    keys: tuple[str, ...] = ()
+    order_by: str | None = None
+    is_partial: bool = False
+    """True if NULL leaves what is there."""
+
+
+Target = AddressTarget | TableTarget | DatabaseTarget
+
+
+@dataclass(frozen=True)
 class SharedTarget:
     """Rows belong to several plans, which one query carries out together."""
 
@@ -114,7 +130,7 @@ class QueryPlan:
     name: str
     """Within its pipeline; the same after a restart."""
     frame: DataFrame
-    target: AddressTarget | TableTarget | SharedTarget
+    target: Target | SharedTarget
     state: tuple[str, ...] = ()
     """The states that must stay the same for a checkpoint to fit: a line for each stateful step, with its schema."""
     trigger_s: float | None = None
