@@ -26,10 +26,16 @@ export interface PipelineRow {
   spark?: { rate: number[] };
 }
 
+export interface Database {
+  host: string;
+  table: string;
+}
+
 export interface Source {
   name: string;
   address?: string;
   table?: string;
+  database?: Database;
 }
 
 export interface Step {
@@ -43,6 +49,7 @@ export interface Sink {
   input?: string;
   address?: string;
   table?: string;
+  database?: Database;
 }
 
 export interface PipelineSpec {

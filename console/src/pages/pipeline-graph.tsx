@@ -34,7 +34,8 @@ function inputsOf(step: Step, above: string[]): string[] {
 
 function baseName(sink: Sink): string {
   if (sink.table) return `table-${sink.table}`;
-  return `to-${(sink.address ?? "").replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+|[._]+$/g, "") || "any"}`;
+  const [kind, name] = sink.database ? ["database", sink.database.table] : ["to", sink.address ?? ""];
+  return `${kind}-${name.replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+|[._]+$/g, "") || "any"}`;
 }
 
 /** The names of the queries of sinks, which are made of what they write. */
@@ -56,7 +57,7 @@ function declaredBoxes(pipeline: Pipeline): Box[] {
   const boxes: Box[] = [];
   for (const source of sources) {
     names.push(source.name);
-    boxes.push({ key: source.name, kind: source.table ? "table" : "address", title: source.address ?? source.table ?? source.name, below: `as ${source.name}`, from: [] });
+    boxes.push({ key: source.name, kind: source.table || source.database ? "table" : "address", title: source.address ?? source.table ?? source.database?.table ?? source.name, below: `as ${source.name}`, from: [] });
   }
   for (const step of steps) {
     boxes.push({ key: step.name, kind: "step", title: step.name, below: step.sql === undefined ? (step.function ?? "") : "SQL", from: inputsOf(step, names) });
@@ -66,9 +67,9 @@ function declaredBoxes(pipeline: Pipeline): Box[] {
   sinks.forEach((sink, index) => {
     boxes.push({
       key: `sink ${index}`,
-      kind: sink.table ? "table" : "address",
-      title: sink.table ?? sink.address ?? "",
-      below: sink.table ? "table" : "address",
+      kind: sink.table || sink.database ? "table" : "address",
+      title: sink.table ?? sink.database?.table ?? sink.address ?? "",
+      below: sink.database ? `of ${sink.database.host}` : sink.table ? "table" : "address",
       from: [sink.input ?? names.at(-1) ?? ""],
       query: queries.get(queryOf[index]!),
       sink: true,
