@@ -17,6 +17,7 @@ from tests.scenario.howto_place import Place, blocks
 from tests.support.foreign_tools import require
 from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
+from tests.support.postgresql import DATABASE, PASSWORD, PROGRAMS, USER, postgresql
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -110,6 +111,35 @@ def test_tables_are_kept_in_object_storage_as_the_howto_says(place: Place, tmp_p
                 assert re.search(r"boiler-1 +22.5 *\n *boiler-2 +19", told)
             assert expected is None or told == expected, told
         assert not (place.data / "pipelines/default.plant/lake/latest").exists()
+
+
+def test_a_database_is_written_to_as_the_howto_says(shop: Place) -> None:
+    require("PostgreSQL", "openssl")
+    with postgresql() as server:
+        (shop.directory / "ca.crt").write_text(server.authorities)
+        shop.environment |= {
+            "PATH": f"{shop.environment['PATH']}:{PROGRAMS}",
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(server.port),
+            "PGUSER": USER,
+            "PGPASSWORD": PASSWORD,
+            "PGDATABASE": DATABASE,
+        }
+        told = {}
+        shop.run("enmasse create space shop --wait 60 || enmasse get space shop")
+        for name, (commands, expected) in blocks("write-results-to-a-database.md").items():
+            if name == "look":
+                rows = partial(server.rows, "SELECT max(temperature) FROM latest HAVING count(*) = 2")
+                until(lambda: rows() == [(73.0,)], partial(shop.pipeline, "shop.latest"), seconds=LATE_S, step=0.3)  # noqa: B023  # called at once
+            told[name] = shop.run(commands.replace("5432", str(server.port)))
+            if expected is not None:
+                lines = [line.rstrip() for line in told[name].splitlines() if line.strip()]
+                assert lines == [line.rstrip() for line in expected.splitlines()]
+        assert "latest.yaml: Spark takes it" in told["pipeline"]
+        assert "does not take a row" in told["refused"]
+        assert "latest_temperature_check" in told["refused"]
+        assert "boiler-2" in told["refused"]
+        shop.api("pipelines/shop.latest", "DELETE")
 
 
 def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:

@@ -116,6 +116,7 @@ TOOLS = {
     ),
     "Proton for C++": Tool((_commands("g++"), _files(HEADERS / "container.hpp"))),
     "Proton's examples for Python": Tool((_files(EXAMPLES / "python/simple_send.py"),)),
+    "PostgreSQL": Tool((lambda: any(Path("/usr/lib/postgresql").glob("*/bin/initdb")),)),
     "ps": Tool((_commands("ps"),)),
     "python-qpid-proton": Tool((_proton,)),
     "python-qpid-proton with SASL and TLS": Tool((_secure_proton,)),

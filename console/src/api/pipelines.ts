@@ -33,6 +33,11 @@ export interface Expectation {
   action?: string;
 }
 
+export interface Database {
+  host: string;
+  table: string;
+}
+
 export interface Source {
   name: string;
   address?: string;
@@ -47,6 +52,7 @@ export interface Source {
   onDrift?: string;
   badRecords?: string;
   expectations?: Expectation[];
+  database?: Database;
 }
 
 export interface Step {
@@ -67,6 +73,7 @@ export interface Sink {
   address?: string;
   table?: string;
   trigger?: string;
+  database?: Database;
 }
 
 export interface PipelineSpec {

@@ -12,7 +12,6 @@ export interface Box {
   sink?: boolean;
 }
 
-
 function words(text: string): Set<string> {
   return new Set(text.toLowerCase().match(/[a-z_][a-z0-9_]*/g));
 }
@@ -29,7 +28,8 @@ function inputsOf(step: Step, above: string[]): string[] {
 
 function baseName(sink: Sink): string {
   if (sink.table) return `table-${sink.table}`;
-  return `to-${(sink.address ?? "").replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+|[._]+$/g, "") || "any"}`;
+  const [kind, name] = sink.database ? ["database", sink.database.table] : ["to", sink.address ?? ""];
+  return `${kind}-${name.replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+|[._]+$/g, "") || "any"}`;
 }
 
 /** The names of the queries of sinks, which are made of what they write. */
@@ -47,6 +47,7 @@ const SENDS = new Set(["alerts", "commands"]);
 /** What a source reads, and of which kind that is. */
 function readOf(source: Source): Pick<Box, "kind" | "title" | "below"> {
   if (source.table) return { kind: "table", title: source.table, below: source.stream ? "table, as a stream" : "table that is joined" };
+  if (source.database) return { kind: "table", title: source.database.table, below: `table of ${source.database.host} that is joined` };
   if (source.files) return { kind: "files", title: source.files.path, below: `files of ${source.files.format}` };
   if (source.addressPattern) return { kind: "address", title: source.addressPattern, below: "pattern of addresses" };
   const { addresses = [] } = source;
@@ -83,9 +84,9 @@ function declaredBoxes(pipeline: Pipeline): Box[] {
   sinks.forEach((sink, index) => {
     boxes.push({
       key: `sink ${index}`,
-      kind: sink.table ? "table" : "address",
-      title: sink.table ?? (sink.address === "*" ? "addresses" : (sink.address ?? "")),
-      below: sink.table ? "table" : sink.address === "*" ? "as each row says" : "address",
+      kind: sink.table || sink.database ? "table" : "address",
+      title: sink.table ?? sink.database?.table ?? (sink.address === "*" ? "addresses" : (sink.address ?? "")),
+      below: sink.database ? `of ${sink.database.host}` : sink.table ? "table" : sink.address === "*" ? "as each row says" : "address",
       from: [sink.input ?? names.at(-1) ?? ""],
       query: queries.get(queryOf[index]!),
       sink: true,

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from enmasse.control.access.rights import BindingAdmission, Rights, WriterAdmission, store_built_in_roles
+from enmasse.control.access.rights import (
+    BindingAdmission,
+    Rights,
+    SecretAdmission,
+    WriterAdmission,
+    store_built_in_roles,
+)
 from enmasse.control.addresses.controller import AddressController
 from enmasse.control.addresses.plans import PlanController, QuotaController, SchemaController
 from enmasse.control.addresses.preview import Preview
@@ -142,6 +148,7 @@ def found_installation(context: Context, machine: frozenset[str]) -> None:
     for admission in (
         WriterAdmission(rights),
         BindingAdmission(rights),
+        SecretAdmission(rights),
         # It is to see passwords, which the next one takes out.
         RealmPasswords(context.providers.keeps_users_in_keycloak),
         UserPasswords(),

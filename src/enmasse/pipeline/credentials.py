@@ -22,6 +22,9 @@ from enmasse.pipeline.errors import AccessError, OptionError
 FOLDER_VARIABLE = "ENMASSE_CREDENTIALS"
 """Names the folder in which ``NAME.json`` holds the credentials called NAME."""
 
+AUTHORITY: Final = "_ca.crt"
+"""In that folder, where no credentials are called so: the authority of the node, for tokens and certificates."""
+
 LOGIN_OPTIONS: Final = ("credentials", "tokenFile", "tlsCertificate", "tlsKey", "caFile")
 """The options that a ``Login`` is made of."""
 
@@ -200,6 +203,11 @@ def _folder(name: str) -> Path:
             f"folder that holds {name}.json, for the driver and every executor"
         )
     return Path(folder)
+
+
+def authorities_file(name: str) -> Path:
+    """Return the file of the authorities that belong to credentials: ``ca.crt`` of the Secret."""
+    return Path(os.environ.get(FOLDER_VARIABLE, ""), f"{check_name(name)}.crt")
 
 
 def _text_of(path: Path, problem: str) -> str:

@@ -12,12 +12,14 @@ ConfigError
 ├── CheckpointDamagedError a checkpoint's file is missing or unreadable
 ├── FunctionError          a pipeline's Python function raised, took too long or gave something else
 ├── TableSchemaError       rows do not fit the table they go to
+├── DatabaseError          a database lacks a table or a right that is needed, or does not let its user in
 ├── TableDamagedError      a file of a table's log is missing or unreadable
 ├── TableMismatchError     a table belongs to another query or checkpoint
 ├── SpoolInUseError        another query holds the folder
 └── SpoolMismatchError     the folder, the checkpoint and the address do not belong together
 UnavailableError
 ├── StreamUnavailableError the node stayed away for longer than we wait
+├── DatabaseAwayError      a database cannot be reached, or ended what was done
 ├── AddressFullError       a stored address had no room for too long
 ├── NoConsumerError        nobody receives from a direct address
 ├── RegistryAwayError      the schema registry cannot be read now
@@ -27,7 +29,7 @@ UnavailableError
 └── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
 ├── DataLossError          offsets that were asked for are no longer stored
-├── RowRefusedError        an address does not take a row, and never will as it is
+├── RowRefusedError        an address or a database does not take a row, and never will as it is
 ├── SpoolDamagedError      a file of the spool is not as it was written, or is missing
 └── SpoolFullError         the disk takes no more
 """
@@ -63,6 +65,14 @@ class TableDamagedError(ConfigError):
 
 class TableSchemaError(ConfigError):
     """Rows do not fit the table they go to, or there can be no such table."""
+
+
+class DatabaseError(ConfigError):
+    """A database lacks a table, a column or a right that is needed, or does not let the user in."""
+
+
+class DatabaseAwayError(UnavailableError):
+    """A database cannot be reached, or ended a transaction that will be tried again."""
 
 
 class RegistryAwayError(UnavailableError):
@@ -110,7 +120,7 @@ class ModelMissingError(UnavailableError):
 
 
 class RowRefusedError(ResourceError):
-    """An address does not take a row; the message names the address, the row and the reason."""
+    """An address or a database does not take a row; the message names it, the row and the reason."""
 
 
 class AddressFullError(UnavailableError):

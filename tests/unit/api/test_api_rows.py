@@ -159,11 +159,13 @@ async def test_a_row_of_a_pipeline_has_what_it_reads_and_writes_and_how_far_it_i
         "badRecords": 3,
         "watermark": "2026-01-31T12:00:00Z",
     }
-    sinks = [{"address": "orders"}, {"table": "hot"}]
+    warehouse = {"type": "postgresql", "host": "db.example", "database": "plant", "credentialsSecret": "warehouse"}
+    sinks = [{"address": "orders"}, {"table": "hot"}, {"database": warehouse | {"table": "latest"}}]
     sources = [
         {"name": "readings", "address": "feed"},
         {"name": "sites", "addresses": ["north", "south"]},
         {"name": "all", "addressPattern": "plant/#"},
+        {"name": "machines", "database": warehouse | {"table": "machines"}},
         {"name": "old", "files": {"path": "archive", "format": "csv"}},
     ]
     declared = document("Pipeline", "shop.hot", sources=sources, sinks=sinks)
@@ -178,8 +180,8 @@ async def test_a_row_of_a_pipeline_has_what_it_reads_and_writes_and_how_far_it_i
     await place.after(5)
     hot, last, odd = (await place.get(f"{SHOP}/rows/pipelines"))["items"]
     assert (hot["phase"], hot["rows"], hot["rate"], hot["lag"], hot["lastError"]) == ("Failed", 7, 1.5, 2, "no room")
-    assert (hot["sinks"], hot["tables"]) == (["orders", "hot"], ["hot"])
-    assert hot["sources"] == ["feed", "north", "south", "plant/#", "archive"]
+    assert (hot["sinks"], hot["tables"]) == (["orders", "db.example/latest", "hot"], ["hot"])
+    assert hot["sources"] == ["feed", "north", "south", "plant/#", "db.example/machines", "archive"]
     assert (hot["restarts"], hot["badRecords"], hot["watermark"]) == (2, 3, "2026-01-31T12:00:00Z")
     assert hot["spark"] == {"rate": [1.5, 1.5]}
     assert (odd["builtin"], odd["sources"], odd["sinks"], odd["tables"]) == ("anomalies", ["feed"], ["orders"], [])

@@ -5,15 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from enmasse.control.access.rights import BindingAdmission, Rights, WriterAdmission, store_built_in_roles
+from enmasse.control.access.rights import (
+    BindingAdmission,
+    Rights,
+    SecretAdmission,
+    WriterAdmission,
+    store_built_in_roles,
+)
 from enmasse.control.access.roles import ROLES
 from enmasse.control.errors import ForbiddenError
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
-from enmasse.identity.rbac import LOCAL_OPERATOR, AccessRequest, Requester
+from enmasse.identity.rbac import LOCAL_OPERATOR, AccessRequest, Requester, Role, Rule
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.kinds import KINDS
 from enmasse.model.schema.objects import decode
@@ -43,6 +50,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
         rights = Rights(store)
         made.add_admission(WriterAdmission(rights))
         made.add_admission(BindingAdmission(rights))
+        made.add_admission(SecretAdmission(rights))
         made.create(binding("service-admin", "sam"))
         made.create(binding("tenant-edit", "tina", "default"))
         yield made
@@ -125,3 +133,44 @@ def test_every_kind_of_ours_is_in_a_role() -> None:
         if kind.is_ours:
             asked = AccessRequest("list", kind.group, kind.plural)
             assert any(rule.allows(asked) for rule in rules), f"no role may list {kind.plural}"
+
+
+def pipeline(**database: Any) -> Resource:
+    fields = {"type": "postgresql", "host": "db.example.com", "database": "plant", "table": "machines"}
+    return decode(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": "shop.rows", "namespace": "default"},
+            "spec": {
+                "sources": [{"name": "rows", "address": "rows"}],
+                "sinks": [{"database": fields | {"credentialsSecret": "warehouse"} | database}],
+            },
+        }
+    )
+
+
+def test_a_pipeline_brings_no_password_to_a_database_that_its_writer_may_not_read(tmp_path: Path) -> None:
+    write = Rule(("get", "create", "update"), ("enmasse.io",), ("pipelines",))
+    read = Rule(("get",), ("",), ("secrets",), names=("warehouse",))
+    roles = ROLES | {"pipelines": Role("pipelines", (write,)), "reader": Role("reader", (write, read))}
+    with ResourceStore(tmp_path / "resources.db", history=500) as store:
+        made = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: "uid")
+        made.add_admission(SecretAdmission(Rights(store, roles)))
+        for role, who in (("pipelines", "tom"), ("reader", "tina")):
+            found = binding("tenant-view", who, "default", who).to_dict()
+            found["roleRef"]["name"] = role
+            store_binding = decode(found)
+            made.create(store_binding)
+        made.create(space("shop", "default"))
+        tom = Requester.known("tom")
+        with pytest.raises(ForbiddenError, match='"tom" cannot get resource "secrets"'):
+            made.create(pipeline(), user=tom)
+        with pytest.raises(ForbiddenError, match='"tina" cannot get resource "secrets"'):
+            made.create(pipeline(credentialsSecret="other"), user=TINA)
+        made.create(pipeline(), user=TINA)
+        # What is told already may be told again, and nowhere else.
+        made.replace(pipeline(table="devices"), user=tom)
+        for more in ({"host": "evil.example.com"}, {"tls": "off"}, {"credentialsSecret": "other"}, {"port": 1}):
+            with pytest.raises(ForbiddenError, match="secrets"):
+                made.replace(pipeline(**more), user=tom)

@@ -116,7 +116,7 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         (
             {"sources": [{"name": "readings"}]},
             "spec.sources[0]",
-            "one of address, addresses, addressPattern, table and files, got none",
+            "one of address, addresses, addressPattern, table, files and database, got none",
         ),
         ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "got address and table"),
         ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
@@ -438,7 +438,7 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "there is no relation 'warm' above; there are readings, hot",
         ),
         ({"code": {"configMap": "c"}}, "spec.code", "only a pipeline with functions needs code"),
-        ({"sinks": [{"input": "hot"}]}, "spec.sinks[0]", "expected either an address or a table, got neither"),
+        ({"sinks": [{"input": "hot"}]}, "spec.sinks[0]", "expected one of address, table and database, got none"),
         ({"sinks": [{"input": "warm", "address": "a"}]}, "spec.sinks[0].input", "there is no relation 'warm' above"),
         ({"sinks": [TO_ALERTS | {"address": "*"}]}, "spec.sinks[0].address", "'*' needs a column 'address'"),
         ({"sinks": [TO_ALERTS | {"keys": ["device"]}]}, "spec.sinks[0].keys", "only a table has it"),

@@ -518,7 +518,7 @@ def _pipeline(document: Document) -> Document:
 
 
 def _ends(spec: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """Return what a pipeline reads, the addresses that it writes, and the tables that it writes."""
+    """Return what a pipeline reads, the addresses and tables of databases that it writes, and those of the lake."""
     builtin = spec.get("builtin")
     if builtin:
         try:
@@ -530,7 +530,7 @@ def _ends(spec: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
     sources, sinks = spec.get("sources") or (), spec.get("sinks") or ()
     return (
         [str(name) for source in sources for name in _read_by(source)],
-        [str(sink["address"]) for sink in sinks if sink.get("address")],
+        [_place_of(sink) for sink in sinks if not sink.get("table")],
         [str(sink["table"]) for sink in sinks if sink.get("table")],
     )
 
@@ -539,8 +539,16 @@ def _read_by(source: Mapping[str, Any]) -> Sequence[str]:
     if source.get("addresses"):
         return list(source["addresses"])
     files = source.get("files") or {}
+    database = source.get("database")
+    if database:
+        return [_place_of(source)]
     named = (source.get("address"), source.get("addressPattern"), source.get("table"), files.get("path"))
     return [next((name for name in named if name), source["name"])]
+
+
+def _place_of(sink: Mapping[str, Any]) -> str:
+    database = sink.get("database")
+    return f"{database['host']}/{database['table']}" if database else str(sink.get("address"))
 
 
 def _connection(told: Document) -> Document:

@@ -22,13 +22,22 @@ from enmasse.identity.rbac import (
     may_bind,
     rules_for,
 )
+from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.model.kinds.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding
 from enmasse.model.schema.errors import InvalidResourceError, Problem
-from enmasse.model.schema.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, KINDS, NAMESPACE, ROLE_BINDING, kind_of
+from enmasse.model.schema.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    KINDS,
+    NAMESPACE,
+    PIPELINE,
+    ROLE_BINDING,
+    kind_of,
+)
 from enmasse.model.schema.metadata import Metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from enmasse.control.store.port import Document, Store
     from enmasse.control.store.registry import Registry
@@ -171,6 +180,41 @@ class WriterAdmission:
             asks.append(AccessRequest("delete", "", "namespaces", metadata.namespace, metadata.namespace))
         if not any(self._rights.allows(write.user, ask) for ask in asks):
             raise ForbiddenError(describe_refusal(write.user, asks[0]))
+
+
+class SecretAdmission:
+    """Admission that refuses pipelines which would use a password at a database that their writer may not read.
+
+    Args:
+        rights: the rights of requesters.
+    """
+
+    kinds = frozenset({PIPELINE.name})
+
+    def __init__(self, rights: Rights) -> None:
+        self._rights = rights
+
+    def admit(self, write: Write) -> Resource:
+        """Return the object as it is.
+
+        Raises:
+            ForbiddenError: the writer may not read a Secret that the pipeline did not use before.
+        """
+        if isinstance(write.resource, Pipeline) and write.operation != "DELETE":
+            former = set(_uses(write.old)) if isinstance(write.old, Pipeline) else set()
+            namespace = write.resource.metadata.namespace
+            for use in dict.fromkeys(_uses(write.resource)):
+                if use not in former:
+                    self._rights.require(
+                        write.user, AccessRequest("get", resource="secrets", namespace=namespace, name=use[0])
+                    )
+        return write.resource
+
+
+def _uses(pipeline: Pipeline) -> Iterator[tuple[str, str, int, str | None]]:
+    """Yield each Secret with the place that is told its password, and how that is proved."""
+    for one in pipeline.spec.databases:
+        yield one.credentials_secret, one.host, one.port, one.tls
 
 
 class BindingAdmission:

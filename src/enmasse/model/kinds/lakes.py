@@ -19,6 +19,7 @@ DEFAULT_REGION: Final = "us-east-1"
 """What storage that knows no regions calls its own."""
 
 _BUCKET = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_HOST = re.compile(r"(?!.*\.\.)[a-z0-9_]([-a-z0-9_.]{0,251}[a-z0-9])?|[0-9a-f]*:[0-9a-f:.]*")
 _PREFIX_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9!_.*'()-]*")
 
 
@@ -76,6 +77,6 @@ def endpoint_of(url: str) -> tuple[str, str, int] | None:
     except ValueError:
         return None
     bare = not (parts.path or parts.query or parts.fragment or "@" in parts.netloc or "%" in parts.netloc)
-    if parts.scheme not in ("http", "https") or not host or not bare or re.search(r"[\s\\]", url):
+    if parts.scheme not in ("http", "https") or not host or not bare or not _HOST.fullmatch(host):
         return None
     return parts.scheme, host, port or (443 if parts.scheme == "https" else 80)

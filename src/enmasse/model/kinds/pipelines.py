@@ -10,6 +10,7 @@ from pydantic import Field
 
 from enmasse.model.kinds.backfills import Backfill, backfill_problems
 from enmasse.model.kinds.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
+from enmasse.model.kinds.databases import Database
 from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.flow import AVAILABLE_NOW, flow_problems, trigger_problem
 from enmasse.model.kinds.pipeline_status import PipelineStatus
@@ -104,7 +105,7 @@ class RegistrySpec(Model):
 
 
 class SourceSpec(Model):
-    """An address or a table that the pipeline reads: a relation by its name."""
+    """An address, a table or files that the pipeline reads: a relation by its name."""
 
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
@@ -120,14 +121,16 @@ class SourceSpec(Model):
     """A table of the space's lake. Each batch joins it as it is then."""
     files: Files | None = None
     """Files that are read as they come."""
+    database: Database | None = None
+    """A table of a database. Batches join it as it was at the last look."""
     stream: bool | None = None
     """Of a Delta table: whether its rows are read as a stream, those that are there and then those that each version
     adds; left out: batches join it."""
     skip_change_commits: bool | None = None
     """Of a table as a stream: whether versions that delete or replace rows are skipped; left out: the query fails."""
     refresh: str | None = None
-    """Of a table: `batch` (the default): each batch looks for its present version; a duration: it may be so old;
-    `onStart`: as it is when the query starts."""
+    """Of a table: `batch` (the default): each batch looks for its present version; a duration (the default of a
+    database: `1m`): it may be so old; `onStart`, not of a database: as it is when the query starts."""
     when_empty: Literal["wait", "warn"] | None = None
     """Of a table without rows, when the query is to start: `wait` (the default) until it has some, or go on and
     `warn`."""
@@ -249,6 +252,8 @@ class SinkSpec(Model):
     """An address of the space; ``*``: each row's column ``address`` names it."""
     table: str | None = None
     """A table of the space's lake."""
+    database: Database | None = None
+    """A table of a database, which is there already."""
     format: TableFormat | None = None
     """Of a table; left out: delta."""
     trigger: Duration | None = None
@@ -258,7 +263,7 @@ class SinkSpec(Model):
     mode: OutputMode | None = None
     """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
     keys: tuple[str, ...] = Field(default=(), strict=False)
-    """Of a table with mode ``update``: the columns that name a row."""
+    """With mode ``update``: the columns that name a row."""
     order_by: str | None = None
     """Of a table with mode ``update``: the column whose greater value wins, so that an older row never replaces a
     newer one; left out: what comes later wins."""
@@ -376,6 +381,12 @@ class PipelineSpec(Model):
     """Compute partitions of a table again, while the pipeline goes on."""
     resources: Resources | None = None
     """What it runs on."""
+
+    @property
+    def databases(self) -> list[Database]:
+        """The tables of databases that it reads or writes."""
+        found = [*(source.database for source in self.sources), *(sink.database for sink in self.sinks)]
+        return [database for database in found if database is not None]
 
 
 class Pipeline(SpaceMember):

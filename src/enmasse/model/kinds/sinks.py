@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from enmasse.model.kinds.databases import Database, database_problems
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.partitions import partition_of
 from enmasse.model.kinds.relations import column_problems, input_problems, table_problem
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from enmasse.model.kinds.pipelines import SinkSpec
 
 _OF_UPDATES: Final = ("order_by", "delete_when", "update", "keep_history")
+
+_OF_TABLES: Final = ("format", "partition_by", "constraints", "evolve", "maintenance")
+_OF_ADDRESSES: Final = ("on_no_consumer", "bad_records", "schema_registry")
 
 HISTORY_COLUMNS: Final = ("valid_from", "valid_to", "is_current")
 """The columns that ``keepHistory`` makes."""
@@ -40,10 +44,12 @@ def sink_problems(path: str, sink: SinkSpec, relations: Mapping[str, Columns]) -
     last = list(relations)[-1] if relations else None
     name = sink.input if sink.input is not None else last
     columns = relations.get(name) if name is not None else None
-    if (sink.address is None) == (sink.table is None):
-        yield Problem(path, f"expected either an address or a table, got {'neither' if not sink.table else 'both'}")
-        return
-    if sink.table is None:
+    given = [name for name in ("address", "table", "database") if getattr(sink, name) is not None]
+    if len(given) != 1:
+        yield Problem(path, f"expected one of address, table and database, got {' and '.join(given) or 'none'}")
+    elif sink.database is not None:
+        yield from _database_sink_problems(path, sink, sink.database, columns)
+    elif sink.table is None:
         yield from _address_sink_problems(path, sink, columns)
     else:
         yield from _table_sink_problems(path, sink, columns)
@@ -60,12 +66,25 @@ def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Itera
         yield Problem(f"{path}.address", problem)
     if sink.bad_records is not None and (problem := address_problem(sink.bad_records)):
         yield Problem(f"{path}.badRecords", problem)
-    for field in ("format", "keys", "partition_by", "constraints", "evolve", "maintenance", *_OF_UPDATES):
-        if getattr(sink, field):
-            alias = type(sink).model_fields[field].alias
-            yield Problem(f"{path}.{alias}", "only a table has it")
+    yield from _alien_problems(path, sink, ("keys", *_OF_TABLES, *_OF_UPDATES), "only a table has it")
     if sink.mode == "complete":
         yield Problem(f"{path}.mode", "an address takes append or update: complete would send everything each time")
+
+
+def _alien_problems(path: str, sink: SinkSpec, fields: Sequence[str], said: str) -> Iterator[Problem]:
+    """Yield the fields that are given, and that such a sink does not have."""
+    for field in fields:
+        if getattr(sink, field):
+            yield Problem(f"{path}.{type(sink).model_fields[field].alias}", said)
+
+
+def _database_sink_problems(path: str, sink: SinkSpec, database: Database, columns: Columns) -> Iterator[Problem]:
+    yield from database_problems(f"{path}.database", database)
+    yield from _alien_problems(path, sink, _OF_ADDRESSES, "only an address has it")
+    yield from _alien_problems(path, sink, (*_OF_TABLES, "keep_history"), "only a table of the lake has it")
+    if sink.mode == "complete":
+        yield Problem(f"{path}.mode", "a database takes append or update: complete would write everything each time")
+    yield from _upsert_problems(path, sink, columns)
 
 
 def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
@@ -74,22 +93,11 @@ def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
         yield Problem(f"{path}.table", problem)
     if sink.table == FILES:
         yield Problem(f"{path}.table", f"expected another name: {FILES} holds the files that sources read")
-    for field in ("on_no_consumer", "bad_records", "schema_registry"):
-        if getattr(sink, field) is not None:
-            alias = type(sink).model_fields[field].alias
-            yield Problem(f"{path}.{alias}", "only an address has it")
-    if sink.mode == "update":
-        if sink.format == "parquet":
-            yield Problem(f"{path}.mode", "rows of a Parquet table cannot change; use format delta")
-        elif not sink.keys:
-            yield Problem(f"{path}.keys", "required with mode update: the columns that name a row")
-    else:
-        for field in ("keys", *_OF_UPDATES):
-            if getattr(sink, field):
-                yield Problem(f"{path}.{type(sink).model_fields[field].alias}", "only mode update has it")
-    yield from column_problems(f"{path}.keys", sink.keys, columns)
-    yield from _partition_problems(path, sink, columns)
+    yield from _alien_problems(path, sink, _OF_ADDRESSES, "only an address has it")
+    if sink.mode == "update" and sink.format == "parquet":
+        yield Problem(f"{path}.mode", "rows of a Parquet table cannot change; use format delta")
     yield from _upsert_problems(path, sink, columns)
+    yield from _partition_problems(path, sink, columns)
     yield from _constraint_problems(path, sink, columns)
     yield from _maintenance_problems(path, sink, _with_history(sink, columns))
 
@@ -139,6 +147,11 @@ def _maintenance_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterat
 
 
 def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.mode != "update":
+        yield from _alien_problems(path, sink, ("keys", *_OF_UPDATES), "only mode update has it")
+    elif not sink.keys:
+        yield Problem(f"{path}.keys", "required with mode update: the columns that name a row")
+    yield from column_problems(f"{path}.keys", sink.keys, columns)
     if sink.order_by is not None and columns is not None and sink.order_by.lower() not in map(str.lower, columns):
         there = ", ".join(columns)
         yield Problem(f"{path}.orderBy", f"there is no column {describe_value(sink.order_by)}; there are {there}")

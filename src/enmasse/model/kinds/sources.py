@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.model.kinds.databases import database_problems
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.relations import ddl_problems, expectation_problems, table_problem
 from enmasse.model.schema.errors import Problem
@@ -39,7 +40,7 @@ _OF_MESSAGES: Final = (
 )
 _OF_STREAMED_TABLES: Final = ("stream", "skip_change_commits")
 
-_KINDS: Final = ("address", "addresses", "address_pattern", "table", "files")
+_KINDS: Final = ("address", "addresses", "address_pattern", "table", "files", "database")
 
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
@@ -55,9 +56,8 @@ def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     given = [name for name in _KINDS if getattr(source, name) not in (None, ())]
     if len(given) != 1:
         aliases = " and ".join(str(type(source).model_fields[name].alias) for name in given)
-        yield Problem(
-            path, f"expected one of address, addresses, addressPattern, table and files, got {aliases or 'none'}"
-        )
+        expected = "expected one of address, addresses, addressPattern, table, files and database"
+        yield Problem(path, f"{expected}, got {aliases or 'none'}")
     for index, address in enumerate(source.addresses):
         if problem := address_problem(address):
             yield Problem(f"{path}.addresses[{index}]", problem)
@@ -73,7 +73,7 @@ def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     if source.files is not None:
         yield from _files_problems(path, source, source.files)
         return
-    if source.table is not None:
+    if source.table is not None or source.database is not None:
         yield from _table_source_problems(path, source)
     else:
         of_tables = ("refresh", "when_empty", *_OF_STREAMED_TABLES)
@@ -121,9 +121,11 @@ def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Pro
 
 
 def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
-    assert source.table is not None
-    if problem := table_problem(source.table):
+    if source.table is not None and (problem := table_problem(source.table)):
         yield Problem(f"{path}.table", problem)
+    if source.database is not None:
+        yield from database_problems(f"{path}.database", source.database)
+        yield from _alien_problems(path, source, _OF_STREAMED_TABLES, "only a table of the lake has it")
     said = "only an address has it; a table is read as it is"
     yield from _alien_problems(path, source, (*_OF_MESSAGES, "format", "schema_", "bad_records", "on_drift"), said)
     if source.stream:
@@ -134,11 +136,12 @@ def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     else:
         of_streams = ("starting_offsets", "watermark", "skip_change_commits")
         yield from _alien_problems(path, source, of_streams, "only an address has it, or a table with stream: true")
-    if source.refresh not in (None, EACH_BATCH, ON_START):
+    words = (EACH_BATCH,) if source.database is not None else (EACH_BATCH, ON_START)
+    if source.refresh is not None and source.refresh not in words:
         try:
             milliseconds(source.refresh)
         except ValueError:
-            expected = f"expected {EACH_BATCH}, {ON_START} or a duration such as 5m"
+            expected = f"expected {', '.join(words)} or a duration such as 5m"
             yield Problem(f"{path}.refresh", f"{expected}, got {describe_value(source.refresh)}")
 
 
@@ -245,9 +248,16 @@ def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
         return None
 
 
+def is_joined(source: SourceSpec) -> bool:
+    """Return whether a source is a table that each batch joins as it is then."""
+    return source.database is not None or (
+        source.table is not None and not source.stream and source.refresh != ON_START
+    )
+
+
 def source_columns(source: SourceSpec) -> Columns:
     """Return the columns of a source; None where its declaration alone does not tell them."""
-    types = _source_types(source) if source.table is None else None
+    types = _source_types(source) if source.table is None and source.database is None else None
     return None if types is None else tuple(column.name for column in types)
 
 

@@ -44,6 +44,7 @@ from enmasse.pipeline.host.lakes import LakeFacts, lake_facts
 from enmasse.pipeline.host.reach import ANNOTATION, parse_hosts
 from enmasse.pipeline.host.reports import Reports
 from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
+from enmasse.pipeline.host.secrets import SecretEntries, named_secrets, read_credentials
 from enmasse.pipeline.host.separation import (
     Confines,
     Separation,
@@ -66,14 +67,13 @@ from enmasse.pipeline.host.ui_sockets import UiSocket, remove_former
 from enmasse.pipeline.host.verdict import (
     Facts,
     Rule,
-    SecretEntries,
     SpaceFacts,
     Verdict,
     cluster_rule,
     compose,
+    database_rule,
     judge,
     python_rule,
-    read_credentials,
     runs_python,
 )
 from enmasse.pipeline.session import require_spark
@@ -306,11 +306,7 @@ class Host(Controller):
         pipelines = declared.pipelines
         declared.need(
             {key[0] for key in pipelines},
-            {
-                (key[0], item.spec.credentials_secret)
-                for key, item in pipelines.items()
-                if item.spec.credentials_secret
-            }
+            {(key[0], name) for key, item in pipelines.items() for name in named_secrets(item)}
             | {(key[0], item.lake.credentials_secret) for key, item in declared.spaces.items() if item.lake},
             {(key[0], item.spec.code.config_map) for key, item in pipelines.items() if item.spec.code},
         )
@@ -361,9 +357,9 @@ class Host(Controller):
         addresses = self.declared.addresses(namespace, pipeline.space)
         if addresses is None:
             return None
-        secret = code = None
-        if pipeline.spec.credentials_secret:
-            is_known, secret = self.declared.find("secrets", namespace, pipeline.spec.credentials_secret)
+        code, secrets = None, {}
+        for secret in named_secrets(pipeline):
+            is_known, secrets[secret] = self.declared.find("secrets", namespace, secret)
             if not is_known:
                 return None
         if pipeline.spec.code:
@@ -379,12 +375,13 @@ class Host(Controller):
             space=space,
             lake=lake,
             addresses=addresses,
-            secret=secret,
+            secrets=secrets,
             code=code,
             spark=self._spark_problem(),
             python=self._python() if runs_python(pipeline) else Rule(True, "NotNeeded"),
             room=self._room(key_of_runner, self._needs(key_of_runner, pipeline)),
             cluster=cluster_rule(pipeline, len(self.declared.spaces), self._listed(namespace)),
+            databases=database_rule(pipeline, self.declared.hosts(namespace)),
             has_begun=any(name in runner.assigned for runner in self._having(key)),
         )
 
@@ -406,8 +403,8 @@ class Host(Controller):
         runner = runner or self._start(place, facts.space, arguments, self._needs(place, pipeline), settings)
         if settings:
             runner.folder.write_lake(settings)
-        if verdict.credentials is not None:
-            runner.folder.write_credentials(*verdict.credentials)
+        for entries in verdict.credentials:
+            runner.folder.write_credentials(*entries)
         self._folders.claim(pipeline.space_key, name, pipeline.metadata.uid)
         if pipeline.spec.code is not None:
             runner.folder.write_code(name, dict(verdict.modules))

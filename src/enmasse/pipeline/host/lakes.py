@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from enmasse.model.kinds.lakes import S3Lake, endpoint_of
-from enmasse.pipeline.host.reach import ANNOTATION, Reach, parse_hosts, place_of
+from enmasse.pipeline.host.reach import ANNOTATION, Reach, is_never, parse_hosts, place_of
 
 _ENTRIES: Final = ("accessKeyId", "secretAccessKey")
 _MORE: Final = "sessionToken"
@@ -42,7 +42,11 @@ def lake_facts(lake: S3Lake, hosts: str, namespace: str, secret: Mapping[str, An
     endpoint = endpoint_of(lake.endpoint)
     assert endpoint is not None  # the API took no other
     _, host, port = endpoint
-    if not Reach(parse_hosts(hosts)[0]).covers(place_of(host, port)):
+    place = place_of(host, port)
+    if place.network is not None and is_never(str(place.network.network_address)):
+        problem = f"the host {host} of spec.lake is refused: nothing but what clouds tell machines is found there"
+        return LakeFacts(reason="HostNotGranted", problem=problem)
+    if not Reach(parse_hosts(hosts)[0]).covers(place):
         return LakeFacts(
             reason="HostNotGranted",
             problem=(

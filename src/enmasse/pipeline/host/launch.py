@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from enmasse.pipeline.host.cage import check, confine, enter_namespaces, make_view
-from enmasse.pipeline.host.reach import Reach, parse_hosts, place_of
+from enmasse.pipeline.host.reach import RELAYED, Reach, parse_hosts, place_of
 
 # <linux/prctl.h>
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
@@ -90,6 +90,8 @@ def _become(options: argparse.Namespace) -> None:
     _die_with(options.parent)  # it is forgotten when the user or what it may do changes
     check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     confine(None if options.cage or options.everywhere else _ports(reach))
+    if options.cage and not options.everywhere:
+        os.environ[RELAYED] = "1"
     os.umask(0o077)
     os.chdir(os.path.join(options.folder, options.work))  # noqa: PTH118  # as a path it says no more
     os.execve(options.command[0], options.command, os.environ)  # noqa: S606  # that is what this is for

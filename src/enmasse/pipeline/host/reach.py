@@ -19,6 +19,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 ANNOTATION = "enmasse.io/pipeline-hosts"
 """The annotation of a namespace; only operators write it."""
 
+RELAYED = "ENMASSE_RELAYED"
+"""Set in the environment of a runner whose connections a relay carries: it looks names up, and judges addresses."""
+
 WEB_PORTS = (80, 443)
 MOST_PLACES = 100
 """Each is a listening socket, and all of them are handed on in one message."""
@@ -116,6 +119,13 @@ def may_lead_to(place: Place, outside: str) -> bool:
     address = getattr(address, "ipv4_mapped", None) or address
     is_ours = address.is_loopback or address.is_unspecified or address.is_link_local or address.is_multicast
     return not is_ours and address not in _METADATA
+
+
+def is_never(outside: str) -> bool:
+    """Return whether an address is no server of a tenant's, whoever names it: link-local, or where clouds tell secrets."""
+    address = ip_address(outside.partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
 
 
 def parse_hosts(text: str) -> tuple[list[Place], list[str]]:

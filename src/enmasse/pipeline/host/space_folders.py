@@ -34,6 +34,7 @@ from typing import Any
 
 from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
+from enmasse.pipeline.credentials import AUTHORITY
 from enmasse.pipeline.host.supervise import end_session
 from enmasse.pipeline.lake.objects import FILE as LAKE_FILE
 from enmasse.pipeline.registry_copy import FILE
@@ -232,7 +233,8 @@ class SpaceFolder:
 
         Args:
             name: of the Secret.
-            entries: ``username`` and ``password``, ``token``, or ``tls.crt`` and ``tls.key``.
+            entries: ``username`` and ``password``, ``token``, or ``tls.crt`` and ``tls.key``; and ``ca.crt``, by
+                which a database is verified.
         """
         folder = self.path / "credentials"
         if "tls.crt" in entries:
@@ -245,10 +247,14 @@ class SpaceFolder:
         else:
             content = {"user": entries["username"], "password": entries["password"]}
         self._replace(folder / f"{name}.json", json.dumps(content).encode())
+        if authorities := entries.get("ca.crt"):
+            self._replace(folder / f"{name}.crt", authorities.encode())
+        else:
+            (folder / f"{name}.crt").unlink(missing_ok=True)
 
     def write_authority(self, certificate: bytes) -> None:
         """Write the certificate of the authority to trust where a pipeline comes by token or certificate."""
-        self._replace(self.path / "credentials" / "ca.crt", certificate)
+        self._replace(self.path / "credentials" / AUTHORITY, certificate)
 
     def write_lake(self, settings: Mapping[str, str]) -> None:
         """Write where the space's tables are, unless that is there already; who reads it opens the storage anew."""

@@ -13,8 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +26,8 @@ from enmasse.model.kinds.pipeline_status import PipelineStatus
 from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
 from enmasse.pipeline.host.lakes import LakeFacts
-from enmasse.pipeline.host.reach import ANNOTATION, Reach, parse_hosts
+from enmasse.pipeline.host.reach import ANNOTATION, Reach, is_never, parse_hosts, place_of
+from enmasse.pipeline.host.secrets import SecretEntries, judge_secrets
 from enmasse.pipeline.host.separation import Separation
 
 _INSTEAD = "SQL and built-in pipelines run"
@@ -97,6 +96,36 @@ def cluster_rule(pipeline: Pipeline, spaces: int, hosts: str | None = None) -> R
     return Rule(True, "OneSpace")
 
 
+def database_rule(pipeline: Pipeline, hosts: str) -> Rule | None:
+    """Return whether a pipeline may reach its databases; None: it has none.
+
+    Args:
+        pipeline: that may name databases.
+        hosts: what the operator lets runners of its namespace reach; what is not listed is refused, also where
+            runners share this machine's network.
+    """
+    databases = pipeline.spec.databases
+    reach = Reach(parse_hosts(hosts)[0])
+    for database in databases:
+        host, port = database.host.lower(), database.port
+        try:
+            place = place_of(host, port)
+        except ValueError:
+            return Rule(False, "HostNotGranted", f"the database host {host} is neither a name nor an address")
+        if place.network is not None and is_never(str(place.network.network_address)):
+            message = f"the database host {host} is refused: nothing but what clouds tell machines is found there"
+            return Rule(False, "HostNotGranted", message)
+        if not reach.covers(place):
+            entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            return Rule(
+                False,
+                "HostNotGranted",
+                f"pipelines of this namespace do not reach the database at {entry}: the operator of EnMasse lists it "
+                f"in the annotation {ANNOTATION} of the namespace",
+            )
+    return Rule(True, "Granted") if databases else None
+
+
 def _missing(masters: str, hosts: str) -> str:
     """Return the first master that no entry covers."""
     reach = Reach(parse_hosts(hosts)[0])
@@ -158,7 +187,8 @@ class Facts:
     space: SpaceFacts | None
     addresses: Mapping[str, AddressFacts]
     """The addresses of the space, by what applications call them."""
-    secret: Document | None = None
+    secrets: Mapping[str, Document | None] = field(default_factory=dict)
+    """Those that it names; None: there is no such."""
     code: Document | None = None
     lake: LakeFacts | None = None
     """The storage of the space's tables; None: they are in its own folder."""
@@ -167,6 +197,8 @@ class Facts:
     python: Rule = field(default_factory=lambda: Rule(True, "Separated"))
     cluster: Rule | None = None
     """True if it may run on the cluster that it names; None: it names none."""
+    databases: Rule | None = None
+    """True if it may reach the databases that it names; None: it names none."""
     room: Rule = field(default_factory=lambda: Rule(True, "Granted"))
     """The rule whether there is capacity for its runner."""
     has_begun: bool = False
@@ -181,7 +213,7 @@ class Verdict:
         conditions: what holds.
         is_wanted: whether a runner is to run it.
         rest: why it is not, if nothing is wrong.
-        credentials: name and entries of the Secret that the runner must find; None: it needs none.
+        credentials: names and entries of the Secrets that the runner must find.
         modules: Python by file name that the runner must find.
         put: what the runner is sent, without the resource.
         mark: changes when the runner must be sent it again.
@@ -191,7 +223,7 @@ class Verdict:
     conditions: tuple[Condition, ...]
     is_wanted: bool
     rest: Rest = ""
-    credentials: SecretEntries | None = None
+    credentials: tuple[SecretEntries, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
     put: Document = field(default_factory=dict)
     mark: str = ""
@@ -217,7 +249,11 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
         going = "is being deleted" if space is not None else "does not exist"
         note("SpaceFound", "False", "SpaceGoing" if space else "SpaceMissing", f"space {pipeline.space} {going}")
     addresses, has_addresses = _judge_addresses(pipeline, facts, note)
-    credentials, has_credentials = _judge_credentials(pipeline, facts, note)
+    needs_user = facts.space is not None and facts.space.needs_user
+    secrets = judge_secrets(pipeline, facts.secrets, needs_user=needs_user)
+    has_credentials = note(
+        "CredentialsFound", "False" if secrets.problem else "True", secrets.reason, secrets.problem
+    )
     modules, has_code = _judge_code(pipeline, facts, note)
     has_lake = True
     if facts.lake is not None:
@@ -236,14 +272,23 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     if facts.cluster is not None:
         rule = facts.cluster
         may_cluster = note("ClusterAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
+    may_reach = True
+    if facts.databases is not None:
+        rule = facts.databases
+        may_reach = note("DatabasesAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
     rest = _rest_of(pipeline)
     has_room = True
     if not rest:
         room = facts.room
         has_room = note("ResourcesGranted", "True" if room.is_allowed else "False", room.reason, room.message)
-    must_not = not (has_space and may_python and may_cluster and has_spark) or bool(rest) or _is_going(pipeline)
+    must_not = (
+        not (has_space and may_python and may_cluster and may_reach and has_spark)
+        or bool(rest)
+        or _is_going(pipeline)
+    )
     waits = not (has_addresses and has_credentials and has_code and has_lake and has_room)
-    put = {"credentials": credentials[0] if credentials else "", "addresses": addresses}
+    own = pipeline.spec.credentials_secret
+    put = {"credentials": own if any(name == own for name, _ in secrets.entries) else "", "addresses": addresses}
     digest = {
         "uid": pipeline.metadata.uid,
         "generation": generation,
@@ -255,7 +300,7 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
         conditions=tuple(found),
         is_wanted=not must_not and (facts.has_begun or not waits),
         rest=rest,
-        credentials=credentials,
+        credentials=secrets.entries,
         modules=modules,
         put=put,
         mark=hashlib.sha256(json.dumps(digest, sort_keys=True).encode()).hexdigest(),
@@ -319,51 +364,6 @@ def _judge_addresses(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[Docum
     return addresses, note("AddressesFound", "True", "Found")
 
 
-def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[SecretEntries | None, bool]:
-    name, kind = pipeline.spec.credentials_secret, "CredentialsFound"
-    if name is None:
-        if facts.space is not None and facts.space.needs_user:
-            message = (
-                f"space {pipeline.space} lets in its users alone: make a Secret with the entries {_IN_WORDS} of one "
-                "of them, and name it in spec.credentialsSecret"
-            )
-            return None, note(kind, "False", "CredentialsNeeded", message)
-        return None, note(kind, "True", "NotNeeded")
-    if facts.secret is None:
-        where = pipeline.metadata.namespace
-        return None, note(kind, "False", "SecretMissing", f"there is no Secret {name} in namespace {where}")
-    read = read_credentials(name, facts.secret)
-    if isinstance(read, str):
-        return None, note(kind, "False", "SecretIncomplete", read)
-    return read, note(kind, "True", "Found")
-
-
-SecretEntries = tuple[str, dict[str, str]]
-"""The name of a Secret, and those of its entries that say who comes in."""
-
-_WAYS = (("username", "password"), ("token",), ("tls.crt", "tls.key"))
-"""Entries of a Secret that belong together; a Secret has those of one way to come in."""
-_IN_WORDS = "username and password, token, or tls.crt and tls.key"
-
-
-def read_credentials(name: str, secret: Document) -> SecretEntries | str:
-    """Return the name of a Secret and its entries; or what is wrong with it, without what it holds."""
-    data = secret.get("data") or {}
-    ways = [way for way in _WAYS if way[0] in data]
-    if len(ways) != 1:
-        has = f"has both {ways[0][0]} and {ways[1][0]}" if ways else "does not say who comes in"
-        return f"Secret {name} {has}; expected the entries {_IN_WORDS}"
-    entries = {}
-    for entry in ways[0]:
-        try:
-            entries[entry] = base64.b64decode(data[entry], validate=True).decode()
-        except (KeyError, ValueError, binascii.Error):
-            return f"Secret {name} has no entry {entry} of text; {' and '.join(ways[0])} are needed"
-        if entry.startswith("tls.") and "-----BEGIN " not in entries[entry]:
-            return f"Secret {name}: the entry {entry} is not PEM, which begins with -----BEGIN"
-    return name, entries
-
-
 def _judge_code(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[dict[str, str], bool]:
     code = pipeline.spec.code
     if code is None:
@@ -400,7 +400,7 @@ def _is_going(pipeline: Pipeline) -> bool:
     return bool(pipeline.metadata.deletion_timestamp)
 
 
-_CANNOT = frozenset({"ClusterAllowed", "PythonAllowed", "SparkAvailable"})
+_CANNOT = frozenset({"ClusterAllowed", "DatabasesAllowed", "PythonAllowed", "SparkAvailable"})
 """Conditions that waiting does not fulfil."""
 _PHASE_OF_REASON = {
     "Running": "Running",

@@ -57,7 +57,7 @@ class Merging:
         assert self.staging is not None
         with _staged(self.staging) as staging:
             by = [*layout.keys, *filter(None, [layout.order_by if layout.keeps_history else None])]
-            files = written(self._partitions.on(self._last_of_each(frame, by)), staging)
+            files = written(self._partitions.on(last_of_each(frame, by, layout.order_by)), staging)
             if not files:
                 return False
             staged = [str(staging / file["path"]) for file in files]
@@ -121,13 +121,14 @@ class Merging:
         same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in keys)
         return table.merge(source, same, source_alias="s", target_alias="t", commit_properties=commit)
 
-    def _last_of_each(self, frame: DataFrame, by: Sequence[str]) -> DataFrame:
-        """One row for each value of some columns: the greatest by ``order_by``, else the last of the batch."""
-        numbered = frame.withColumn(_ROW, F.monotonically_increasing_id())
-        order = F.struct(*[F.col(_quoted(name)) for name in filter(None, [self._layout.order_by, _ROW])])
-        rest = F.struct(*[F.col(_quoted(name)) for name in frame.columns])
-        last = numbered.groupBy(*[F.col(_quoted(name)) for name in by]).agg(F.max_by(rest, order).alias(_LAST))
-        return last.select(*[F.col(f"{_LAST}.{_quoted(name)}") for name in frame.columns])
+
+def last_of_each(frame: DataFrame, by: Sequence[str], order_by: str | None) -> DataFrame:
+    """Return one row for each value of some columns: the greatest by ``order_by``, else the last of the batch."""
+    numbered = frame.withColumn(_ROW, F.monotonically_increasing_id())
+    order = F.struct(*[F.col(_quoted(name)) for name in filter(None, [order_by, _ROW])])
+    rest = F.struct(*[F.col(_quoted(name)) for name in frame.columns])
+    last = numbered.groupBy(*[F.col(_quoted(name)) for name in by]).agg(F.max_by(rest, order).alias(_LAST))
+    return last.select(*[F.col(f"{_LAST}.{_quoted(name)}") for name in frame.columns])
 
 
 @contextmanager

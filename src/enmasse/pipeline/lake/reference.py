@@ -45,6 +45,8 @@ from enmasse.pipeline.session import activate
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from enmasse.model.kinds.databases import Database
+
 FORMAT: Final = "enmasse-table"
 
 SMALL_BYTES: Final = 32 << 20
@@ -137,10 +139,13 @@ class Pins:
         table: the table's folder.
         checkpoint: the query's folder.
         query: names the query among all of the space.
+        database: the table that this one is a copy of; None: it is none.
     """
 
-    def __init__(self, table: LakePath, checkpoint: Path, query: str) -> None:
+    def __init__(self, table: LakePath, checkpoint: Path, query: str, database: Database | None = None) -> None:
         self._table = table
+        self._query = query
+        self._database = database
         self._checkpoint = checkpoint
         self._folder = checkpoint / "tables" / table.name
         self._links = table.parent / _PINNED / query / table.name if isinstance(table, Path) else None
@@ -170,6 +175,12 @@ class Pins:
             age = datetime.now(UTC) - datetime.fromisoformat(former.at)
             if age.total_seconds() < refresh_s:
                 return former
+        if self._database is not None:
+            from enmasse.pipeline.database.reading import refresh_copy  # noqa: PLC0415  # few pipelines need a driver
+
+            assert isinstance(self._table, Path)
+            is_linked = former is not None and bool(former.folder)
+            refresh_copy(self._database, self._table, self._query, is_linked=is_linked)
         found = present_version(self._table, fields)
         if former is not None and found.name == former.name:
             # The moment of the last look counts, where there is none for each batch.
@@ -247,7 +258,7 @@ class ReferenceReader(DataSourceReader):
         """Return the files of the version that the present batch joins, for several tasks."""
         given = self._options
         table = lake_path(given["path"])
-        pins = Pins(table, Path(given["checkpoint"]), given["query"])
+        pins = Pins(table, Path(given["checkpoint"]), given["query"], _database_of(given.get("database")))
         version = pins.of_present_batch(float(given["refresh"]), json.loads(self._schema.json())["fields"])
         root = version.folder or given["path"]
         return partitions_of(root, version.files)
@@ -255,6 +266,14 @@ class ReferenceReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's files."""
         return read_files(cast("FilesPartition", partition), self._schema)
+
+
+def _database_of(document: str | None) -> Database | None:
+    if not document:
+        return None
+    from enmasse.model.kinds.databases import Database  # noqa: PLC0415  # few pipelines need it, and it is slow to load
+
+    return Database.model_validate_json(document)
 
 
 class ReferenceSource(DataSource):
@@ -274,7 +293,14 @@ class ReferenceSource(DataSource):
         return ReferenceReader(self.options, schema)
 
 
-def followed(spark: SparkSession, path: LakePath, checkpoint: Path, query: str, refresh_s: float) -> DataFrame:
+def followed(
+    spark: SparkSession,
+    path: LakePath,
+    checkpoint: Path,
+    query: str,
+    refresh_s: float,
+    database: Database | None = None,
+) -> DataFrame:
     """Return a table as a streaming query joins it: each batch as the table is then.
 
     Args:
@@ -283,6 +309,7 @@ def followed(spark: SparkSession, path: LakePath, checkpoint: Path, query: str, 
         checkpoint: of the query.
         query: names the query among all of the space.
         refresh_s: how old the version of a batch may be; 0: the present one is looked for each time.
+        database: the table that this one is a copy of, and that is copied again; None: it is none.
 
     Raises:
         TableSchemaError: there is no table.
@@ -298,5 +325,7 @@ def followed(spark: SparkSession, path: LakePath, checkpoint: Path, query: str, 
         "refresh": str(refresh_s),
         "schema": schema_of(path).json(),
     }
+    if database is not None:
+        options["database"] = database.model_dump_json(by_alias=True)
     frame: DataFrame = spark.read.format(FORMAT).options(**options).load()
     return frame.hint("broadcast") if facts(path).bytes <= SMALL_BYTES else frame

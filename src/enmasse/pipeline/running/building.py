@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.plans import AddressTarget, DatabaseTarget, JobPlan, QueryPlan, TableTarget, Target
 from enmasse.pipeline.running.relations import Relations
 
 if TYPE_CHECKING:
@@ -92,13 +92,15 @@ def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | 
     return plans
 
 
-def _target(sink: SinkSpec, context: RunningContext) -> AddressTarget | TableTarget:
+def _target(sink: SinkSpec, context: RunningContext) -> Target:
     mode = sink.mode or "append"
     if sink.address is not None:
         encoding = context.encoding_of(sink)
         return AddressTarget(sink.address, mode, sink.on_no_consumer or "fail", sink.bad_records, encoding)
+    if sink.database is not None:
+        return DatabaseTarget(sink.database, mode, sink.keys, sink.order_by, sink.update == "present")
     if sink.table is None:
-        raise PlanError("a sink has neither address nor table")
+        raise PlanError("a sink has neither address, table nor database")
     layout = Layout(
         format=sink.format or "delta",
         mode=mode,
@@ -123,4 +125,5 @@ def _sink_name(sink: SinkSpec, before: Sequence[SinkSpec]) -> str:
 def _base_name(sink: SinkSpec) -> str:
     if sink.table is not None:
         return f"table-{sink.table}"
-    return "to-" + (re.sub(r"[^A-Za-z0-9._-]+", "_", sink.address or "").strip("._") or "any")
+    kind, name = ("to", sink.address) if sink.database is None else ("database", sink.database.table)
+    return f"{kind}-" + (re.sub(r"[^A-Za-z0-9._-]+", "_", name or "").strip("._") or "any")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
+from enmasse.model.kinds.databases import as_lake_tables
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.pipeline.builtin.models import Models
 from enmasse.pipeline.builtin.onnx_model import OnnxModel
@@ -73,7 +74,8 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
             columns by name; ``schemas``, versions of subjects as the schema registry lists them; ``models``, types of
             what they give by name.
     """
-    document = given["pipeline"]
+    # No database is asked: the columns of its table are given as those of one of the lake.
+    document = as_lake_tables(given["pipeline"])
     for source in document["spec"].get("sources") or ():
         if source.get("table") and not source.get("stream"):
             source["whenEmpty"] = "warn"  # here all are empty

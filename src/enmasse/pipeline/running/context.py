@@ -154,7 +154,7 @@ class RunningContext:
         """Return a table as the batches of a query join it.
 
         Args:
-            source: with a table.
+            source: with a table, of the lake or of a database.
             query: the name of the checkpoint.
 
         Raises:
@@ -165,9 +165,17 @@ class RunningContext:
         from enmasse.pipeline.lake.reference import followed, query_key  # noqa: PLC0415  # Delta is slow to load
         from enmasse.pipeline.lake.relation import facts  # noqa: PLC0415
 
-        assert source.table is not None
-        path = self.place.lake / source.table
-        words = f"source {source.name}: the table {source.table} is empty"
+        database = source.database
+        if database is None:
+            assert source.table is not None
+            path, name = self.place.lake / source.table, source.table
+        else:
+            from enmasse.pipeline.database.reading import DEFAULT_REFRESH, refresh_copy  # noqa: PLC0415
+
+            # A table of the lake has no dot.
+            path, name = self.spool / "_databases" / query / f"{source.name}.database", database.table
+            refresh_copy(database, path, self.pipeline, is_linked=False)
+        words = f"source {source.name}: the table {name} is empty"
         try:
             is_empty = not facts(path).rows
         except TableSchemaError as error:
@@ -180,8 +188,10 @@ class RunningContext:
                 )
             if (warning := f"{words} when the query starts") not in self.warnings:
                 self.warnings.append(warning)
-        refresh_s = 0.0 if source.refresh in (None, EACH_BATCH) else milliseconds(source.refresh) / 1000
-        return followed(self.spark, path, self.checkpoint_of(query), query_key(self.pipeline, query), refresh_s)
+        refresh = source.refresh or (EACH_BATCH if database is None else DEFAULT_REFRESH)
+        refresh_s = 0.0 if refresh == EACH_BATCH else milliseconds(refresh) / 1000
+        key, checkpoint = query_key(self.pipeline, query), self.checkpoint_of(query)
+        return followed(self.spark, path, checkpoint, key, refresh_s, database)
 
     def _read_address(self, source: SourceSpec) -> DataFrame:
         names = self._names_of(source)

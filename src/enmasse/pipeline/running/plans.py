@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.model.kinds.databases import Database
 from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableMaintenance
-from enmasse.pipeline.credentials import needs_tls
+from enmasse.pipeline.credentials import AUTHORITY, needs_tls
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.objects import LakePath, storage_of
 from enmasse.pipeline.registry_copy import FILE
@@ -47,7 +48,7 @@ class Place:
             options["credentials"] = credentials
             if needs_tls(credentials):
                 options["url"] = self.url.replace("amqp://", "amqps://", 1)
-                options["caFile"] = str(self.folder / "credentials" / "ca.crt")
+                options["caFile"] = str(self.folder / "credentials" / AUTHORITY)
         return options
 
     @property
@@ -110,6 +111,21 @@ class TableTarget:
 
 
 @dataclass(frozen=True)
+class DatabaseTarget:
+    """Rows go into a table of a database."""
+
+    database: Database
+    mode: OutputMode = "append"
+    keys: tuple[str, ...] = ()
+    order_by: str | None = None
+    is_partial: bool = False
+    """True if NULL leaves what is there."""
+
+
+Target = AddressTarget | TableTarget | DatabaseTarget
+
+
+@dataclass(frozen=True)
 class SharedTarget:
     """Rows belong to several plans, which one query carries out together."""
 
@@ -134,7 +150,7 @@ class QueryPlan:
     name: str
     """Within its pipeline; the same after a restart."""
     frame: DataFrame
-    target: AddressTarget | TableTarget | SharedTarget
+    target: Target | SharedTarget
     state: tuple[str, ...] = ()
     """The states that must stay the same for a checkpoint to fit: a line for each stateful step, with its schema."""
     trigger_s: float | None = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.sinks import DELETED, deleting
-from enmasse.model.kinds.sources import ON_START
+from enmasse.model.kinds.sources import is_joined
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.context import CONSUMING, RunningContext, with_watermark
@@ -27,7 +27,7 @@ from enmasse.pipeline.running.keyed_state import BUCKETS, StatefulCall, by_key
 from enmasse.pipeline.running.late_rows import LateRows
 from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, reads_any
 from enmasse.pipeline.running.model_functions import model_functions
-from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, TableTarget
+from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, Target
 from enmasse.pipeline.running.sql_functions import DEFAULT_TIMEOUT, sql_functions
 from enmasse.pipeline.running.targets import sink_options
 
@@ -82,12 +82,12 @@ class Relations:
         """The sources that are the same for all queries."""
         self._made: _Made | None = None
         self._mode: OutputMode = "append"
-        self._follows = any(map(_is_followed, self._sources))
+        self._follows = any(map(is_joined, self._sources))
         self._late_unsent = {one.name for one in self._sources if one.watermark is not None and one.watermark.late}
         """Sources whose late rows no query sends so far."""
         self._takes_late = bool(self._late_unsent)
 
-    def plan_of(self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget) -> QueryPlan:
+    def plan_of(self, name: str, place: str, sink: SinkSpec, target: Target) -> QueryPlan:
         """Return the plan of the query that feeds a sink.
 
         Raises:
@@ -140,9 +140,7 @@ class Relations:
                 "ends by the watermark: group by window(...), join streams, or leave late out"
             )
 
-    def _feed(
-        self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget, made: _Made
-    ) -> QueryPlan:
+    def _feed(self, name: str, place: str, sink: SinkSpec, target: Target, made: _Made) -> QueryPlan:
         source = sink.input if sink.input is not None else list(made.rows)[-1]
         base = made.base.get(source)
         state = made.state.get(source, ())
@@ -170,7 +168,7 @@ class Relations:
         """
         made, context = _Made(), self._context
         for source in self._sources:
-            if _is_followed(source):
+            if is_joined(source):
                 self._hold(made, f"source {source.name}", source, context.follow_table(source, query))
             else:
                 # Once: queries that are made one have one count of what is not met.
@@ -291,10 +289,6 @@ class Relations:
             frame.createOrReplaceTempView(name)
         # Batches are in a session of their query's own.
         return next(iter(relations.values())).sparkSession.sql(canonical)
-
-
-def _is_followed(source: SourceSpec) -> bool:
-    return source.table is not None and not source.stream and source.refresh != ON_START
 
 
 def _place(index: int, step: StepSpec) -> str:

@@ -21,7 +21,7 @@ from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.running.logical_plans import has_fixed_order, is_stateful, reads_any
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, SharedTarget
+from enmasse.pipeline.running.plans import AddressTarget, DatabaseTarget, JobPlan, QueryPlan, SharedTarget
 from enmasse.pipeline.session import activate
 
 if TYPE_CHECKING:
@@ -143,9 +143,16 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
         if plan.per_batch is not None:
             options["order"] = "content"  # as what it does may shuffle
         return _of_batch(plan, _sending(target, options, plan.name if shares else None))
-    table = open_table(context.place.lake / target.table, target.layout)
     schema = plan.frame.schema if plan.per_batch is None else plan.per_batch.schema
-    table.prepare(schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
+    owner = f"{context.pipeline}/{plan.name}"
+    if isinstance(target, DatabaseTarget):
+        from enmasse.pipeline.database.writing import DatabaseTable  # noqa: PLC0415  # few pipelines need a driver
+
+        written = DatabaseTable(target, owner, checkpoint)
+        written.prepare(schema)
+        return _of_batch(plan, written.add)
+    table = open_table(context.place.lake / target.table, target.layout)
+    table.prepare(schema, owner=owner, checkpoint=checkpoint, adopt=adopt)
     if target.layout.format == "parquet":
         return _of_batch(plan, table.add)
     upkeep = _upkeep(target.maintenance or TableMaintenance())

@@ -56,6 +56,13 @@ def test_a_lake_needs_a_host_that_is_listed_and_keys(hosts: str, given: Any, rea
     assert judge(pipeline, replace(facts, lake=LakeFacts({"endpoint": "x"}))).is_wanted
 
 
+def test_addresses_where_clouds_tell_secrets_are_no_lake() -> None:
+    lake = LAKE.model_copy(update={"endpoint": "http://169.254.169.254"})
+    found = lake_facts(lake, "169.254.169.254", "default", KEYS)
+    assert found.reason == "HostNotGranted"
+    assert "is refused" in found.problem
+
+
 def test_a_process_finds_the_storage_and_changed_keys(tmp_path: Path) -> None:
     folder = SpaceFolder(tmp_path / "space", None)
     folder.make()

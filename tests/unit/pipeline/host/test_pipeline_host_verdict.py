@@ -19,6 +19,7 @@ from enmasse.pipeline.host.verdict import (
     SpaceFacts,
     cluster_rule,
     compose,
+    database_rule,
     judge,
     python_rule,
 )
@@ -116,14 +117,14 @@ def test_a_pipeline_that_runs_goes_on_when_an_address_or_its_secret_is_gone() ->
 
 def test_a_secret_must_have_the_entries_of_one_way_and_is_in_no_condition() -> None:
     named = pipeline(credentialsSecret="analyst")
-    verdict = judge(named, facts(secret=secret(username="ann", password="pa55")))
-    assert verdict.credentials == ("analyst", {"username": "ann", "password": "pa55"})
+    verdict = judge(named, facts(secrets={"analyst": secret(username="ann", password="pa55")}))
+    assert verdict.credentials == (("analyst", {"username": "ann", "password": "pa55"}),)
     assert verdict.is_wanted
     assert verdict.put["credentials"] == "analyst"
     assert "pa55" not in repr((verdict.conditions, verdict.put))
     for whole in ({"token": "ey.J"}, {"tls.crt": "-----BEGIN C", "tls.key": "-----BEGIN K"}):
-        verdict = judge(named, facts(secret=secret(**whole, **{"ca.crt": "beside"})))
-        assert verdict.credentials == ("analyst", whole)
+        verdict = judge(named, facts(secrets={"analyst": secret(**whole, **{"ca.crt": "beside"})}))
+        assert verdict.credentials == (("analyst", whole | {"ca.crt": "beside"}),)
     for broken in (
         secret(username="ann"),
         {"data": {"username": "###", "password": "eA=="}},
@@ -132,10 +133,61 @@ def test_a_secret_must_have_the_entries_of_one_way_and_is_in_no_condition() -> N
         secret(**{"tls.crt": "pa55", "tls.key": "-----BEGIN K"}),
         {},
     ):
-        verdict = judge(named, facts(secret=broken))
+        verdict = judge(named, facts(secrets={"analyst": broken}))
         assert not verdict.is_wanted
         assert reason(verdict.conditions, "CredentialsFound") == "SecretIncomplete"
         assert "pa55" not in repr(verdict)
+
+
+def with_database(**more: Any) -> Pipeline:
+    fields = {"type": "postgresql", "host": "db.example.com", "database": "plant", "table": "machines"}
+    return pipeline(sinks=[{"database": fields | {"credentialsSecret": "warehouse"} | more}])
+
+
+def test_the_secret_of_a_database_needs_an_authority_where_its_host_proves_its_name() -> None:
+    held = {"username": "ann", "password": "pa55"}
+    verdict = judge(with_database(), facts(secrets={"warehouse": secret(**held)}))
+    assert not verdict.is_wanted
+    assert reason(verdict.conditions, "CredentialsFound") == "SecretIncomplete"
+    verdict = judge(with_database(), facts(secrets={"warehouse": secret(**held, **{"ca.crt": "PEM"})}))
+    assert verdict.is_wanted
+    assert verdict.credentials == (("warehouse", held | {"ca.crt": "PEM"}),)
+    # It is no user of the space.
+    assert verdict.put["credentials"] == ""
+    assert judge(with_database(tls="off"), facts(secrets={"warehouse": secret(**held)})).is_wanted
+    assert reason(judge(with_database(), facts()).conditions, "CredentialsFound") == "SecretMissing"
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "is_allowed"),
+    [
+        ("db.example.com", "", False),
+        ("db.example.com", "db.example.com", False),  # web ports
+        ("db.example.com", "db.example.com:5433", False),
+        ("db.example.com", "other.example.com:5432", False),
+        ("DB.example.com", "db.example.com:5432", True),
+        ("10.1.2.3", "10.1.0.0/16:5432", True),
+        ("10.2.2.3", "10.1.0.0/16:5432", False),
+        ("127.0.0.1", "0.0.0.0/0:5432", False),
+        ("127.0.0.1", "127.0.0.1:5432", True),
+        ("2001:db8::7", "[2001:db8::7]:5432", True),
+        ("169.254.169.254", "169.254.169.254:5432", False),
+        ("fe80::1", "[fe80::1]:5432", False),
+    ],
+)
+def test_a_pipeline_reaches_the_databases_that_an_operator_has_listed(
+    host: str, hosts: str, is_allowed: bool
+) -> None:
+    rule = database_rule(with_database(host=host), hosts)
+    assert rule is not None
+    assert rule.is_allowed is is_allowed
+    verdict = judge(with_database(tls="off", host=host), facts(databases=rule, has_begun=True))
+    assert verdict.is_wanted is is_allowed
+    assert reason(verdict.conditions, "DatabasesAllowed") == ("Granted" if is_allowed else "HostNotGranted")
+
+
+def test_a_pipeline_without_databases_needs_no_host() -> None:
+    assert database_rule(pipeline(), "") is None
 
 
 def test_code_must_have_the_modules_that_its_functions_for_sql_name() -> None:

@@ -26,6 +26,7 @@ from enmasse.client import Message, connect
 from enmasse.demo.service import Service
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
+from enmasse.model.kinds.databases import as_lake_tables
 from enmasse.model.kinds.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE
@@ -303,7 +304,8 @@ class _Trial:
 
     @staticmethod
     def _playing(document: dict[str, Any]) -> dict[str, Any]:
-        """Return a pipeline that reads what is there, and ends."""
+        """Return a pipeline that reads what is there, and ends, with tables of the lake for those of databases."""
+        document = as_lake_tables(document)
         document.pop("status", None)
         document["spec"] = document["spec"] | {"trigger": AVAILABLE_NOW, "paused": False}
         return document

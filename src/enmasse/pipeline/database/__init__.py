@@ -1,0 +1,1 @@
+"""Tables of databases: batches are written into them, and join them."""

@@ -1,0 +1,123 @@
+"""The statements by which rows of a batch go into a table of PostgreSQL. Pure.
+
+Rules:
+1. Every name is quoted, whoever gave it.
+2. Values get the type of their column without its length, so that what is too long is refused and not cut.
+3. Staged rows have each key once, so the order of the statements does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from enmasse.model.kinds.databases import BATCHES
+from enmasse.model.kinds.sinks import DELETED
+
+STAGED: Final = "enmasse_rows"
+"""The temporary table with the rows of a batch."""
+
+_DEFAULT_SCHEMA: Final = "public"
+
+
+def quoted(name: str) -> str:
+    """Return a name as it stands in a statement."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(table: str) -> str:
+    """Return a table, ``machines`` or ``plant.machines``, as it stands in a statement."""
+    schema, _, name = table.rpartition(".")
+    return f"{quoted(schema or _DEFAULT_SCHEMA)}.{quoted(name)}"
+
+
+def batches_of(table: str) -> str:
+    """Return the table that says which batches are written, which is in the schema of the table."""
+    schema = table.rpartition(".")[0]
+    return f"{quoted(schema or _DEFAULT_SCHEMA)}.{quoted(BATCHES)}"
+
+
+COLUMNS: Final = """\
+SELECT attname::text, format_type(atttypid, -1), format_type(atttypid, atttypmod)
+FROM pg_catalog.pg_attribute
+WHERE attrelid = pg_catalog.to_regclass($1) AND attnum > 0 AND NOT attisdropped
+ORDER BY attnum"""
+"""Name, type, and type with its length, of each column of a table."""
+
+
+def making_batches(table: str) -> str:
+    """Return the statement that makes the table of batches."""
+    columns = "query text PRIMARY KEY, batch bigint NOT NULL, pipeline text NOT NULL, at timestamptz NOT NULL"
+    return f"CREATE TABLE IF NOT EXISTS {batches_of(table)} ({columns})"
+
+
+def noting_batch(table: str) -> str:
+    """Return the statement that notes a batch, of query, number and pipeline; it changes no row if it is written."""
+    return (
+        f"INSERT INTO {batches_of(table)} AS b (query, batch, pipeline, at) VALUES ($1, $2, $3, now()) "  # noqa: S608  # quoted
+        "ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch, at = EXCLUDED.at WHERE b.batch < EXCLUDED.batch"
+    )
+
+
+@dataclass(frozen=True)
+class Merge:
+    """How staged rows change a table.
+
+    Attributes:
+        table: ``machines`` or ``plant.machines``.
+        types: of the columns that are written, by name.
+        keys: the columns that name a row; none: rows are added.
+        order_by: the column whose greater value wins; None: what comes later.
+        is_partial: whether NULL leaves what is there.
+        is_deleting: whether the column ``DELETED`` says which rows delete.
+    """
+
+    table: str
+    types: Mapping[str, str]
+    keys: Sequence[str] = ()
+    order_by: str | None = None
+    is_partial: bool = False
+    is_deleting: bool = False
+
+    def statements(self) -> list[str]:
+        """Return them in order."""
+        return [*([self._deletion()] if self.is_deleting else []), self._insertion()]
+
+    def _insertion(self) -> str:
+        names = ", ".join(map(quoted, self.types))
+        values = ", ".join(map(self._value, self.types))
+        living = f" WHERE NOT r.{quoted(DELETED)}" if self.is_deleting else ""
+        text = f"INSERT INTO {qualified(self.table)} AS t ({names}) SELECT {values} FROM pg_temp.{STAGED} r{living}"  # noqa: S608  # quoted
+        if not self.keys:
+            return text
+        text += f" ON CONFLICT ({', '.join(map(quoted, self.keys))}) DO "
+        rest = [name for name in self.types if name not in self.keys]
+        if not rest:
+            return f"{text}NOTHING"
+        changes = ", ".join(f"{quoted(name)} = {self._changed(quoted(name))}" for name in rest)
+        newer = f" WHERE {self._newer(f'EXCLUDED.{quoted(self.order_by)}')}" if self.order_by is not None else ""
+        return f"{text}UPDATE SET {changes}{newer}"
+
+    def _deletion(self) -> str:
+        named = [f"t.{quoted(key)} = {self._value(key)}" for key in self.keys]
+        if self.order_by is not None:
+            named.append(self._newer(self._value(self.order_by)))
+        found = " AND ".join([f"r.{quoted(DELETED)}", *named])
+        return f"DELETE FROM {qualified(self.table)} t USING pg_temp.{STAGED} r WHERE {found}"  # noqa: S608  # quoted
+
+    def _newer(self, value: str) -> str:
+        assert self.order_by is not None
+        there = f"t.{quoted(self.order_by)}"
+        return f"({there} IS NULL OR {value} >= {there})"
+
+    def _changed(self, name: str) -> str:
+        return f"coalesce(EXCLUDED.{name}, t.{name})" if self.is_partial else f"EXCLUDED.{name}"
+
+    def _value(self, name: str) -> str:
+        column, kind = f"r.{quoted(name)}", self.types[name]
+        if kind.endswith("[]"):
+            # It comes as JSON.
+            items = f"ARRAY(SELECT jsonb_array_elements_text({column}::jsonb))"
+            return f"CASE WHEN {column} IS NOT NULL THEN CAST({items} AS {kind}) END"
+        return f"CAST({column} AS {kind})"

@@ -1,0 +1,191 @@
+"""A table of PostgreSQL, as one query writes it: each batch in one transaction, which notes the batch.
+
+Rules:
+1. Spark's tasks write the rows of a batch to files below the checkpoint; from there they go by COPY into a temporary
+   table, in pieces, and from that into the table.
+2. The same transaction notes the query and the number of the batch. One that comes again finds it noted, and adds
+   nothing; a former runner that is still at it waits for that note, and finds the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow.dataset as ds
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+from enmasse.model.kinds.sinks import DELETED
+from enmasse.pipeline.database.connection import transaction
+from enmasse.pipeline.database.statements import (
+    COLUMNS,
+    STAGED,
+    Merge,
+    batches_of,
+    making_batches,
+    noting_batch,
+    qualified,
+)
+from enmasse.pipeline.errors import DatabaseError
+from enmasse.pipeline.lake.batches import query_of
+from enmasse.pipeline.lake.file_writing import written
+from enmasse.pipeline.lake.merging import last_of_each
+from enmasse.pipeline.lake.tombstones import Tombstones
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from enmasse.pipeline.running.plans import DatabaseTarget
+
+_FOLDER = "database"
+"""Below the checkpoint."""
+
+
+class DatabaseTable:
+    """A table of a database that a query writes.
+
+    Args:
+        target: which, and how.
+        owner: who writes it, as ``shop.readings/hot``.
+        checkpoint: the query's.
+    """
+
+    def __init__(self, target: DatabaseTarget, owner: str, checkpoint: Path) -> None:
+        self._target = target
+        self._owner = owner
+        self._folder = checkpoint / _FOLDER
+        order_by = target.order_by
+        self._tombstones = None if order_by is None else Tombstones(self._folder / "rows", target.keys, order_by)
+
+    def prepare(self, schema: StructType) -> None:
+        """Make sure that the table is there and has the columns of the rows, and that batches can be noted.
+
+        Raises:
+            DatabaseError: it is not so; the message says what to do.
+            DatabaseAwayError: the database cannot be reached.
+        """
+        shutil.rmtree(self._folder / "staged", ignore_errors=True)
+        database = self._target.database
+        with transaction(database, self._owner) as cursor:
+            self._types(cursor, schema)
+            if self._target.keys and not _has_unique(cursor, database.table, self._target.keys):
+                keys = ", ".join(self._target.keys)
+                raise DatabaseError(
+                    f"the table {database.table} has no primary key or unique index of ({keys}), which mode update "
+                    f"needs: CREATE UNIQUE INDEX ON {database.table} ({keys})"
+                )
+            cursor.execute("SELECT pg_catalog.to_regclass($1) IS NULL", (batches_of(database.table),))
+            if cursor.fetchone()[0]:
+                cursor.execute(making_batches(database.table))
+
+    def add(self, frame: DataFrame, batch: int) -> None:
+        """Put one micro-batch into the table, unless it is there; what ``foreachBatch`` calls.
+
+        Raises:
+            RowRefusedError: a row breaks a constraint of the table.
+            DatabaseError: the table does not fit any more.
+            DatabaseAwayError: the database cannot be reached.
+        """
+        target = self._target
+        query = f"{query_of(frame)}/{self._owner}"
+        rows = last_of_each(frame, target.keys, target.order_by) if target.keys else frame
+        with self._staged(_plain(rows)) as staged:
+            if staged is None:
+                return
+            is_deleting = DELETED in frame.columns
+            reader: Any = staged.scanner().to_reader()
+            if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
+                reader = self._tombstones.heeded(staged).to_reader()
+            with transaction(target.database, self._owner) as cursor:
+                cursor.execute(noting_batch(target.database.table), (query, batch, self._owner))
+                if not cursor.rowcount:
+                    return
+                merge = Merge(
+                    table=target.database.table,
+                    types=self._types(cursor, frame.schema),
+                    keys=target.keys,
+                    order_by=target.order_by,
+                    is_partial=target.is_partial,
+                    is_deleting=is_deleting,
+                )
+                cursor.adbc_ingest(STAGED, reader, mode="create", temporary=True)
+                for statement in merge.statements():
+                    cursor.execute(statement)
+
+    @contextmanager
+    def _staged(self, rows: DataFrame) -> Iterator[ds.Dataset | None]:
+        """Have the rows in files; None: there are none."""
+        folder = self._folder / "staged" / uuid4().hex
+        folder.mkdir(parents=True)
+        try:
+            files = written(rows, folder)
+            paths = [str(folder / file["path"]) for file in files]
+            yield ds.dataset(paths, format="parquet") if paths else None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _types(self, cursor: Any, schema: StructType) -> Mapping[str, str]:
+        """Return the types of the table's columns that rows have.
+
+        Raises:
+            DatabaseError: there is no table, or it lacks a column.
+        """
+        table = self._target.database.table
+        there = columns_of(cursor, table)
+        names = [name for name in schema.names if name != DELETED]
+        if missing := [name for name in names if name not in there]:
+            raise DatabaseError(
+                f"the table {table} has no column {missing[0]!r}; it has {', '.join(there)}: add it to the table, or "
+                "leave it out in the last step"
+            )
+        return {name: there[name][0] for name in names}
+
+
+def columns_of(cursor: Any, table: str) -> Mapping[str, tuple[str, str]]:
+    """Return the columns of a table: type, and type with its length, by name.
+
+    Raises:
+        DatabaseError: there is no such table.
+    """
+    cursor.execute(COLUMNS, (qualified(table),))
+    found = {name: (kind, full) for name, kind, full in cursor.fetchall()}
+    if not found:
+        raise DatabaseError(
+            f"there is no table {qualified(table)} in the database, or its schema is closed to the user: make it "
+            "with CREATE TABLE, and GRANT the user what is needed"
+        )
+    return found
+
+
+_UNIQUE = """\
+SELECT array_agg(a.attname::text ORDER BY a.attname)
+FROM pg_catalog.pg_index i, pg_catalog.pg_attribute a
+WHERE i.indrelid = pg_catalog.to_regclass($1) AND i.indisunique AND i.indpred IS NULL AND i.indisvalid
+  AND a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+GROUP BY i.indexrelid, i.indnkeyatts HAVING count(*) = i.indnkeyatts"""
+
+
+def _has_unique(cursor: Any, table: str, keys: Sequence[str]) -> bool:
+    cursor.execute(_UNIQUE, (qualified(table),))
+    return any(sorted(names) == sorted(keys) for (names,) in cursor.fetchall())
+
+
+def _plain(rows: DataFrame) -> DataFrame:
+    """Return rows in which what has parts is JSON."""
+    nested = (ArrayType, MapType, StructType, VariantType)
+    columns = [
+        F.to_json(F.col(_named(field.name))).alias(field.name)
+        if isinstance(field.dataType, nested)
+        else F.col(_named(field.name))
+        for field in rows.schema
+    ]
+    return rows.select(*columns)
+
+
+def _named(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from enmasse.pipeline.database.statements import Merge, batches_of, making_batches, noting_batch, qualified, quoted
+
+EVIL = 'x"; DROP TABLE users; --'
+QUOTED = '"x""; DROP TABLE users; --"'
+
+
+def test_a_name_cannot_leave_its_quotes() -> None:
+    assert quoted("Machines") == '"Machines"'
+    assert quoted(EVIL) == QUOTED
+    assert qualified("machines") == '"public"."machines"'
+    assert qualified(f"plant.{EVIL}") == f'"plant".{QUOTED}'
+    assert batches_of(f"{EVIL}.machines") == f'{QUOTED}."enmasse_batches"'
+
+
+@pytest.mark.parametrize("place", ["table", "schema", "column", "key", "order"])
+def test_no_name_of_a_tenant_stands_unquoted_in_a_statement(place: str) -> None:
+    names = {"table": "machines", "schema": "plant", "column": "n", "key": "id", "order": "at"} | {place: EVIL}
+    merge = Merge(
+        f"{names['schema']}.{names['table']}",
+        {names["key"]: "text", names["order"]: "bigint", names["column"]: "text"},
+        keys=(names["key"],),
+        order_by=names["order"],
+        is_deleting=True,
+    )
+    made = [*merge.statements(), making_batches(merge.table), noting_batch(merge.table)]
+    for statement in made:
+        assert "DROP TABLE" not in statement.replace(QUOTED, "")
+    assert any(QUOTED in statement for statement in made)
+
+
+def test_rows_are_added_or_put_in_the_place_of_older_ones() -> None:
+    types = {"id": "text", "n": "numeric", "tags": "text[]"}
+    tags = 'ARRAY(SELECT jsonb_array_elements_text(r."tags"::jsonb))'
+    tags = f'CASE WHEN r."tags" IS NOT NULL THEN CAST({tags} AS text[]) END'
+    values = f'CAST(r."id" AS text), CAST(r."n" AS numeric), {tags}'
+    insert = f'INSERT INTO "public"."t" AS t ("id", "n", "tags") SELECT {values} FROM pg_temp.enmasse_rows r'
+    assert Merge("t", types).statements() == [insert]
+    conflict = f'{insert} ON CONFLICT ("id") DO UPDATE SET'
+    assert Merge("t", types, keys=("id",)).statements() == [
+        f'{conflict} "n" = EXCLUDED."n", "tags" = EXCLUDED."tags"'
+    ]
+    partial = f'{conflict} "n" = coalesce(EXCLUDED."n", t."n"), "tags" = coalesce(EXCLUDED."tags", t."tags")'
+    assert Merge("t", types, keys=("id",), is_partial=True, order_by="n").statements() == [
+        f'{partial} WHERE (t."n" IS NULL OR EXCLUDED."n" >= t."n")'
+    ]
+    (nothing,) = Merge("t", {"id": "text"}, keys=("id",)).statements()
+    assert nothing.endswith('ON CONFLICT ("id") DO NOTHING')
+
+
+def test_a_row_deletes_what_is_not_newer() -> None:
+    merge = Merge("t", {"id": "text", "n": "bigint"}, keys=("id",), order_by="n", is_deleting=True)
+    deletion, insertion = merge.statements()
+    assert deletion == (
+        'DELETE FROM "public"."t" t USING pg_temp.enmasse_rows r WHERE r."__enmasse_deleted" '
+        'AND t."id" = CAST(r."id" AS text) AND (t."n" IS NULL OR CAST(r."n" AS bigint) >= t."n")'
+    )
+    assert ' WHERE NOT r."__enmasse_deleted" ON CONFLICT' in insertion
