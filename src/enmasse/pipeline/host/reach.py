@@ -122,7 +122,7 @@ def may_lead_to(place: Place, outside: str) -> bool:
 
 
 def is_never(outside: str) -> bool:
-    """Return whether an address is no server of a tenant's, whoever names it: link-local, or where clouds tell secrets."""
+    """Return whether an address is no tenant's, whoever names it: link-local, or where clouds tell secrets."""
     address = ip_address(outside.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
