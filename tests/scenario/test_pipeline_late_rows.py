@@ -132,18 +132,26 @@ def test_each_sink_of_what_is_consumed_sends_what_is_late_for_it(node: StreamNod
 
 
 @pytest.mark.parametrize(
-    ("sql", "why"),
+    ("of", "sql", "why"),
     [
-        ("SELECT n FROM readings", "source readings: watermark.late: no row comes too late"),
         (
+            {"address": "telemetry"},
+            "SELECT n FROM readings",
+            "source readings: watermark.late: no row comes too late",
+        ),
+        ({"addressPattern": "#"}, NUMBERS, "expected an address that is not read, and # matches late"),
+        (
+            {"address": "telemetry"},
             "SELECT a.n FROM readings a JOIN readings b ON a.n = b.n AND a.ts = b.ts",
             "each query reads once, and demo.odd/table-odd reads it 2 times",
         ),
     ],
 )
-def test_what_would_send_no_late_rows_or_each_twice_is_refused(place: RunnerPlace, sql: str, why: str) -> None:
+def test_what_would_send_no_late_rows_or_some_again_is_refused(
+    place: RunnerPlace, of: dict[str, str], sql: str, why: str
+) -> None:
     spec = {
-        "sources": [source("telemetry", "late")],
+        "sources": [source("", "late") | {"address": None} | of],
         "steps": [{"name": "odd", "sql": sql}],
         "sinks": [{"table": "odd"}],
     }

@@ -195,6 +195,11 @@ class RunningContext:
 
     def _read_address(self, source: SourceSpec) -> DataFrame:
         names = self._names_of(source)
+        if source.watermark is not None and source.watermark.late in names:
+            raise PlanError(
+                f"source {source.name}: watermark.late: expected an address that is not read, and "
+                f"{source.address_pattern} matches {source.watermark.late}"
+            )
         found = [self.addresses[name] for name in names if name in self.addresses]
         kind = found[0].type if found else "stream"
         if is_several(source) and (odd := next((one for one in found if one.type != "stream"), None)):
