@@ -159,7 +159,7 @@ def history(spark: SparkSession, path: LakePath, most: int = 1000) -> DataFrame:
     delta = open_delta(path)
     if delta is None:
         raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for entry in delta.history(most):
         figures = entry.get("operationMetrics") or {}
         counts = (
