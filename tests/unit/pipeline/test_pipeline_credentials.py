@@ -125,7 +125,7 @@ def test_a_runner_comes_over_tls_where_its_secret_is_a_token_or_a_certificate(fo
     assert place.options("") == plain
     (folder / "job.json").write_text(json.dumps({"user": "ann", "password": "p"}))
     assert place.options("job") == plain | {"credentials": "job"}
-    secure = {"url": "amqps://127.0.0.1:5672", "caFile": "/space/credentials/ca.crt", "credentials": "job"}
+    secure = {"url": "amqps://127.0.0.1:5672", "caFile": "/space/credentials/_ca.crt", "credentials": "job"}
     for content in ({"token": "ey.J"}, {"tlsCertificate": "job.pem"}):
         (folder / "job.json").write_text(json.dumps(content))
         assert place.options("job") == plain | secure
