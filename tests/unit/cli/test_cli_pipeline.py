@@ -244,8 +244,9 @@ def test_a_backfill_is_asked_for_and_followed_until_it_is_done(api: str, cli: Cl
     assert (second["partitions"], second["at"] > first["at"]) == ({"device": "a=b"}, True)
 
     def followed(**status: Any) -> Any:
+        before = spec_of(api, "shop.hot")["backfill"]["at"]
+
         def run() -> None:
-            before = spec_of(api, "shop.hot")["backfill"]["at"]
             at = until(lambda: (at := spec_of(api, "shop.hot")["backfill"]["at"]) != before and at)
             tell(api, "shop.hot", backfill={"at": at, "table": "days", **status})
 
