@@ -40,8 +40,8 @@ def test_a_refused_declaration_does_not_hide_the_served_one_from_pipelines(
         if name == served:
             status = {"planStatus": {"name": "standard-small-queue"}, "isReady": True, "phase": "Active"}
             assert api("PUT", f"{ADDRESSES}/{name}/status", json=created.json() | {"status": status}).is_success
-    found = api.talk(lambda client: Declared(client, lambda: None).read_addresses("default", "shop"))
-    assert {name: (facts.type, facts.is_ready) for name, facts in found.items()} == {"orders": ("queue", True)}
+    found = api.talk(lambda client: Declared(client, lambda: None).addresses_now("default", "shop"))
+    assert found == {"orders": {"type": "queue"}}
     pipeline = {
         "apiVersion": "enmasse.io/v1beta1",
         "kind": "Pipeline",

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import httpx
 
 from enmasse.errors import UnavailableError
+from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.conditions import NOT_IN_EFFECT, READY
 from enmasse.model.schema.objects import restore
 from enmasse.pipeline.host.api import Following
 from enmasse.pipeline.host.capacity import QuotaFacts, quota_facts
+from enmasse.pipeline.host.lakes import LakeFacts, lake_facts
 from enmasse.pipeline.host.reach import ANNOTATION
+from enmasse.pipeline.host.secrets import SecretEntries, read_credentials
 from enmasse.pipeline.host.verdict import AddressFacts, SpaceFacts
 
+_TOLD_S = 10.0
+"""So long a query waits to hear of its space: of all of them after a start, of a new one from its creation on."""
+_LOOK_S = 0.05
 _ENMASSE = "/apis/enmasse.io/v1beta1"
 
 Document = dict[str, Any]
@@ -110,22 +117,54 @@ class Declared:
             return None
         return _of_space(space, following.items.values())
 
-    async def read_addresses(self, namespace: str, space: str) -> dict[str, AddressFacts]:
-        """Read the addresses of a space that nothing is known of yet.
+    async def space_now(self, namespace: str, name: str) -> SpaceFacts:
+        """Return what is declared of a space, waiting for it where the API has not told all of its spaces yet.
 
         Raises:
-            UnavailableError: the API does not answer.
+            UnavailableError: there is no such space, or it is being deleted.
         """
-        items = (await self._read(f"{_ENMASSE}/namespaces/{namespace}/addresses"))["items"]
-        return _of_space(space, filter(None, map(_address, items)))
+        deadline = time.monotonic() + _TOLD_S
+        while (facts := self.spaces.get((namespace, name))) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        if facts is None or facts.is_going:
+            raise UnavailableError(f"the host of pipelines knows no space {namespace}/{name}: try again in a moment")
+        return facts
 
-    async def read_secret(self, namespace: str, name: str) -> Document:
-        """Read a Secret.
+    async def addresses_now(self, namespace: str, space: str) -> Document:
+        """Return the addresses of a space, as runners get them."""
+        known = self.addresses(namespace, space)
+        if known is None:
+            items = (await self._read(f"{_ENMASSE}/namespaces/{namespace}/addresses"))["items"]
+            known = _of_space(space, filter(None, map(_address, items)))
+        return {name: facts.to_command() for name, facts in known.items()}
+
+    async def credentials_now(self, namespace: str, secret: str) -> SecretEntries:
+        """Name and entries of a Secret.
 
         Raises:
-            UnavailableError: there is none, or the API does not answer.
+            UnavailableError: there is no such Secret, or it is not complete.
         """
-        return await self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        found = read_credentials(secret, await self._read(f"/api/v1/namespaces/{namespace}/secrets/{secret}"))
+        if isinstance(found, str):
+            raise UnavailableError(found)
+        return found
+
+    def lake(self, namespace: str, lake: S3Lake) -> LakeFacts | None:
+        """Return what counts for the storage of a space's tables; None: it is not known yet."""
+        is_known, secret = self.find("secrets", namespace, lake.credentials_secret)
+        return lake_facts(lake, self.hosts(namespace), namespace, secret) if is_known else None
+
+    async def lake_now(self, namespace: str, lake: S3Lake) -> Mapping[str, str]:
+        """Return what a process must know of the storage of a space's tables.
+
+        Raises:
+            UnavailableError: it cannot be used.
+        """
+        secret = await self._read(f"/api/v1/namespaces/{namespace}/secrets/{lake.credentials_secret}")
+        found = lake_facts(lake, self.hosts(namespace), namespace, secret)
+        if found.problem:
+            raise UnavailableError(found.problem)
+        return found.settings
 
     async def _read(self, path: str) -> Document:
         try:

@@ -25,7 +25,6 @@ from enmasse.control.runtime.controller import Controller
 from enmasse.drivers.authority import Authority
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.model.kinds.resource_quota import in_words
 from enmasse.pipeline.errors import SparkMissingError
@@ -40,11 +39,10 @@ from enmasse.pipeline.host.capacity import (
     used_of,
 )
 from enmasse.pipeline.host.declared import Declared
-from enmasse.pipeline.host.lakes import LakeFacts, lake_facts
 from enmasse.pipeline.host.reach import ANNOTATION, parse_hosts
 from enmasse.pipeline.host.reports import Reports
 from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
-from enmasse.pipeline.host.secrets import SecretEntries, named_secrets, read_credentials
+from enmasse.pipeline.host.secrets import named_secrets
 from enmasse.pipeline.host.separation import (
     Confines,
     Separation,
@@ -86,8 +84,6 @@ _PIPELINES = "all"
 """The key of the host's queue."""
 _GATHER_S = 0.05
 _TICK_S = 1.0
-_TOLD_S = 10.0
-"""So long a query waits to hear of its space: of all of them after a start, of a new one from its creation on."""
 _SPARK_EVERY_S = 30.0
 """Between two checks for Java and PySpark while they are missing."""
 _NOT_STARTED = (
@@ -161,15 +157,19 @@ class Host(Controller):
             UnavailableError: it cannot be run now.
         """
         namespace, _, name = space.partition("/")
-        facts = await self._space_now(namespace, name)
+        facts = await self.declared.space_now(namespace, name)
         if problem := self._spark_problem():
             raise UnavailableError(problem)
         key = RunnerKey(space)
         if key in self._stopping:
             raise UnavailableError(f"the runner of space {space} is just ending: try again in a moment")
         await self._find_separation()
-        settings = None if facts.lake is None else await self._lake_now(namespace, facts.lake)
-        request = {**command, "addresses": await self._addresses_now(namespace, name), "credentials": secret or ""}
+        settings = None if facts.lake is None else await self.declared.lake_now(namespace, facts.lake)
+        request = {
+            **command,
+            "addresses": await self.declared.addresses_now(namespace, name),
+            "credentials": secret or "",
+        }
         runner = self.runners.get(key)
         if runner is None:
             if not may_start:
@@ -181,7 +181,7 @@ class Host(Controller):
         if settings is not None:
             runner.folder.write_lake(settings)
         if secret is not None:
-            runner.folder.write_credentials(*await self._credentials_now(namespace, secret))
+            runner.folder.write_credentials(*await self.declared.credentials_now(namespace, secret))
         runner.used_at = time.monotonic()
         return await runner.query(request, seconds)
 
@@ -220,54 +220,6 @@ class Host(Controller):
             }
             for runner in self.runners.values()
         ]
-
-    async def _space_now(self, namespace: str, name: str) -> SpaceFacts:
-        """Return what is declared of a space, waiting for it where the API has not told all of its spaces yet.
-
-        Raises:
-            UnavailableError: there is no such space, or it is being deleted.
-        """
-        deadline = time.monotonic() + _TOLD_S
-        while (facts := self.declared.spaces.get((namespace, name))) is None and time.monotonic() < deadline:
-            await asyncio.sleep(_GATHER_S)
-        if facts is None or facts.is_going:
-            raise UnavailableError(f"the host of pipelines knows no space {namespace}/{name}: try again in a moment")
-        return facts
-
-    async def _addresses_now(self, namespace: str, space: str) -> Document:
-        """Return the addresses of a space, as runners get them."""
-        known = self.declared.addresses(namespace, space)
-        if known is None:
-            known = await self.declared.read_addresses(namespace, space)
-        return {name: facts.to_command() for name, facts in known.items()}
-
-    async def _credentials_now(self, namespace: str, secret: str) -> SecretEntries:
-        """Name and entries of a Secret.
-
-        Raises:
-            UnavailableError: there is no such Secret, or it is not complete.
-        """
-        found = read_credentials(secret, await self.declared.read_secret(namespace, secret))
-        if isinstance(found, str):
-            raise UnavailableError(found)
-        return found
-
-    def _lake(self, namespace: str, lake: S3Lake) -> LakeFacts | None:
-        """Return what counts for the storage of a space's tables; None: it is not known yet."""
-        is_known, secret = self.declared.find("secrets", namespace, lake.credentials_secret)
-        return lake_facts(lake, self.declared.hosts(namespace), namespace, secret) if is_known else None
-
-    async def _lake_now(self, namespace: str, lake: S3Lake) -> Mapping[str, str]:
-        """Return what a process must know of the storage of a space's tables.
-
-        Raises:
-            UnavailableError: it cannot be used.
-        """
-        secret = await self.declared.read_secret(namespace, lake.credentials_secret)
-        found = lake_facts(lake, self.declared.hosts(namespace), namespace, secret)
-        if found.problem:
-            raise UnavailableError(found.problem)
-        return found.settings
 
     async def _find_separation(self) -> Separation:
         if self._separation is None:
@@ -368,7 +320,7 @@ class Host(Controller):
                 return None
         space, lake = self.declared.spaces.get((namespace, pipeline.space)), None
         if space is not None and space.lake is not None:
-            lake = self._lake(namespace, space.lake)
+            lake = self.declared.lake(namespace, space.lake)
             if lake is None:
                 return None
         return Facts(
