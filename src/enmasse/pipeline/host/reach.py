@@ -84,10 +84,17 @@ class Reach:
         return sorted({(4 if place.network is None else place.network.version, place.port) for place in self.places})
 
     def covers(self, place: Place) -> bool:
-        """Return whether all of a place belongs to one of these."""
-        if place.is_one_address:
-            return self.target(place.host.partition("/")[0], place.port) is not None
-        return place in self.places
+        """Return whether all of a place belongs to one of these; inside addresses of names are none of theirs."""
+        if not place.is_one_address:
+            return place in self.places
+        address = place.host.partition("/")[0]
+        return any(
+            one.port == place.port
+            and one.network is not None
+            and ip_address(address) in one.network
+            and may_lead_to(one, address)
+            for one in self.places
+        )
 
     def target(self, inside: str, port: int) -> tuple[Place, str] | None:
         """Return where a connection leads to.

@@ -75,3 +75,22 @@ def test_neither_a_name_nor_a_network_leads_to_loopback_or_metadata_but_the_very
         assert not may_lead_to(place_of(host, 80), outside)
     assert may_lead_to(place_of(outside.partition("%")[0], 80), outside)
     assert may_lead_to(place_of("node.example.com", 80, is_ours=True), outside)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_covered"),
+    [
+        ("db.example:5432", True),
+        ("10.1.2.3:5432", True),
+        ("10.2.2.3:5432", False),
+        ("127.0.0.1:5432", True),
+        ("127.1.0.1:5432", False),  # what stands for a name inside
+        ("127.1.0.2:5432", False),
+    ],
+)
+def test_an_address_is_covered_by_what_is_listed_and_not_by_what_a_name_has_inside(
+    place: str, is_covered: bool
+) -> None:
+    reach = Reach(parse_hosts("db.example:5432, other.example:5432, 10.1.0.0/16:5432, 127.0.0.1:5432")[0])
+    (wanted,) = parse_hosts(place)[0]
+    assert reach.covers(wanted) is is_covered
