@@ -12,7 +12,7 @@ from enmasse.pipeline.lake.batches import Table
 from enmasse.pipeline.lake.relation import relation
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from enmasse.pipeline.lake.objects import LakePath
 
@@ -61,6 +61,12 @@ class Lake:
     ) -> None:
         """Have the table's query, or one of another name, go on with these batches."""
         name = name or table.path.name
+        frame = self.stream(name, *batches, columns=columns)
+        table.prepare(frame.schema, owner=owner, checkpoint=self.checkpoint(name), adopt=adopt)
+        self.go_on(table, frame, name)
+
+    def stream(self, name: str, *batches: Rows, columns: str = COLUMNS) -> DataFrame:
+        """The stream of a query, with more batches."""
         source = self.inputs / name
         source.mkdir(parents=True, exist_ok=True)
         for rows in batches:
@@ -69,8 +75,10 @@ class Lake:
             file.write_text("\n".join(map(json.dumps, rows)))
             # Spark takes files in the order of their times.
             os.utime(file, (number, number))
-        frame = self.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(source))
-        table.prepare(frame.schema, owner=owner, checkpoint=self.checkpoint(name), adopt=adopt)
+        return self.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(source))
+
+    def go_on(self, table: Table, frame: DataFrame, name: str) -> None:
+        """Have a table take what is new of a stream."""
         query = (
             frame.writeStream.outputMode("append" if table.mode == "complete" else table.mode)
             .option("checkpointLocation", str(self.checkpoint(name)))

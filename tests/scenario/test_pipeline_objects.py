@@ -14,6 +14,8 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+from pyarrow.fs import FileSelector
+from pyspark.errors import StreamingQueryException
 
 from enmasse.client.blocking import Message
 from enmasse.model.kinds.sinks import DELETED
@@ -26,7 +28,7 @@ from enmasse.pipeline.lake.reference import followed, joined_tables
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.lake.tables import open_table
-from tests.scenario.lake_stage import ODD, Lake, Rows
+from tests.scenario.lake_stage import COLUMNS, ODD, Lake, Rows
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.support.chance import kills
 from tests.support.object_storage import BUCKET, ObjectStorage
@@ -156,6 +158,68 @@ def test_a_table_is_followed_by_queries_that_join_it_and_that_read_it_as_a_strea
     join()
     assert joined[-1] == [("a", 11, 5)]
     assert [name for name, _ in joined_tables(checkpoint)] == ["names"]
+
+
+def test_a_commit_whose_answer_is_lost_is_in_the_table_with_its_rows(
+    lake: Lake, storage: ObjectStorage, credentials_folder: Path
+) -> None:
+    relay = Relay(storage.port)
+
+    def lose(name: str) -> None:
+        # Some of Delta's calls let no other thread run, the relay's neither: those are done by now.
+        storage.write_settings(credentials_folder, endpoint=f"http://127.0.0.1:{relay.port}")
+        relay.lost = f"PUT /{(lake.folder / name).key}/_delta_log/".encode()
+
+    table = open_table(lake.folder / "t", partition_by=["k"])
+    lake.write(table, [{"k": "a", "v": 1}])
+    lose("t")
+    lake.write(table, [{"k": "a", "v": 2}], [{"k": "b", "v": 3}])
+    assert not relay.lost
+    assert lake.rows("t", "k", "v") == [("a", 1), ("a", 2), ("b", 3)]
+    chosen = choose(["k"], {"k": "a"}, None, None)
+    replacement = Replacement(lake.folder / "t", chosen, "again")
+    replacement.begin(lambda _: 0)
+    lose("t")
+    done = replacement.finish(lake.spark.createDataFrame([("a", 7, None)], COLUMNS))
+    assert (done.rows, done.rows_before) == (1, 2)
+    assert lake.rows("t", "k", "v") == [("a", 7), ("b", 3)]
+    storage.write_settings(credentials_folder)
+    table = open_table(lake.folder / "last", mode="update", keys=["k"])
+    lake.write(table, [{"k": "a", "v": 1}])
+    lose("last")
+    lake.write(table, [{"k": "a", "v": 2}], [{"k": "b", "v": 3}])
+    assert not relay.lost
+    assert lake.rows("last", "k", "v") == [("a", 2), ("b", 3)]
+    relay.cut()
+
+
+def test_another_table_in_the_place_of_one_and_new_keys_are_noticed(
+    lake: Lake, storage: ObjectStorage, credentials_folder: Path
+) -> None:
+    path, files = lake.folder / "t", storage.files()
+    table = open_table(path)
+    lake.write(table, [{"k": "a", "v": 1}], [{"k": "a", "v": 2}])
+    another = open_table(lake.folder / "other")
+    lake.write(another, *[[{"k": "x", "v": n}] for n in range(4)])
+    for info in files.get_file_info(FileSelector((lake.folder / "other").key, recursive=True)):
+        if info.is_file:
+            files.copy_file(info.path, info.path.replace("/other/", "/t/"))
+    with pytest.raises(StreamingQueryException, match="written under another checkpoint"):
+        lake.go_on(table, lake.stream("t", [{"k": "a", "v": 3}]), "t")
+    table = open_table(lake.folder / "keys")
+    lake.write(table, [{"k": "a", "v": 1}])
+    former = dict(storage.settings)
+    try:
+        storage.stop()
+        storage.start(secret="the next one")
+        storage.settings["secretAccessKey"] = "the next one"
+        storage.write_settings(credentials_folder)
+        lake.go_on(table, lake.stream("keys", [{"k": "a", "v": 2}]), "keys")
+        assert lake.rows("keys", "k", "v") == [("a", 1), ("a", 2)]
+    finally:
+        storage.settings.update(former)
+        storage.stop()
+        storage.start()
 
 
 def test_what_the_storage_refuses_or_lacks_is_said(

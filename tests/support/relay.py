@@ -20,14 +20,17 @@ class Relay:
         port: where clients connect, the same after a cut.
         answer: what each connection gets instead of the server's own; empty: it is passed on.
         slowness_s: seconds that each piece of data takes on its way.
+        lost: the beginning of a request that is passed on, once, and whose answer is cut off; empty: none is.
     """
 
     def __init__(self, target: int) -> None:
         self.port = 0
         self.answer = b""
         self.slowness_s = 0.0
+        self.lost = b""
         self._target = target
         self._sockets: set[socket.socket] = set()
+        self._unanswered: set[socket.socket] = set()
         self.mend()
 
     def mend(self) -> None:
@@ -61,6 +64,11 @@ class Relay:
             while data := source.recv(1 << 16):
                 if self.slowness_s:
                     time.sleep(self.slowness_s)  # the fault itself
+                if sink in self._unanswered:
+                    break
+                if self.lost and data.startswith(self.lost):
+                    self.lost = b""
+                    self._unanswered.add(source)
                 sink.sendall(data)
         for found in (source, sink):
             with contextlib.suppress(OSError):

@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import MODE
 from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.file_writing import partition_text
 from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
@@ -245,15 +246,9 @@ def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | 
     actions = table.get_add_actions(flatten=True)
     sizes = actions.column("size_bytes").to_pylist()
     partitions = [actions.column(f"partition.{name}").to_pylist() for name in columns]
-    texts: list[list[str | None]] = [
-        [None if value is None else _text(value) for value in column] for column in partitions
-    ]
+    texts: list[list[str | None]] = [[partition_text(value) for value in column] for column in partitions]
     rows = list(zip(*texts, strict=True)) if texts else [()] * len(sizes)
     return list(zip(rows, sizes, actions.column("modification_time").to_pylist(), strict=True))
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _turn_if_merged(table: DeltaTable, path: LakePath) -> AbstractContextManager[None]:

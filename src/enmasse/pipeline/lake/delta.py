@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -28,10 +28,10 @@ from enmasse.pipeline.lake.batches import Layout, Mode, checkpoint_query, query_
 from enmasse.pipeline.lake.columns import added_columns, is_ordered
 from enmasse.pipeline.lake.constraints import declare_constraints, meeting
 from enmasse.pipeline.lake.delta_reading import open_delta
-from enmasse.pipeline.lake.file_writing import sync, written
+from enmasse.pipeline.lake.file_writing import remove_unnamed, sync, written
 from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
 from enmasse.pipeline.lake.merging import STAGING, Merging
-from enmasse.pipeline.lake.objects import LakePath, ObjectPath, delta_options
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath, delta_options, present_storage
 from enmasse.pipeline.lake.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DeltaLakeTable:
         self._merging = Merging(path, layout, self._partitions) if layout.mode == "update" else None
         self._owner: str | None = None
         self._adopt = False
-        self._opened: tuple[DeltaTable, int | None] | None = None
+        self._opened: tuple[DeltaTable, int, object] | None = None
         self._read_at = 0
         self._synced = 0
 
@@ -143,27 +143,31 @@ class DeltaLakeTable:
             )
         if self._opened is None or table is not self._opened[0]:
             self._read_at = table.version()
-        self._opened = table, self._identity(table)
+        self._opened = table, table.version(), self._identity(table.version())
         return table
 
-    def _identity(self, table: DeltaTable) -> int | None:
-        """Return what tells the table's folder from one that was put in its place; None: there is none.
+    def _identity(self, version: int) -> object:
+        """Return what tells the table from one that was put in its place; None: there is none.
 
-        Objects have nothing like that, so the newest version has to be there.
+        A folder has a number. Of objects it is when an entry of the log was made; what they were opened with counts,
+        too, for it may be good no longer.
         """
         log = self._path / LOG
         if isinstance(log, Path):
             return log.stat().st_ino if log.exists() else None
-        return 0 if (log / f"{table.version():020d}.json").exists() else None
+        made_at = (log / f"{version:020d}.json").made_at_ns()
+        return None if made_at is None else (present_storage(), made_at)
 
     def _open(self) -> DeltaTable | None:
         """Return the table as it is now; opened seldom, for reading its whole log costs more than a small batch."""
-        if self._opened is None or self._identity(self._opened[0]) != self._opened[1]:
+        if self._opened is None:
             return open_delta(self._path)
-        table = self._opened[0]
+        table, version, identity = self._opened
+        if self._identity(version) != identity:
+            return open_delta(self._path)
         try:
             table.update_incremental()
-        except DeltaError:
+        except (DeltaError, OSError):
             return open_delta(self._path)
         return table if table.version() - self._read_at < _KEPT_COMMITS else open_delta(self._path)
 
@@ -204,15 +208,13 @@ class DeltaLakeTable:
             # What is changed in part is complete in the table alone, which looks at it itself.
             looked_at = {} if self._layout.is_partial else self._layout.constraints
             rows = meeting(frame, self._path.name, looked_at)
-            commit = CommitProperties(app_transactions=[Transaction(application(query), batch)])
+            transaction = Transaction(application(query), batch)
             try:
-                if not self._write(table, rows, commit):
+                if not self._write(table, rows, transaction):
                     account_for(self._path, query, batch)
             except CommitFailedError:
-                # Somebody else's transaction came between. If it was this very batch, it is in the table now.
-                anew = open_delta(self._path)
-                done = None if anew is None else anew.transaction_version(application(query))
-                if done is None or done < batch:
+                # Somebody else's transaction came between, or the answer was lost.
+                if not is_committed(self._path, transaction):
                     raise
 
     def _claim(self, table: DeltaTable, query: str, batch: int) -> None:
@@ -227,34 +229,27 @@ class DeltaLakeTable:
         """Return what the table remembers of who writes it."""
         return {MODE: self._layout.mode} | ({_OWNER: self._owner} if self._owner else {})
 
-    def _write(self, table: DeltaTable, rows: DataFrame, commit: CommitProperties) -> bool:
+    def _write(self, table: DeltaTable, rows: DataFrame, transaction: Transaction) -> bool:
         """Put rows into the table; whether that made an entry in the log."""
         if self._merging is None:
-            return self._put(table, self._partitions.on(rows), commit)
-        if not self._merging.merge(table, rows, commit):
+            return self._put(table, self._partitions.on(rows), transaction)
+        if not self._merging.merge(table, rows, CommitProperties(app_transactions=[transaction])):
             return False
         self._sync_log(table)
         return True
 
-    def _put(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
+    def _put(self, table: DeltaTable, frame: DataFrame, transaction: Transaction) -> bool:
         """Add rows, or put them in the place of all; whether that made an entry in the log."""
         files = written(frame, self._path, self._partitions.names)
         if not files and self._layout.mode == "append":
             return False
-        mode = "overwrite" if self._layout.mode == "complete" else "append"
+        mode: Literal["append", "overwrite"] = "overwrite" if self._layout.mode == "complete" else "append"
         now_ms = time.time_ns() // 1_000_000
         actions: list[Any] = [
             AddAction(file["path"], file["bytes"], json.loads(file["partition"]), now_ms, True, file["stats"])
             for file in files
         ]
-        try:
-            table.create_write_transaction(
-                actions, mode, table.schema(), list(self._partitions.names), commit_properties=commit
-            )
-        except CommitFailedError:
-            for file in files:
-                (self._path / file["path"]).unlink(missing_ok=True)
-            raise
+        commit_actions(self._path, table, actions, mode, transaction, [file["path"] for file in files])
         self._sync_log(table)
         return True
 
@@ -265,6 +260,46 @@ class DeltaLakeTable:
         first = self._synced if self._synced <= table.version() else 0
         sync_log(self._path, table.version(), first)
         self._synced = table.version() + 1
+
+
+def commit_actions(
+    path: LakePath,
+    table: DeltaTable,
+    actions: Sequence[Any],
+    mode: Literal["append", "overwrite"],
+    transaction: Transaction,
+    files: Iterable[str],
+) -> None:
+    """Commit files that were written, under a transaction that is there once.
+
+    Args:
+        path: the table's folder.
+        table: as it was opened.
+        actions: what is added and removed.
+        mode: ``overwrite`` removes all that is there.
+        transaction: by which it is told that they are in the table already.
+        files: that are added, below the folder; they go if they are not in the table.
+
+    Raises:
+        CommitFailedError: somebody else's transaction came between.
+    """
+    commit = CommitProperties(app_transactions=[transaction])
+    names = list(table.metadata().partition_columns)
+    try:
+        table.create_write_transaction(list(actions), mode, table.schema(), names, commit_properties=commit)
+    except CommitFailedError:
+        # Storage may have taken it, and its answer was lost: tried again, it is in its own way.
+        if is_committed(path, transaction):
+            return
+        remove_unnamed(path / file for file in files)
+        raise
+
+
+def is_committed(path: LakePath, transaction: Transaction) -> bool:
+    """Return whether a transaction is in a table, which is opened anew."""
+    table = open_delta(path)
+    done = None if table is None else table.transaction_version(transaction.app_id)
+    return done is not None and done >= transaction.version
 
 
 def sync_log(path: LakePath, version: int, first: int = 0) -> None:

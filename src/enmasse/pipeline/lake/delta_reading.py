@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.file_writing import SAFE
+from enmasse.pipeline.errors import DataLossError, TableSchemaError
+from enmasse.pipeline.lake.file_writing import SAFE, partition_text
 from enmasse.pipeline.lake.objects import (
     LakePath,
     ObjectPath,
@@ -106,14 +106,8 @@ def files_of(delta: DeltaTable) -> Iterator[TableFile]:
     actions = pa.table(delta.get_add_actions(flatten=True))
     values = [actions.column(f"partition.{name}").to_pylist() for name in columns]
     for index, name in enumerate(actions.column("path").to_pylist()):
-        texts = {column: _as_text(values[at][index]) for at, column in enumerate(columns)}
+        texts = {column: partition_text(values[at][index]) for at, column in enumerate(columns)}
         yield TableFile(unquote(name), texts)
-
-
-def _as_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class FilesPartition(InputPartition):
@@ -137,7 +131,13 @@ def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]
     schema = to_arrow_schema(of, timezone="UTC")
     for file in part.files:
         where, storage = located(lake_path(part.root) / file.path)
-        parquet = pq.ParquetFile(where, filesystem=storage)
+        try:
+            parquet = pq.ParquetFile(where, filesystem=storage)
+        except FileNotFoundError:
+            raise DataLossError(
+                f"the file {file.path} of the table {part.root} is there no more: who reads an old version has to do "
+                "so within maintenance.keepVersions; restart the pipeline"
+            ) from None
         there = set(parquet.schema_arrow.names)
         columns = [name for name in schema.names if name in there]
         for rows in parquet.iter_batches(50_000, columns=columns):

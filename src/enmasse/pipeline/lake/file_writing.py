@@ -3,7 +3,8 @@
 Rules:
 1. A file that is reported is whole and on disk.
 2. Names are never used twice, so a repeated task hides nothing and spoils nothing.
-3. A task that fails takes its files away; what a killed one leaves is in no version of the table.
+3. A task that fails takes its files away; what a killed one leaves is in no version of the table. Objects stay until
+   the table is cleaned: when the last one of a folder goes, Arrow leaves a mark there that looks like a file.
 4. Memory is bounded by open files times ``GROUP_BYTES``, whatever the number of partitions.
 """
 
@@ -12,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -82,6 +84,13 @@ def sync(path: LakePath) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_unnamed(paths: Iterable[LakePath]) -> None:
+    """Remove files that no version of a table names; objects are left to who cleans the table."""
+    for path in paths:
+        if isinstance(path, Path):
+            path.unlink(missing_ok=True)
 
 
 def put_whole(path: LakePath, text: str) -> None:
@@ -174,8 +183,7 @@ class _Files:
         while self._open:
             _, file = self._open.popitem()
             file.abandon()
-        for path in self._made:
-            path.unlink(missing_ok=True)
+        remove_unnamed(self._made)
 
 
 class _File:

@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 from enmasse.errors import EnmasseError
 from enmasse.pipeline.lake.batches import is_at_rest
 from enmasse.pipeline.lake.compaction import KEEP_H, drop_rows, join_small_files, order_rows, vacuum
+from enmasse.pipeline.lake.objects import storage_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,4 +123,4 @@ class Maintenance:
 
 def _first_line(error: Exception) -> str:
     """Return what an error says, without the stack that some libraries put behind it."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return storage_failure(str(error)) or (str(error).splitlines() or [type(error).__name__])[0]

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,6 @@ from enmasse.model.kinds.lakes import DEFAULT_REGION, endpoint_of
 from enmasse.pipeline.errors import LakeAwayError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyarrow import fs
 
 FILE: Final = "_lake.json"
@@ -51,7 +51,7 @@ class Storage:
         settings: as the file has them.
     """
 
-    settings: dict[str, str]
+    settings: dict[str, str] = field(repr=False)
 
     @property
     def root(self) -> ObjectPath:
@@ -181,10 +181,6 @@ class ObjectPath:
         """Return itself: there are no links."""
         return self
 
-    def with_suffix(self, suffix: str) -> ObjectPath:
-        """Return it with another ending."""
-        return ObjectPath(self.uri.rpartition(".")[0] + suffix)
-
     def exists(self) -> bool:
         """Return whether there is such an object, or one below it."""
         return str(self._info().type.name) != "NotFound"
@@ -196,6 +192,11 @@ class ObjectPath:
     def size(self) -> int:
         """Return its bytes."""
         return int(self._info().size or 0)
+
+    def made_at_ns(self) -> int | None:
+        """Return when it was put there, in nanoseconds since 1970; None: it is not."""
+        info = self._info()
+        return int(info.mtime_ns) if info.is_file else None
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yield what lies directly below it."""
@@ -238,10 +239,6 @@ class ObjectPath:
 
         told(self, write)
 
-    def open_input(self) -> pa.NativeFile:
-        """Return its content as a file that is read at any place."""
-        return told(self, lambda files: files.open_input_file(self.key))
-
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Remove it."""
         try:
@@ -276,14 +273,15 @@ def size_of(path: LakePath) -> int:
     return path.stat().st_size if isinstance(path, Path) else path.size()
 
 
-def missing_of(paths: Sequence[LakePath]) -> LakePath | None:
-    """Return the first of some files that is not there any more."""
-    objects = [path for path in paths if isinstance(path, ObjectPath)]
-    if not objects:
-        return next((path for path in paths if not path.exists()), None)
-    keys = [path.key for path in objects]
-    found = told(objects[0].parent, lambda files: files.get_file_info(keys))
-    return next((path for path, info in zip(objects, found, strict=True) if not info.is_file), None)
+def missing_of(path: LakePath, files: Iterable[str]) -> str | None:
+    """Return the first of some files below a folder that is not there any more."""
+    if isinstance(path, Path):
+        return next((file for file in files if not (path / file).exists()), None)
+    from pyarrow.fs import FileSelector  # noqa: PLC0415  # for who has such storage alone
+
+    found = told(path, lambda storage: storage.get_file_info(FileSelector(path.key, recursive=True)))
+    there = {info.path for info in found}
+    return next((file for file in files if f"{path.key}/{file}" not in there), None)
 
 
 def delta_options(path: LakePath) -> dict[str, str] | None:
@@ -295,41 +293,37 @@ def storage_failure(text: str) -> str | None:
     """Return what an error means to who uses the storage; None: it is none of the storage's, or an unknown one.
 
     Args:
-        text: of the error, by Arrow or by Delta's library.
+        text: of the error, by Arrow or by Delta's library, wherever it stands in it.
     """
-    if not any(word in text for word in ("S3", SCHEME)):
+    said = _SAID.search(text)
+    if said is None:
         return None
-    for words, meaning in _FAILURES:
-        if any(word in text for word in words):
-            return meaning
-    return None
+    return next((meaning for words, meaning in _FAILURES if words.search(said[0])), None)
 
 
-_FAILURES: Final = (
-    (
-        ("ExpiredToken", "RequestTimeTooSkewed"),
-        "the credentials have expired: put new ones into the Secret, and it goes on",
-    ),
-    (
-        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ACCESS_DENIED", "InvalidToken"),
-        "the storage refuses the credentials: put right ones into the Secret, and it goes on",
-    ),
-    (("NoSuchBucket", "NO_SUCH_BUCKET"), "there is no such bucket: make it, and it goes on"),
-    (
-        ("SlowDown", "SLOW_DOWN", "TooManyRequests", "429"),
-        "the storage asks for fewer requests; it goes on by itself",
-    ),
-    (
+_SAID: Final = re.compile(r"(?:Generic S3 error|AWS Error).*(?:\n(?!\s+at ).*){0,8}")
+"""How the two libraries begin what storage said; Java's stack may follow."""
+_FAILURES: Final = tuple(
+    (re.compile(words), meaning)
+    for words, meaning in (
         (
-            "NETWORK_CONNECTION",
-            "error sending request",
-            "Connection refused",
-            "timed out",
-            "operation timed out",
-            "503",
+            "ExpiredToken|RequestTimeTooSkewed|EXPIRED_TOKEN",
+            "the credentials have expired: put new ones into the Secret, and it goes on",
         ),
-        "the storage does not answer; it goes on when it does",
-    ),
+        (
+            "Invalid(AccessKeyId|Token)|SignatureDoesNotMatch|AccessDenied|ACCESS_DENIED|[Ss]tatus(?: code)?:? 403",
+            "the storage refuses the credentials: put right ones into the Secret, and it goes on",
+        ),
+        ("NoSuchBucket|NO_SUCH_BUCKET", "there is no such bucket: make it, and it goes on"),
+        (
+            "SlowDown|SLOW_DOWN|TooManyRequests|[Ss]tatus(?: code)?:? 429",
+            "the storage asks for fewer requests; it goes on by itself",
+        ),
+        (
+            "NETWORK_CONNECTION|REQUEST_TIMEOUT|error sending request|timed out|[Ss]tatus(?: code)?:? 50[0234]",
+            "the storage does not answer; it goes on when it does",
+        ),
+    )
 )
 
 
@@ -347,5 +341,5 @@ def told(path: ObjectPath, do: Callable[[fs.FileSystem], T]) -> T:
 def away(path: ObjectPath, error: BaseException) -> LakeAwayError:
     """Return an error of the storage in words of its users."""
     endpoint = present_storage().settings["endpoint"]
-    said = storage_failure(f"S3 {error}") or (str(error).splitlines() or [type(error).__name__])[0]
+    said = storage_failure(str(error)) or (str(error).splitlines() or [type(error).__name__])[0]
     return LakeAwayError(f"{path} at {endpoint}: {said}")

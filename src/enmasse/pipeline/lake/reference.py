@@ -52,6 +52,9 @@ FORMAT: Final = "enmasse-table"
 SMALL_BYTES: Final = 32 << 20
 """A table that is no larger when the query starts is given to every task whole, and needs no shuffle."""
 
+UNLINKED_S: Final = 1800.0
+"""The oldest version that is joined where links cannot keep its files: tables keep them for an hour at least."""
+
 _KEPT_BATCHES: Final = 2
 _PINNED: Final = "_pinned"
 """Readers, and whatever cleans up, leave out what begins with an underscore."""
@@ -171,6 +174,8 @@ class Pins:
         return version
 
     def _next(self, former: Version | None, refresh_s: float, fields: Sequence[Mapping[str, Any]]) -> Version:
+        if self._links is None:
+            refresh_s = min(refresh_s, UNLINKED_S)
         if former is not None and refresh_s:
             age = datetime.now(UTC) - datetime.fromisoformat(former.at)
             if age.total_seconds() < refresh_s:

@@ -111,7 +111,7 @@ def _go_back(delta: DeltaTable, path: LakePath, version: int | datetime) -> None
         raise TableSchemaError(
             f"the table {path.name} has no {wanted}: its newest is {newest}, and {_KEPT}"
         ) from None
-    if missing := missing_of([path / file.path for file in files_of(delta)]):
+    if missing := missing_of(path, [file.path for file in files_of(delta)]):
         raise TableSchemaError(f"files of {wanted} of the table {path.name} were deleted, as {missing}: {_KEPT}")
 
 

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from deltalake import CommitProperties, Transaction
+from deltalake import Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
@@ -27,9 +27,9 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.model.kinds.partitions import Partition, partition_of
 from enmasse.pipeline.errors import PlanError, TableBusyError
 from enmasse.pipeline.lake.batches import turn
-from enmasse.pipeline.lake.delta import sync_log
+from enmasse.pipeline.lake.delta import commit_actions, sync_log
 from enmasse.pipeline.lake.delta_reading import open_delta
-from enmasse.pipeline.lake.file_writing import partition_text, written
+from enmasse.pipeline.lake.file_writing import partition_text, remove_unnamed, written
 from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
@@ -201,22 +201,22 @@ class Replacement:
         ]
         new = [(file, json.loads(file["partition"])) for file in files]
         actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
-        commit = CommitProperties(app_transactions=[Transaction(self._name, 1)])
         with turn(self._path):
             table = self._open()
             there = {file["path"] for file in _files(table)}
             is_busy = any(file["path"] not in there for file in self._old)
-            if not is_busy:
+            added = [file["path"] for file in files]
+            if is_busy:
+                remove_unnamed(self._path / file for file in added)
+            else:
                 try:
-                    table.create_write_transaction(actions, "append", table.schema(), names, commit_properties=commit)
+                    commit_actions(self._path, table, actions, "append", Transaction(self._name, 1), added)
                 except CommitFailedError:
                     is_busy = True
                 else:
                     table.update_incremental()
                     sync_log(self._path, table.version())
         if is_busy:
-            for file in files:
-                (self._path / file["path"]).unlink(missing_ok=True)
             raise TableBusyError(
                 f"the files of table {self._path.name} were joined or put in order meanwhile, so nothing was changed"
             )
