@@ -68,7 +68,7 @@ def refresh_copy(database: Database, folder: Path, application: str, *, is_linke
     with transaction(database, application) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         columns = {name: full for name, (_, full) in columns_of(cursor, database.table).items()}
-        cursor.execute(f"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)::text FROM {table} t")  # noqa: S608  # quoted
+        cursor.execute(f"SELECT count(*), coalesce(sum(hashtextextended((t.*)::text, 0)), 0)::text FROM {table} t")  # noqa: S608  # quoted
         count, digest = cursor.fetchone()
         digest = f"{count} {digest} {columns}"
         delta = open_delta(folder)

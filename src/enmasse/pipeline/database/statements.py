@@ -53,10 +53,11 @@ def making_batches(table: str) -> str:
 
 
 def noting_batch(table: str) -> str:
-    """Return the statement that notes a batch, of query, number and pipeline; it changes no row if it is written."""
+    """Return the statement that notes a batch, of query, number and pipeline; it returns no row if it is written."""
     return (
         f"INSERT INTO {batches_of(table)} AS b (query, batch, pipeline, at) VALUES ($1, $2, $3, now()) "  # noqa: S608  # quoted
-        "ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch, at = EXCLUDED.at WHERE b.batch < EXCLUDED.batch"
+        "ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch, at = EXCLUDED.at WHERE b.batch < EXCLUDED.batch "
+        "RETURNING batch"
     )
 
 

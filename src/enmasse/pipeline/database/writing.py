@@ -30,6 +30,7 @@ from enmasse.pipeline.database.statements import (
     making_batches,
     noting_batch,
     qualified,
+    quoted,
 )
 from enmasse.pipeline.errors import DatabaseError
 from enmasse.pipeline.lake.batches import query_of
@@ -38,6 +39,7 @@ from enmasse.pipeline.lake.merging import last_of_each
 from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from enmasse.pipeline.running.plans import DatabaseTarget
@@ -72,13 +74,9 @@ class DatabaseTable:
         shutil.rmtree(self._folder / "staged", ignore_errors=True)
         database = self._target.database
         with transaction(database, self._owner) as cursor:
-            self._types(cursor, schema)
-            if self._target.keys and not _has_unique(cursor, database.table, self._target.keys):
-                keys = ", ".join(self._target.keys)
-                raise DatabaseError(
-                    f"the table {database.table} has no primary key or unique index of ({keys}), which mode update "
-                    f"needs: CREATE UNIQUE INDEX ON {database.table} ({keys})"
-                )
+            self._types(cursor, schema.names)
+            if self._target.keys:
+                _require_unique(cursor, database.table, self._target.keys)
             cursor.execute("SELECT pg_catalog.to_regclass($1) IS NULL", (batches_of(database.table),))
             if cursor.fetchone()[0]:
                 cursor.execute(making_batches(database.table))
@@ -92,7 +90,6 @@ class DatabaseTable:
             DatabaseAwayError: the database cannot be reached.
         """
         target = self._target
-        query = f"{query_of(frame)}/{self._owner}"
         rows = last_of_each(frame, target.keys, target.order_by) if target.keys else frame
         with self._staged(_plain(rows)) as staged:
             if staged is None:
@@ -101,21 +98,32 @@ class DatabaseTable:
             reader: Any = staged.scanner().to_reader()
             if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
                 reader = self._tombstones.heeded(staged).to_reader()
-            with transaction(target.database, self._owner) as cursor:
-                cursor.execute(noting_batch(target.database.table), (query, batch, self._owner))
-                if not cursor.rowcount:
-                    return
-                merge = Merge(
-                    table=target.database.table,
-                    types=self._types(cursor, frame.schema),
-                    keys=target.keys,
-                    order_by=target.order_by,
-                    is_partial=target.is_partial,
-                    is_deleting=is_deleting,
-                )
-                cursor.adbc_ingest(STAGED, reader, mode="create", temporary=True)
-                for statement in merge.statements():
-                    cursor.execute(statement)
+            self.put(reader, query_of(frame), batch)
+
+    def put(self, rows: pa.RecordBatchReader, query: str, batch: int) -> None:
+        """Put the rows of a batch of a query into the table, unless they are there; each key comes once.
+
+        Raises:
+            RowRefusedError: a row breaks a constraint of the table.
+            DatabaseError: the table does not fit any more.
+            DatabaseAwayError: the database cannot be reached.
+        """
+        target = self._target
+        with transaction(target.database, self._owner) as cursor:
+            cursor.execute(noting_batch(target.database.table), (f"{query}/{self._owner}", batch, self._owner))
+            if cursor.fetchone() is None:
+                return
+            merge = Merge(
+                table=target.database.table,
+                types=self._types(cursor, rows.schema.names),
+                keys=target.keys,
+                order_by=target.order_by,
+                is_partial=target.is_partial,
+                is_deleting=DELETED in rows.schema.names,
+            )
+            cursor.adbc_ingest(STAGED, rows, mode="create", temporary=True)
+            for statement in merge.statements():
+                cursor.execute(statement)
 
     @contextmanager
     def _staged(self, rows: DataFrame) -> Iterator[ds.Dataset | None]:
@@ -129,7 +137,7 @@ class DatabaseTable:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _types(self, cursor: Any, schema: StructType) -> Mapping[str, str]:
+    def _types(self, cursor: Any, columns: Sequence[str]) -> Mapping[str, str]:
         """Return the types of the table's columns that rows have.
 
         Raises:
@@ -137,7 +145,7 @@ class DatabaseTable:
         """
         table = self._target.database.table
         there = columns_of(cursor, table)
-        names = [name for name in schema.names if name != DELETED]
+        names = [name for name in columns if name != DELETED]
         if missing := [name for name in names if name not in there]:
             raise DatabaseError(
                 f"the table {table} has no column {missing[0]!r}; it has {', '.join(there)}: add it to the table, or "
@@ -163,16 +171,30 @@ def columns_of(cursor: Any, table: str) -> Mapping[str, tuple[str, str]]:
 
 
 _UNIQUE = """\
-SELECT array_agg(a.attname::text ORDER BY a.attname)
+SELECT array_agg(a.attname::text), array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull)
 FROM pg_catalog.pg_index i, pg_catalog.pg_attribute a
 WHERE i.indrelid = pg_catalog.to_regclass($1) AND i.indisunique AND i.indpred IS NULL AND i.indisvalid
   AND a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
 GROUP BY i.indexrelid, i.indnkeyatts HAVING count(*) = i.indnkeyatts"""
+"""Columns of each unique index of a table, and those of them that may be NULL."""
 
 
-def _has_unique(cursor: Any, table: str, keys: Sequence[str]) -> bool:
+def _require_unique(cursor: Any, table: str, keys: Sequence[str]) -> None:
     cursor.execute(_UNIQUE, (qualified(table),))
-    return any(sorted(names) == sorted(keys) for (names,) in cursor.fetchall())
+    of_keys = [nullable or [] for names, nullable in cursor.fetchall() if sorted(names) == sorted(keys)]
+    if not of_keys:
+        names = ", ".join(map(quoted, keys))
+        raise DatabaseError(
+            f"the table {table} has no primary key or unique index of ({', '.join(keys)}), which mode update needs: "
+            f"CREATE UNIQUE INDEX ON {qualified(table)} ({names})"
+        )
+    if of_keys[0]:
+        # Two rows with a NULL among their keys are never the same row.
+        changes = ", ".join(f"ALTER COLUMN {quoted(name)} SET NOT NULL" for name in of_keys[0])
+        raise DatabaseError(
+            f"the table {table} lets {', '.join(of_keys[0])} be NULL, which mode update needs as a key: "
+            f"ALTER TABLE {qualified(table)} {changes}"
+        )
 
 
 def _plain(rows: DataFrame) -> DataFrame:
