@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +17,16 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from enmasse.model.kinds.databases import Database
+from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.reading import refresh_copy
+from enmasse.pipeline.database.statements import LOCKING_BATCHES, batches_of, making_batches
 from enmasse.pipeline.database.writing import DatabaseTable
-from enmasse.pipeline.errors import DatabaseError
+from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.running.plans import DatabaseTarget
 from tests.support.foreign_tools import require
+from tests.support.keepalive import keepalive_due_s
+from tests.support.polling import until
 from tests.support.postgresql import DATABASE, PASSWORD, USER, PostgreSQL, postgresql
 
 pytestmark = pytest.mark.slow
@@ -104,3 +113,108 @@ def test_a_key_that_may_be_null_is_none(server: PostgreSQL, tmp_path: Path) -> N
     for batch in (0, 1):
         table.put(rows.to_reader(), "keyed", batch)
     assert server.rows("SELECT count(*) FROM keyed") == [(2,)]
+
+
+def test_what_a_column_has_no_value_for_is_null(server: PostgreSQL, tmp_path: Path) -> None:
+    server.execute(
+        "CREATE TABLE odd (n int, day date, at timestamptz, local timestamp(3), price numeric(8,2), share float8)",
+        "INSERT INTO odd VALUES (1, 'infinity', '-infinity', 'infinity', 'NaN', 'NaN')",
+        "INSERT INTO odd VALUES (2, '2026-02-01', '2026-02-01T12:00:00Z', '2026-02-01T12:00:00', 1.5, 'infinity')",
+    )
+    first, second = sorted(copied(server, "odd", tmp_path / "copy"), key=lambda row: int(row["n"]))
+    assert str(first.pop("share")) == "nan"
+    assert first == {"n": 1, "day": None, "at": None, "local": None, "price": None}
+    noon = datetime(2026, 2, 1, 12, tzinfo=UTC)
+    assert str(second.pop("local")).startswith("2026-02-01 12:00:00")
+    assert second == {
+        "n": 2,
+        "day": date(2026, 2, 1),
+        "at": noon,
+        "price": Decimal("1.50"),
+        "share": float("inf"),
+    }
+
+
+def refusal(table: Database) -> str:
+    with pytest.raises((DatabaseError, DatabaseAwayError)) as refused, transaction(table, "test"):
+        pytest.fail("there is no connection")
+    return f"{type(refused.value).__name__}: {refused.value}"
+
+
+def test_who_is_not_in_pg_hba_is_told_so_over_tls(server: PostgreSQL, credentials: Path) -> None:
+    (credentials / "warehouse.crt").write_text(server.authorities)
+    rules = server.folder / "data" / "pg_hba.conf"
+    former = rules.read_text()
+    try:
+        rules.write_text("host all nobody 127.0.0.1/32 scram-sha-256\n")
+        server.reload()
+        until(lambda: "no pg_hba.conf entry" in refusal(database(server, "t", tls="verify")))
+        told = refusal(database(server, "t", tls="verify"))
+    finally:
+        rules.write_text(former)
+        server.reload()
+    assert told.startswith("DatabaseError")
+    assert f"does not let user {USER} in: no pg_hba.conf entry" in told
+    assert "SSL encryption" in told
+
+
+@pytest.mark.parametrize("answer", [b"", b"S"])
+def test_a_server_that_hangs_up_is_away(server: PostgreSQL, credentials: Path, answer: bytes) -> None:
+    (credentials / "warehouse.crt").write_text(server.authorities)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hang_up() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(8)
+                connection.sendall(answer)
+                if answer:
+                    connection.recv(5)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        told = refusal(database(server, "t", tls="verify", port=listening.getsockname()[1]))
+        thread.join()
+    assert told.startswith("DatabaseAwayError")
+    assert "cannot be reached" in told
+
+
+def test_a_host_that_vanishes_is_noticed_while_an_answer_is_awaited(server: PostgreSQL) -> None:
+    with transaction(database(server, "t"), "test") as cursor:
+        cursor.execute("SELECT 1")
+        assert until(lambda: keepalive_due_s(server.port)) <= 10
+
+
+def test_two_first_starts_at_once_make_one_table_of_batches(server: PostgreSQL, tmp_path: Path) -> None:
+    server.execute("CREATE SCHEMA first", "CREATE TABLE first.rows (n bigint)")
+    table = written(server, "first.rows", tmp_path)
+    with ThreadPoolExecutor(1) as threads:
+        with transaction(database(server, "first.rows"), "one") as cursor:
+            cursor.execute(LOCKING_BATCHES, (batches_of("first.rows"),))
+            cursor.execute(making_batches("first.rows"))
+            other = threads.submit(table.prepare, NUMBERS)
+            until(lambda: server.rows("SELECT 1 FROM pg_locks WHERE NOT granted") or other.done())
+            assert not other.done()
+        other.result(30)
+    table.put(numbers(1), "query", 0)
+    assert server.rows("SELECT n FROM first.rows") == [(1,)]
+
+
+def test_who_may_not_make_the_table_of_batches_is_told_what_to_run(
+    server: PostgreSQL, tmp_path: Path, credentials: Path
+) -> None:
+    server.execute(
+        "CREATE ROLE \"a guest\" LOGIN PASSWORD 'guest'",
+        "CREATE SCHEMA closed",
+        "CREATE TABLE closed.rows (n bigint)",
+        'GRANT USAGE ON SCHEMA closed TO "a guest"',
+        'GRANT SELECT, INSERT ON closed.rows TO "a guest"',
+    )
+    (credentials / "warehouse.json").write_text(json.dumps({"user": "a guest", "password": "guest"}))
+    table = written(server, "closed.rows", tmp_path)
+    with pytest.raises(DatabaseError, match='the user "a guest" may not make the table') as refused:
+        table.prepare(NUMBERS)
+    server.execute(*str(refused.value).partition("who may: ")[2].split("; "))
+    table.prepare(NUMBERS)
+    table.put(numbers(1), "query", 0)
+    assert server.rows("SELECT n FROM closed.rows") == [(1,)]

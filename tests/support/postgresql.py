@@ -59,6 +59,10 @@ class PostgreSQL:
     def stop(self) -> None:
         self._run("pg_ctl", "-D", "data", "-w", "-m", "immediate", "stop")
 
+    def reload(self) -> None:
+        """Have it read its files again, which it does a moment later."""
+        self._run("pg_ctl", "-D", "data", "reload")
+
     def execute(self, *statements: str) -> None:
         """Run statements, each in a transaction of its own."""
         with self._connected() as connection, connection.cursor() as cursor:

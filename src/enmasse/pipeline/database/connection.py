@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _CONNECT_S: Final = 10
 _SILENT_MS: Final = 30_000
 """A server that confirms nothing for so long is gone."""
+_KEEPALIVE_S: Final = 10
+"""A server from which no answer comes is asked so often whether it is there, which it confirms or is gone."""
 _LOCK_S: Final = 60
 """Whoever holds a row for longer is named by an error, and the batch begins again."""
 _SESSION: Final = f"-c lock_timeout={_LOCK_S}s -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601"
@@ -77,6 +79,9 @@ def _settings(database: Database, application: str) -> dict[str, str]:
         "options": _SESSION,
         "connect_timeout": str(_CONNECT_S),
         "tcp_user_timeout": str(_SILENT_MS),
+        "keepalives_idle": str(_KEEPALIVE_S),
+        "keepalives_interval": str(_KEEPALIVE_S),
+        "keepalives_count": "2",
         "gssencmode": "disable",
     }
     if database.tls == "off":
@@ -123,20 +128,21 @@ def _unconnected(database: Database, text: str, user: str) -> EnmasseError:
     """Return why there is no connection; libpq gives words alone."""
     plain = " ".join(text.rpartition("failed: ")[2].split())
     secret = database.credentials_secret
-    if "SSL" in plain or "certificate" in plain:
+    where = f"the database at {_where(database)}"
+    _, is_answer, said = plain.partition("FATAL: ")
+    if is_answer:
+        if any(word in said for word in ("starting up", "shutting down", "too many", "reserved")):
+            return DatabaseAwayError(f"{where} takes no connection now: {said}")
         return DatabaseError(
-            f"the database at {_where(database)} does not prove its name: {plain}; it is verified by ca.crt of the "
-            f"Secret {secret}, unless tls is off"
+            f"{where} does not let user {user} in: {said}; username and password are those of the Secret {secret}"
         )
-    if "FATAL:" not in plain:
-        return DatabaseAwayError(f"the database at {_where(database)} cannot be reached: {plain}; it is tried again")
-    said = plain.partition("FATAL:")[2].strip()
-    if "starting up" in said or "shutting down" in said or "too many" in said or "reserved" in said:
-        return DatabaseAwayError(f"the database at {_where(database)} takes no connection now: {said}")
-    return DatabaseError(
-        f"the database at {_where(database)} does not let user {user} in: {said}; username and password are those "
-        f"of the Secret {secret}"
-    )
+    is_cut = "SSL SYSCALL" in plain or "closed" in plain
+    if not is_cut and ("SSL" in plain or "certificate" in plain):
+        return DatabaseError(
+            f"{where} does not prove its name: {plain}; it is verified by ca.crt of the Secret {secret}, unless tls "
+            "is off"
+        )
+    return DatabaseAwayError(f"{where} cannot be reached: {plain}; it is tried again")
 
 
 _GONE: Final = ("08", "40", "53", "55", "57")

@@ -3,7 +3,8 @@
 Rules:
 1. A copy is one version: all rows of one snapshot of the database. Its digest, which the database makes, says whether
    anything has changed; if not, no row is read.
-2. What a type of PostgreSQL has no column for, comes as text.
+2. What a type of PostgreSQL has no column for, comes as text. What a column has no value for, the infinity of a
+   moment and the NaN of a decimal, is NULL.
 """
 
 from __future__ import annotations
@@ -103,7 +104,14 @@ def _type_of(kind: str) -> pa.DataType:
 
 
 def _value(name: str, kind: str) -> str:
-    return quoted(name) if kind in _TYPES else f"{quoted(name)}::text AS {quoted(name)}"
+    column = quoted(name)
+    if kind.startswith(("date", "timestamp")):
+        return f"CASE WHEN isfinite({column}) THEN {column} END AS {column}"
+    if kind in _TYPES:
+        return column
+    if pa.types.is_decimal(_type_of(kind)):
+        return f"nullif({column}, 'NaN')::text AS {column}"
+    return f"{column}::text AS {column}"
 
 
 def _fitted(rows: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -46,6 +46,15 @@ ORDER BY attnum"""
 """Name, type, and type with its length, of each column of a table."""
 
 
+FINDING_BATCHES: Final = """\
+SELECT pg_catalog.to_regclass($1) IS NOT NULL, has_schema_privilege(relnamespace, 'CREATE'), quote_ident(current_user)
+FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($2)"""
+"""Of the table of batches and the other one: is the first there, may the user make it, and who is that."""
+
+LOCKING_BATCHES: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+"""Lets one transaction at a time make a table; two at once would break an index of PostgreSQL's own."""
+
+
 def making_batches(table: str) -> str:
     """Return the statement that makes the table of batches."""
     columns = "query text PRIMARY KEY, batch bigint NOT NULL, pipeline text NOT NULL, at timestamptz NOT NULL"

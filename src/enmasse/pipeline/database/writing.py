@@ -24,6 +24,8 @@ from enmasse.model.kinds.sinks import DELETED
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import (
     COLUMNS,
+    FINDING_BATCHES,
+    LOCKING_BATCHES,
     STAGED,
     Merge,
     batches_of,
@@ -77,9 +79,7 @@ class DatabaseTable:
             self._types(cursor, schema.names)
             if self._target.keys:
                 _require_unique(cursor, database.table, self._target.keys)
-            cursor.execute("SELECT pg_catalog.to_regclass($1) IS NULL", (batches_of(database.table),))
-            if cursor.fetchone()[0]:
-                cursor.execute(making_batches(database.table))
+            _make_batches(cursor, database.table)
 
     def add(self, frame: DataFrame, batch: int) -> None:
         """Put one micro-batch into the table, unless it is there; what ``foreachBatch`` calls.
@@ -195,6 +195,22 @@ def _require_unique(cursor: Any, table: str, keys: Sequence[str]) -> None:
             f"the table {table} lets {', '.join(of_keys[0])} be NULL, which mode update needs as a key: "
             f"ALTER TABLE {qualified(table)} {changes}"
         )
+
+
+def _make_batches(cursor: Any, table: str) -> None:
+    """Make the table of batches unless it is there."""
+    batches = batches_of(table)
+    cursor.execute(FINDING_BATCHES, (batches, qualified(table)))
+    is_there, may_make, user = cursor.fetchone()
+    if is_there:
+        return
+    if not may_make:
+        raise DatabaseError(
+            f"the user {user} may not make the table {batches}, in which batches are noted; have somebody run who "
+            f"may: {making_batches(table)}; GRANT SELECT, INSERT, UPDATE ON {batches} TO {user}"
+        )
+    cursor.execute(LOCKING_BATCHES, (batches,))
+    cursor.execute(making_batches(table))
 
 
 def _plain(rows: DataFrame) -> DataFrame:

@@ -19,6 +19,13 @@ from enmasse.pipeline.host.reach import MOST_PLACES, Place, Reach, may_lead_to
 MOST_CONNECTIONS = 1_000
 """At a time; the next one waits."""
 CONNECT_S = 10.0
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
+)
+"""What a runner asks of its own connections is heard by this side alone, so a place that vanishes is noticed here."""
 _PART = 1 << 16
 
 
@@ -76,6 +83,8 @@ async def _connect(inside: socket.socket, reach: Reach) -> None:
         with outside:
             for item in (inside, outside):
                 item.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for option in _KEEPALIVE:
+                outside.setsockopt(*option)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(_copy(inside, outside))
