@@ -135,16 +135,17 @@ def test_every_kind_of_ours_is_in_a_role() -> None:
             assert any(rule.allows(asked) for rule in rules), f"no role may list {kind.plural}"
 
 
-def pipeline(**database: Any) -> Resource:
+def pipeline(*, reads: bool = False, **database: Any) -> Resource:
     fields = {"type": "postgresql", "host": "db.example.com", "database": "plant", "table": "machines"}
+    table = {"database": fields | {"credentialsSecret": "warehouse"} | database}
     return decode(
         {
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "Pipeline",
             "metadata": {"name": "shop.rows", "namespace": "default"},
             "spec": {
-                "sources": [{"name": "rows", "address": "rows"}],
-                "sinks": [{"database": fields | {"credentialsSecret": "warehouse"} | database}],
+                "sources": [{"name": "rows", "address": "rows"}, *([{"name": "joined", **table}] if reads else [])],
+                "sinks": [{"table": "rows"} if reads else table],
             },
         }
     )
@@ -170,7 +171,19 @@ def test_a_pipeline_brings_no_password_to_a_database_that_its_writer_may_not_rea
             made.create(pipeline(credentialsSecret="other"), user=TINA)
         made.create(pipeline(), user=TINA)
         # What is told already may be told again, and nowhere else.
-        made.replace(pipeline(table="devices"), user=tom)
-        for more in ({"host": "evil.example.com"}, {"tls": "off"}, {"credentialsSecret": "other"}, {"port": 1}):
+        same = pipeline()
+        made.replace(
+            same.model_copy(update={"metadata": same.metadata.model_copy(update={"labels": {"a": "b"}})}), user=tom
+        )
+        others: list[dict[str, Any]] = [
+            {"host": "evil.example.com"},
+            {"tls": "off"},
+            {"credentialsSecret": "other"},
+            {"port": 1},
+            {"database": "payroll"},
+            {"table": "salaries"},
+            {"reads": True},
+        ]
+        for more in others:
             with pytest.raises(ForbiddenError, match="secrets"):
                 made.replace(pipeline(**more), user=tom)

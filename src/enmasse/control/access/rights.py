@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
     from enmasse.control.store.writes import Write
     from enmasse.identity.rbac import Requester, Role, Rule
+    from enmasse.model.kinds.databases import Database
     from enmasse.model.schema.resource import Resource
 
 BINDING_KINDS = (ROLE_BINDING.name, CLUSTER_ROLE_BINDING.name)
@@ -198,23 +199,26 @@ class SecretAdmission:
         """Return the object as it is.
 
         Raises:
-            ForbiddenError: the writer may not read a Secret that the pipeline did not use before.
+            ForbiddenError: the writer may not read a Secret which the pipeline did not use for the same before.
         """
         if isinstance(write.resource, Pipeline) and write.operation != "DELETE":
-            former = set(_uses(write.old)) if isinstance(write.old, Pipeline) else set()
+            former = list(_uses(write.old)) if isinstance(write.old, Pipeline) else []
             namespace = write.resource.metadata.namespace
-            for use in dict.fromkeys(_uses(write.resource)):
+            for use in _uses(write.resource):
                 if use not in former:
+                    secret = use[0].credentials_secret
                     self._rights.require(
-                        write.user, AccessRequest("get", resource="secrets", namespace=namespace, name=use[0])
+                        write.user, AccessRequest("get", resource="secrets", namespace=namespace, name=secret)
                     )
         return write.resource
 
 
-def _uses(pipeline: Pipeline) -> Iterator[tuple[str, str, int, str | None]]:
-    """Yield each Secret with the place that is told its password, and how that is proved."""
-    for one in pipeline.spec.databases:
-        yield one.credentials_secret, one.host, one.port, one.tls
+def _uses(pipeline: Pipeline) -> Iterator[tuple[Database, bool]]:
+    """Yield each table, with the Secret that opens it, and whether it is written."""
+    for parts, is_written in ((pipeline.spec.sources, False), (pipeline.spec.sinks, True)):
+        for part in parts:
+            if part.database is not None:
+                yield part.database, is_written
 
 
 class BindingAdmission:
