@@ -480,6 +480,41 @@ def test_a_query_has_its_answer_and_needs_no_pipeline(service: Service, monkeypa
     asyncio.run(play())
 
 
+def test_credentials_lie_there_as_long_as_something_names_their_secret(service: Service) -> None:
+    authority = "-----BEGIN CERTIFICATE-----"
+    waiting = RUNNER.replace('say("answer"', 'open(os.path.join(folder, "work", "go")).read(); say("answer"')
+    folder = service.data / "pipelines" / "default.keys"
+
+    def lying() -> list[str]:
+        return sorted(path.name for path in (folder / "credentials").glob("[!_]*"))
+
+    async def play() -> None:
+        service.space("keys")
+        for name in ("former", "reader", "asker"):
+            entries = {"username": name, "password": "secret", "ca.crt": authority}
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": entries}
+            service.http.post("/api/v1/namespaces/default/secrets", json=body).raise_for_status()
+        service.pipeline("keys.a", credentialsSecret="former")
+        async with hosting(service, source=waiting) as host:
+            await until(running(service, "keys.a"))
+            assert lying() == ["former.crt", "former.json"]
+            go = folder / "work" / "go"
+            os.mkfifo(go)
+            go.chmod(0o644)
+            query = asyncio.create_task(host.query("default/keys", {"sql": "SELECT 1", "limit": 5}, "asker", LATE_S))
+            await until(lambda: service.heard("keys")[-1]["command"] == "query")
+            service.patch("keys.a", credentialsSecret="reader")
+            await until(lambda: lying() == ["asker.crt", "asker.json", "reader.crt", "reader.json"], lying)
+            assert not query.done()
+            await asyncio.to_thread(go.write_text, "now")
+            assert (await query)["rows"] == [[1]]
+            await until(lambda: lying() == ["reader.crt", "reader.json"], lying)
+            service.delete("Pipeline", "keys.a")
+            await until(lambda: lying() == [], lying)
+
+    asyncio.run(play())
+
+
 def test_what_a_killed_host_left_running_is_ended_before_the_next_begins(service: Service) -> None:
     async def play() -> None:
         service.space("ten")

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -278,6 +279,12 @@ class Host(Controller):
         self._remove_left()
         self._end_idle()
         self._report_usage()
+        named: dict[str, set[str]] = defaultdict(set)
+        for pipeline in pipelines.values():
+            named[pipeline.space_key].update(named_secrets(pipeline))
+        for runner in self.runners.values():
+            named[runner.key.space].update(runner.credentials.values())
+        self._folders.keep_credentials(named)
         return True
 
     def _reconcile_pipeline(self, key: Key, pipeline: Pipeline) -> None:

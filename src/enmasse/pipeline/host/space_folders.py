@@ -26,7 +26,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -358,6 +358,19 @@ class SpaceFolders:
                 (path / "logs" / f"{pipeline}.log{suffix}").unlink(missing_ok=True)
         if name in self._known and self._known[name]["pipelines"].pop(pipeline, None) is not None:
             self._save()
+
+    def keep_credentials(self, named: Mapping[str, Collection[str]]) -> None:
+        """Remove the credentials of all other Secrets.
+
+        Args:
+            named: the Secrets that something of a space names, by space.
+        """
+        for name in self._known:
+            kept = named.get(name.replace(".", "/"), ())
+            # What begins with an underscore is of no Secret of a pipeline.
+            for path in (self._root / name / "credentials").glob("[!_]*"):
+                if path.stem not in kept:
+                    path.unlink(missing_ok=True)
 
     def path_of(self, space: str) -> Path:
         """Return where the folder of a space is, or would be."""

@@ -113,6 +113,8 @@ class SpaceRunner:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._queries: dict[str, asyncio.Future[Document]] = {}
+        self.credentials: dict[str, str] = {}
+        """The Secret of each query that is under way, by its number."""
         self._numbers = itertools.count(1)
         self._logs: dict[str, BoundedLog] = {}
         name = f"_runner.{key.own}.log" if key.own else "_runner.log"
@@ -187,6 +189,7 @@ class SpaceRunner:
         number = str(next(self._numbers))
         answer: asyncio.Future[Document] = self._loop.create_future()
         self._queries[number] = answer
+        self.credentials[number] = command["credentials"]
         try:
             async with asyncio.timeout(seconds):
                 while not self.is_ready:
@@ -202,6 +205,7 @@ class SpaceRunner:
             raise UnavailableError(f"the query had no answer within {seconds:g} s") from None
         finally:
             self._queries.pop(number, None)
+            self.credentials.pop(number, None)
             self.used_at = time.monotonic()
             if not answer.done():
                 answer.cancel()
