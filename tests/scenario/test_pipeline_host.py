@@ -458,7 +458,7 @@ def test_a_runner_goes_on_while_control_is_away_and_what_it_says_is_written_afte
 
 def test_a_query_has_its_answer_and_needs_no_pipeline(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     # Whoever asks for a space that there is not waits for word of it; here not as long.
-    monkeypatch.setattr("enmasse.pipeline.host.host._TOLD_S", 0.5)
+    monkeypatch.setattr("enmasse.pipeline.host.declared._TOLD_S", 0.5)
 
     async def play() -> None:
         service.space("nine")
