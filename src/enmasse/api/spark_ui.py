@@ -26,6 +26,7 @@ from enmasse.api.access.authorization import SPARK_PAGES
 from enmasse.api.kube.status import RequestError
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.schema.kinds import PIPELINE
+from enmasse.net.http_server import has_dot_segments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -158,8 +159,14 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
     async def page(request: Request, ticket: str) -> Response:
         access = await tickets.check(ticket)
         base = f"{SPARK_PAGES}{ticket}"
-        path = request.scope["raw_path"].decode("ascii").split("/", 3)[3]
-        query = request.scope["query_string"].decode("ascii")
+        # As it was written: Spark decodes it.
+        written = request.scope["raw_path"].decode("latin-1")
+        path = written.removeprefix(f"{base}/")
+        if path == written or has_dot_segments(path):
+            raise RequestError(
+                404, "Spark has no page with such a path: it has . or .. in it, or is written in codes"
+            )
+        query = request.scope["query_string"].decode("latin-1")
         headers = {"x-forwarded-context": base, "accept": request.headers.get("accept", "*/*")}
         stack = AsyncExitStack()
         path += f"?{query}" if query else ""
@@ -202,8 +209,13 @@ def _headers(request: Request, base: str) -> dict[str, str]:
 
 def _within(base: str, location: str) -> str:
     """Return where one of Spark's redirections leads to, which does not leave the pages."""
-    found = urlsplit(location)
+    try:
+        found = urlsplit(location)
+    except ValueError:
+        return f"{base}/"
     path = "/" + found.path.removeprefix(base).lstrip("/")
+    if has_dot_segments(path):
+        return f"{base}/"
     return base + path + (f"?{found.query}" if found.query else "")
 
 

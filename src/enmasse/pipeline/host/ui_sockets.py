@@ -67,7 +67,7 @@ class UiSocket:
         """Ask for a page, and stream the answer for the duration of the block.
 
         Args:
-            path: with its query, as Spark knows it.
+            path: with its query, as Spark knows it; it is sent as it is.
             headers: of the request.
 
         Raises:
@@ -77,10 +77,12 @@ class UiSocket:
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
         async with httpx.AsyncClient(transport=transport, base_url="http://runner", timeout=timeout) as http:
             try:
-                async with http.stream("GET", path, headers=headers) as response:
+                target = {"target": path.encode("latin-1")}
+                async with http.stream("GET", "/", headers=headers, extensions=target) as response:
                     yield response
-            except httpx.TransportError as error:
-                raise UnavailableError(f"the space's Spark session does not answer: {error}") from None
+            except httpx.TransportError:
+                # What the error says may be what a tenant's process has answered.
+                raise UnavailableError("the space's Spark session does not answer, or not with HTTP") from None
 
 
 def remove_former(root: Path) -> None:
