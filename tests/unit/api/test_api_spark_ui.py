@@ -206,5 +206,53 @@ async def test_a_ticket_ends_with_the_login_the_right_and_after_a_while(
         assert await code(third) == 404
         monkeypatch.undo()
         monkeypatch.setattr(spark_ui, "MOST_TICKETS", 2)
+        others = await led(place.add("ella", "tenant-view"))
         tickets = [await led(token) for _ in range(3)]
-        assert [await code(ticket) for ticket in tickets] == [404, 200, 200]
+        assert [await code(ticket) for ticket in (others, *tickets)] == [200, 404, 200, 200]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_who_leaves_before_a_page_is_whole_has_nobody_work_for_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, begins: bool
+) -> None:
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        asked.set()
+        yield b"<html>"
+        await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def spark_page(*_: object) -> AsyncIterator[httpx.Response]:
+        try:
+            if not begins:
+                asked.set()
+                await asyncio.Event().wait()
+            yield httpx.Response(200, headers={"content-type": "text/html"}, content=endless())
+        finally:
+            left.set()
+
+    async with place.client(place.add("vera", "tenant-view")) as client:
+        path = (await client.get(UI.format("default", "shop.hot"))).headers["location"]
+    monkeypatch.setattr(place.pages, "spark_page", spark_page)
+    messages = [{"type": "http.request"}]
+
+    async def receive() -> dict[str, str]:
+        if messages:
+            return messages.pop()
+        await asked.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: object) -> None:
+        pass
+
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": path, "raw_path": path.encode()}
+    scope |= {
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "scheme": "https",
+        "server": ("localhost", 443),
+    }
+    async with asyncio.timeout(30):
+        await place.app(scope, receive, send)
+        await left.wait()

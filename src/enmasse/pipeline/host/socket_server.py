@@ -48,7 +48,11 @@ FOLLOW_S = 3600.0
 MOST_FOLLOWING = 100
 _POLL_S = 0.5
 MOST_PAGE_BYTES = 64 << 20
-"""Bytes of one of Spark's pages, which are a tenant's word; the rest is left out."""
+PAGE_S = 40.0
+"""Bytes of one of Spark's pages, which are a tenant's word, and seconds for all of it; the rest is left out.
+
+A runner waits a little less for Spark to begin.
+"""
 _TO_SPARK, _OF_SPARK = ("accept", "x-forwarded-context"), ("content-type", "location")
 _STATUSES = frozenset(range(200, 600)) - {204, 205, 304}
 """Those of answers that have a body."""
@@ -129,16 +133,25 @@ class _Handlers:
         if has_dot_segments(path):
             return _own_error(404, "Spark has no page whose path has . or .. in it")
         headers = {key: value for key in _TO_SPARK if (value := request.headers.get(key))}
-        stack = AsyncExitStack()
-        try:
+        stack, until = AsyncExitStack(), asyncio.get_running_loop().time() + PAGE_S
+
+        async def begin() -> httpx.Response:
             ui = self._host.ui_of(namespace, name)
-            answer = await stack.enter_async_context(ui.get(f"/{path}", headers))
+            async with asyncio.timeout_at(until):
+                return await stack.enter_async_context(ui.get(f"/{path}", headers))
+
+        try:
+            answer = await unless_gone(request.receive, begin())
         except EnmasseError as error:
             return _own_error(503, str(error))
+        except TimeoutError:
+            return _own_error(503, f"the space's Spark session does not answer within {PAGE_S:g} seconds")
+        if answer is None:
+            return Response(status_code=400)  # for nobody: the client has disconnected
         # Whatever comes is a tenant's word: what HTTP has no such answer for is not passed on.
         kept = {key: value for key in _OF_SPARK if (value := answer.headers.get(key)) and value.isascii()}
         status = answer.status_code if answer.status_code in _STATUSES else 502
-        return StreamingResponse(_bounded(answer, stack), status, kept)
+        return StreamingResponse(_bounded(answer, stack, until), status, kept)
 
     async def state(self, _request: Request) -> Response:
         return JSONResponse({"runners": self._host.state()})
@@ -163,13 +176,16 @@ def _own_error(status: int, message: str) -> Response:
     return JSONResponse({"message": message}, status, headers={"host-error": "true"})
 
 
-async def _bounded(answer: httpx.Response, stack: AsyncExitStack) -> AsyncIterator[bytes]:
-    size = 0
+async def _bounded(answer: httpx.Response, stack: AsyncExitStack, until: float) -> AsyncIterator[bytes]:
+    size, parts = 0, answer.aiter_raw()
     async with stack:
-        async for part in answer.aiter_raw():
-            size += len(part)
-            if size > MOST_PAGE_BYTES:
+        while size <= MOST_PAGE_BYTES:
+            try:
+                async with asyncio.timeout_at(until):
+                    part = await anext(parts)
+            except (StopAsyncIteration, TimeoutError, httpx.TransportError):
                 return
+            size += len(part)
             yield part
 
 

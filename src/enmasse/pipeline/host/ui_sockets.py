@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _FOLDER = "ui"
 _CONNECT_S = 5.0
-_ANSWER_S = 40.0
-"""A runner waits a little less for Spark."""
 _WAITING = 64
 
 
@@ -64,7 +62,7 @@ class UiSocket:
 
     @asynccontextmanager
     async def get(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
-        """Ask for a page, and stream the answer for the duration of the block.
+        """Ask for a page, and stream the answer for the duration of the block, however long it takes.
 
         Args:
             path: with its query, as Spark knows it; it is sent as it is.
@@ -74,7 +72,7 @@ class UiSocket:
             UnavailableError: the runner does not answer.
         """
         transport = httpx.AsyncHTTPTransport(uds=str(self._path))
-        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+        timeout = httpx.Timeout(None, connect=_CONNECT_S)
         async with httpx.AsyncClient(transport=transport, base_url="http://runner", timeout=timeout) as http:
             try:
                 target = {"target": path.encode("latin-1")}

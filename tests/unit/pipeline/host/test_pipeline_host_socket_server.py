@@ -207,3 +207,56 @@ def test_an_error_is_the_hosts_only_where_the_host_says_so(tmp_path: Path) -> No
             assert refused.value.code == 503
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+class Trickling:
+    """Sends a little at a time, without an end: each read gets something."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def __call__(self, head: bytes, writer: asyncio.StreamWriter) -> None:
+        part = b"HTTP/1.1 100 Continue\r\n\r\n"
+        if head.startswith(b"GET /page"):
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+            part = b"x"
+        try:
+            while True:
+                writer.write(part)
+                await writer.drain()
+                self.begun.set()
+                await asyncio.sleep(0.01)
+        except OSError:
+            self.ended.set()
+
+
+@pytest.mark.parametrize("path", ["page", "nothing"])
+def test_a_page_has_a_time_for_all_of_it(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_server, "PAGE_S", 0.5)
+
+    async def main() -> None:
+        trickling = Trickling()
+        async with showing(tmp_path, trickling) as host:
+            if path == "page":
+                status, text = await page(host, path)
+                assert (status, set(text)) == (200, {"x"})
+            else:
+                with pytest.raises(RequestError, match=r"does not answer within 0\.5 seconds"):
+                    await page(host, path)
+            await trickling.ended.wait()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("path", ["page", "nothing"])
+def test_a_page_ends_with_who_asked_for_it(path: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        trickling = Trickling()
+        async with showing(tmp_path, trickling) as host:
+            asking = asyncio.create_task(page(host, path))
+            await trickling.begun.wait()
+            asking.cancel()
+            await trickling.ended.wait()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
