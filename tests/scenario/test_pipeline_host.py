@@ -24,9 +24,11 @@ import pytest
 
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import UnavailableError
+from enmasse.pipeline.host import host as host_module
 from enmasse.pipeline.host import space_runner
 from enmasse.pipeline.host.api import api_client
 from enmasse.pipeline.host.host import FINALIZER, Host
+from enmasse.pipeline.host.separation import launch_command
 from enmasse.pipeline.host.settings import HostSettings
 from enmasse.pipeline.host.space_runner import RunnerKey
 
@@ -605,7 +607,9 @@ if "--ui" in sys.argv:
 """
 
 
-def test_a_runner_shows_spark_on_a_socket_of_the_hosts_once_its_space_says_so(service: Service) -> None:
+def test_a_runner_shows_spark_on_a_socket_of_the_hosts_once_its_space_says_so(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def page(host: Host, path: str) -> str:
         async with host.ui_of("default", "shown.a").get(path, {}) as answer:
             await answer.aread()
@@ -640,5 +644,19 @@ def test_a_runner_shows_spark_on_a_socket_of_the_hosts_once_its_space_says_so(se
             with pytest.raises(UnavailableError, match="has no Spark session that runs"):
                 host.ui_of("default", "shown.none")
         assert not list(folder.iterdir())
+        # A mock, as nothing that a test can do has this fail: the disk is full, or there are too many open files.
+        failures = [OSError("too many open files")]
+
+        def launch(*given: Any) -> list[str]:
+            if failures:
+                raise failures.pop()
+            return launch_command(*given)
+
+        monkeypatch.setattr(host_module, "launch_command", launch)
+        async with hosting(service, source=PAGES + RUNNER):
+            await until(lambda: not failures)
+            await until(lambda: len(list(folder.iterdir())) == 1)
+            await until(running(service, "shown.a"))
+            assert len(list(folder.iterdir())) == 1
 
     asyncio.run(play())

@@ -123,7 +123,7 @@ def declare(tenants: Tenants, who: str, namespace: str) -> None:
             http.post(path_of(plural, namespace), json=document(plural, namespace, name, **rest)).raise_for_status()
 
         spec = {"type": "standard", "plan": "standard-unlimited", "authenticationService": {"type": "standard"}}
-        create("addressspaces", who, spec=spec)
+        create("addressspaces", who, spec=spec | {"spark": {"ui": True}})
         for address, kind in TYPES.items():
             create("addresses", f"{who}.{address}", spec={"address": address, "type": kind})
         subscription = {"address": "reader", "type": "subscription", "topic": "news"}

@@ -95,6 +95,24 @@ def _log_of_blue(tenants: Tenants) -> None:
         forbidden(http.get(f"{pipelines_of('blue', 'blue.keep')}/log"))
 
 
+def _pages_of_blue(tenants: Tenants) -> None:
+    with tenants.http("red") as http:
+        forbidden(http.get(f"{pipelines_of('blue', 'blue.keep')}/ui"))
+
+
+def _dots_below_pages(tenants: Tenants) -> None:
+    with tenants.http("red") as http:
+        led = http.get(f"{pipelines_of('red', 'red.probe')}/ui")
+        assert led.status_code == 303, led.text
+        base = led.headers["location"].removesuffix("jobs/")
+        assert http.get(f"{base}jobs/").status_code == 200
+        for dots in ("..", "%2e%2E", ".%2e"):
+            for place in ("log/team-b/blue.keep", "ui/team-b/blue.keep/jobs/", "state"):
+                # As it is: httpx would put it right.
+                target = f"{base}{dots}/{dots}/{dots}/{place}".encode()
+                forbidden(http.get("/", extensions={"target": target}), 404)
+
+
 def _secret_of_nobody(tenants: Tenants) -> None:
     answer = query(tenants, "SELECT 1 AS a", credentialsSecret="../../team-b.blue/credentials/runner")
     forbidden(answer, 403, 404, 422)
@@ -157,6 +175,8 @@ SQL_WAYS = (
 REQUEST_WAYS = (
     Way("a query in blue's space", _query_of_blue),
     Way("the log of blue's pipeline", _log_of_blue),
+    Way("Spark's pages of blue's pipeline", _pages_of_blue),
+    Way("blue's log and pages, by dots in a path below Spark's pages of red's pipeline", _dots_below_pages),
     Way("a query as a Secret whose name is a path", _secret_of_nobody),
     Way("pausing blue's pipeline", _restart_of_blue),
     Way("writing the status of blue's pipeline", _status_of_blue),

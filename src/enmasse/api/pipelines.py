@@ -126,22 +126,25 @@ class PipelineHost:
         Args:
             namespace: of the pipeline.
             name: of the pipeline.
-            path: as Spark knows it, without the first slash.
+            path: as Spark knows it, with its query and without the first slash.
             headers: of the request.
 
         Raises:
-            UnavailableError: the host does not answer, or there are no pages.
+            UnavailableError: the host does not answer.
+            RequestError: the host says why there is no such page.
         """
         async with self._client(_PAGE_S) as http:
             try:
-                request = http.build_request("GET", f"/ui/{namespace}/{name}/{path}", headers=headers)
+                # Not in one path, which what a client wrote could lead elsewhere.
+                asked = {"namespace": namespace, "name": name, "path": path}
+                request = http.build_request("GET", "/ui", params=asked, headers=headers)
                 response = await http.send(request, stream=True)
             except (httpx.TransportError, httpx.InvalidURL):
                 raise UnavailableError(_AWAY) from None
             try:
-                if response.status_code == 503:
+                if "host-error" in response.headers:
                     await response.aread()
-                    raise UnavailableError(str(response.json().get("message")))
+                    raise RequestError(response.status_code, str(response.json()["message"]))
                 yield response
             finally:
                 await response.aclose()

@@ -16,19 +16,21 @@ import secrets
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from enmasse.api.access.authorization import SPARK_PAGES
 from enmasse.api.kube.status import RequestError
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.schema.kinds import PIPELINE
+from enmasse.net.http_server import has_dot_segments, unless_gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     import httpx
     from starlette.types import Scope
@@ -39,9 +41,12 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
     from enmasse.identity.rbac import Requester
 
+T = TypeVar("T")
+
 IDLE_S: Final = 1800.0
 LONGEST_S: Final = 12 * 3600.0
-MOST_TICKETS: Final = 1_000
+MOST_TICKETS: Final = 20
+"""Of one requester: nobody's looking ends what others look at."""
 MOST_HTML_BYTES: Final = 16 << 20
 """A page of HTML is changed as a whole; Spark's have some hundred kilobytes."""
 
@@ -90,13 +95,15 @@ class Tickets:
         """
         now = self._now()
         valid = {key: item for key, item in self._tickets.items() if not _is_over(item, now)}
-        while len(valid) >= MOST_TICKETS:
-            del valid[min(valid, key=lambda key: valid[key].used_at)]
+        requester = request.state.requester
+        own = [key for key, item in valid.items() if item.requester.name == requester.name]
+        for key in sorted(own, key=lambda key: valid[key].used_at)[: len(own) + 1 - MOST_TICKETS]:
+            del valid[key]
         proofs = [(key, value) for key, value in request.scope["headers"] if key in _PROOFS]
         state = {"peer": peer} if (peer := getattr(request.state, "peer", None)) is not None else {}
         scope = {"type": "http", "path": request.scope["path"], "headers": proofs, "state": state}
         ticket = secrets.token_urlsafe(32)
-        self._tickets = {**valid, ticket: _Ticket(request.state.requester, scope, access, now, now)}
+        self._tickets = {**valid, ticket: _Ticket(requester, scope, access, now, now)}
         return ticket
 
     async def check(self, ticket: str) -> AccessRequest:
@@ -158,12 +165,19 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
     async def page(request: Request, ticket: str) -> Response:
         access = await tickets.check(ticket)
         base = f"{SPARK_PAGES}{ticket}"
-        path = request.scope["raw_path"].decode("ascii").split("/", 3)[3]
-        query = request.scope["query_string"].decode("ascii")
+        # As it was written: Spark decodes it.
+        written = request.scope["raw_path"].decode("latin-1")
+        path = written.removeprefix(f"{base}/")
+        if path == written or has_dot_segments(path):
+            raise RequestError(
+                404, "Spark has no page with such a path: it has . or .. in it, or is written in codes"
+            )
+        query = request.scope["query_string"].decode("latin-1")
         headers = {"x-forwarded-context": base, "accept": request.headers.get("accept", "*/*")}
         stack = AsyncExitStack()
         path += f"?{query}" if query else ""
-        answer = await stack.enter_async_context(host.spark_page(access.namespace, access.name, path, headers))
+        asking = stack.enter_async_context(host.spark_page(access.namespace, access.name, path, headers))
+        answer = await _unless_left(request, asking)
         given = _headers(request, base)
         kind = answer.headers.get("content-type", "application/octet-stream")
         if location := answer.headers.get("location"):
@@ -172,11 +186,7 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
         if not kind.startswith("text/html"):
             return StreamingResponse(_parts(answer, stack), answer.status_code, given, media_type=kind)
         async with stack:
-            content = b""
-            async for part in answer.aiter_raw():
-                content += part
-                if len(content) > MOST_HTML_BYTES:
-                    raise RequestError(502, f"the page has more than {MOST_HTML_BYTES >> 20} MiB")
+            content = await _unless_left(request, _whole(answer))
         shown = content.replace(b"<head>", b"<head>" + _STORAGE, 1)
         return Response(shown, answer.status_code, given, media_type=kind)
 
@@ -202,9 +212,30 @@ def _headers(request: Request, base: str) -> dict[str, str]:
 
 def _within(base: str, location: str) -> str:
     """Return where one of Spark's redirections leads to, which does not leave the pages."""
-    found = urlsplit(location)
+    try:
+        found = urlsplit(location)
+    except ValueError:
+        return f"{base}/"
     path = "/" + found.path.removeprefix(base).lstrip("/")
+    if has_dot_segments(path):
+        return f"{base}/"
     return base + path + (f"?{found.query}" if found.query else "")
+
+
+async def _unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    found = await unless_gone(request.receive, work)
+    if found is None:
+        raise ClientDisconnect
+    return found
+
+
+async def _whole(answer: httpx.Response) -> bytes:
+    content = bytearray()
+    async for part in answer.aiter_raw():
+        content += part
+        if len(content) > MOST_HTML_BYTES:
+            raise RequestError(502, f"the page has more than {MOST_HTML_BYTES >> 20} MiB")
+    return bytes(content)
 
 
 async def _parts(answer: httpx.Response, stack: AsyncExitStack) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """Runs uvicorn within a process that has other tasks: without signal handlers, and until an event is set.
 
-What takes long for a client ends when the client has gone.
+What takes long for a client ends when the client has gone. What is passed on as it was written has no dot segments.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 import uvicorn
 
@@ -56,6 +57,15 @@ async def serve_until(
         finally:
             ending.cancel()
             listener.close()
+
+
+def has_dot_segments(target: str) -> bool:
+    """Return whether the path of a request leads up or nowhere [RFC 3986 3.3], in whichever way it is written.
+
+    Args:
+        target: as the client wrote it, with or without its query.
+    """
+    return not {".", ".."}.isdisjoint(unquote(target.partition("?")[0]).replace("\\", "/").split("/"))
 
 
 async def disconnected(receive: Receive) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 UI = "/apis/enmasse.io/v1beta1/namespaces/{}/pipelines/{}/ui"
 
+MOVED = {
+    "moved": "http://127.0.0.1:4040/spark/x/jobs/?a=1",
+    "moved-up": "/spark/x/%2e./../apis",
+    "moved-wrong": "http://[",
+}
+
 
 class Pages(PipelineHost):
     """A host with pages for one pipeline, which says what it was asked."""
@@ -37,8 +44,8 @@ class Pages(PipelineHost):
         self.asked.append((namespace, name, path, headers))
         if name == "shop.quiet":
             raise UnavailableError("space shop does not show Spark's pages")
-        if path == "moved":
-            yield self._answer(302, b"", location="http://127.0.0.1:4040/spark/x/../jobs/?a=1")
+        if path.startswith("moved"):
+            yield self._answer(302, b"", location=MOVED[path])
         elif path.startswith("static"):
             yield self._answer(200, b"let a", **{"content-type": "text/javascript"})
         else:
@@ -145,10 +152,31 @@ async def test_a_page_has_no_origin_and_reaches_nothing_but_its_own_kind(place: 
         assert page.text.startswith("<html><head><script>")  # storage, which a page without an origin has not
         script = await client.get(f"{base}static/webui.js")
         assert (script.text, script.headers["cross-origin-resource-policy"]) == ("let a", "cross-origin")
-        moved = await client.get(f"{base}moved")
-        assert moved.headers["location"] == f"{base}spark/x/../jobs/?a=1"
+        for path, location in {"": "spark/x/jobs/?a=1", "-up": "", "-wrong": ""}.items():
+            assert (await client.get(f"{base}moved{path}")).headers["location"] == base + location
         asked = await client.options(f"{base}api/v1/applications")
         assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, "*")
+
+
+async def test_a_path_that_leads_up_is_asked_of_nobody(place: Place) -> None:
+    async with place.client(place.add("vera", "tenant-view")) as client:
+        base = (await client.get(UI.format("default", "shop.hot"))).headers["location"].removesuffix("jobs/")
+    place.pages.asked.clear()
+
+    async def code(target: str) -> int:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            # A client of HTTP would put such a path right.
+            written = {"path": unquote(target), "raw_path": target.encode()}
+            await place.app({**scope, **written}, receive, send)
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://localhost") as client:
+            return (await client.get("/")).status_code
+
+    for up in ("../../../log/other/shop.x", "%2e%2E/%2e./log/other/shop.x", "jobs/..", "./jobs/", "a/..%2fb"):
+        assert await code(base + up) == 404
+    assert await code(base.replace("/spark/", "/spark%2F") + "jobs/") == 404
+    assert not place.pages.asked
+    assert await code(f"{base}jobs/...") == 200
 
 
 async def test_a_ticket_ends_with_the_login_the_right_and_after_a_while(
@@ -178,5 +206,53 @@ async def test_a_ticket_ends_with_the_login_the_right_and_after_a_while(
         assert await code(third) == 404
         monkeypatch.undo()
         monkeypatch.setattr(spark_ui, "MOST_TICKETS", 2)
+        others = await led(place.add("ella", "tenant-view"))
         tickets = [await led(token) for _ in range(3)]
-        assert [await code(ticket) for ticket in tickets] == [404, 200, 200]
+        assert [await code(ticket) for ticket in (others, *tickets)] == [200, 404, 200, 200]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_who_leaves_before_a_page_is_whole_has_nobody_work_for_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, begins: bool
+) -> None:
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        asked.set()
+        yield b"<html>"
+        await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def spark_page(*_: object) -> AsyncIterator[httpx.Response]:
+        try:
+            if not begins:
+                asked.set()
+                await asyncio.Event().wait()
+            yield httpx.Response(200, headers={"content-type": "text/html"}, content=endless())
+        finally:
+            left.set()
+
+    async with place.client(place.add("vera", "tenant-view")) as client:
+        path = (await client.get(UI.format("default", "shop.hot"))).headers["location"]
+    monkeypatch.setattr(place.pages, "spark_page", spark_page)
+    messages = [{"type": "http.request"}]
+
+    async def receive() -> dict[str, str]:
+        if messages:
+            return messages.pop()
+        await asked.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: object) -> None:
+        pass
+
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": path, "raw_path": path.encode()}
+    scope |= {
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "scheme": "https",
+        "server": ("localhost", 443),
+    }
+    async with asyncio.timeout(30):
+        await place.app(scope, receive, send)
+        await left.wait()

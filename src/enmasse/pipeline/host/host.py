@@ -16,6 +16,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -452,11 +453,8 @@ class Host(Controller):
         namespace, _, name = key.space.partition("/")
         program = [*self._settings.program, "--space", key.space, "--url", self._settings.amqp]
         program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]
-        ui = UiSocket(self._root) if space.has_ui else None
         shown = shown_of(space)
-        program += ["--folder", str(folder.path), *arguments, *shown]
-        if ui is not None:
-            program.append(str(ui.number))
+        program += ["--folder", str(folder.path), *arguments]
         if "--cores" not in arguments and needs.cpu < self._machine.cpu:
             program += ["--cores", str(int(needs.cpu))]
         if self._settings.quick:
@@ -470,9 +468,14 @@ class Host(Controller):
             is_everywhere=any(word.startswith("spark://") for word in arguments),
             cgroup=self._cgroups.make(key, amounts_of(arguments)),
         )
-        command = launch_command(folder, program, self._settings.data, confines)
-        environment, changed = clean_environment(folder), self._on_event(key)
-        runner = SpaceRunner(key, space.uid, folder, command, environment, tuple(arguments), needs, changed, ui)
+        with ExitStack() as undo:
+            undo.callback(self._cgroups.remove, confines.cgroup)
+            ui = undo.enter_context(closing(UiSocket(self._root))) if space.has_ui else None
+            program += [*shown, *([str(ui.number)] if ui is not None else [])]
+            command = launch_command(folder, program, self._settings.data, confines)
+            environment, changed = clean_environment(folder), self._on_event(key)
+            runner = SpaceRunner(key, space.uid, folder, command, environment, tuple(arguments), needs, changed, ui)
+            undo.pop_all()
         runner.hosts, runner.cgroup, runner.shown = hosts, confines.cgroup, shown
         self.runners[key] = runner
         runner.start()

@@ -4,7 +4,8 @@
                                  {"file", "error"}, the file in Base64; without "sql" the lake's tables; with
                                  "mayStart": false only if a runner is there
     GET  /log/NAMESPACE/NAME     ?tail=N&follow=true -> lines of text
-    GET  /ui/NAMESPACE/NAME/...  -> Spark's pages of the session in which the pipeline runs
+    GET  /ui                     ?namespace=&name=&path= -> a page of Spark's of the session in which the pipeline
+                                 runs; only what the host says itself, an error, has the header host-error
     GET  /state                  -> the runners
 
 Control has checked what a user may ask before it asks here. No other user reaches the socket: its mode is 0600.
@@ -29,7 +30,7 @@ from starlette.routing import Route
 
 from enmasse.drivers.data_directory import make_private
 from enmasse.errors import ConfigError, EnmasseError
-from enmasse.net.http_server import serve_until, unless_gone
+from enmasse.net.http_server import has_dot_segments, serve_until, unless_gone
 from enmasse.pipeline.host.supervise import BoundedLog
 
 if TYPE_CHECKING:
@@ -47,8 +48,14 @@ FOLLOW_S = 3600.0
 MOST_FOLLOWING = 100
 _POLL_S = 0.5
 MOST_PAGE_BYTES = 64 << 20
-"""Bytes of one of Spark's pages, which are a tenant's word; the rest is left out."""
+PAGE_S = 40.0
+"""Bytes of one of Spark's pages, which are a tenant's word, and seconds for all of it; the rest is left out.
+
+A runner waits a little less for Spark to begin.
+"""
 _TO_SPARK, _OF_SPARK = ("accept", "x-forwarded-context"), ("content-type", "location")
+_STATUSES = frozenset(range(200, 600)) - {204, 205, 304}
+"""Those of answers that have a body."""
 
 Document = dict[str, Any]
 
@@ -63,7 +70,7 @@ async def serve_socket(host: Host, path: Path, stop: asyncio.Event) -> None:
     routes = [
         Route("/query", handlers.query, methods=["POST"]),
         Route("/log/{namespace}/{name}", handlers.log, methods=["GET"]),
-        Route("/ui/{namespace}/{name}/{path:path}", handlers.ui, methods=["GET"]),
+        Route("/ui", handlers.ui, methods=["GET"]),
         Route("/state", handlers.state, methods=["GET"]),
     ]
     with _listening(path) as listener:
@@ -122,19 +129,29 @@ class _Handlers:
         return StreamingResponse(self._follow(log, lines, log.position()), media_type="text/plain")
 
     async def ui(self, request: Request) -> Response:
-        namespace, name = request.path_params["namespace"], request.path_params["name"]
-        # As it was written: Spark decodes it.
-        path = request.scope["raw_path"].decode("ascii").split("/", 4)[4]
-        query = request.scope["query_string"].decode("ascii")
+        namespace, name, path = (request.query_params[key] for key in ("namespace", "name", "path"))
+        if has_dot_segments(path):
+            return _own_error(404, "Spark has no page whose path has . or .. in it")
         headers = {key: value for key in _TO_SPARK if (value := request.headers.get(key))}
-        stack = AsyncExitStack()
-        try:
+        stack, until = AsyncExitStack(), asyncio.get_running_loop().time() + PAGE_S
+
+        async def begin() -> httpx.Response:
             ui = self._host.ui_of(namespace, name)
-            answer = await stack.enter_async_context(ui.get(f"/{path}" + (f"?{query}" if query else ""), headers))
+            async with asyncio.timeout_at(until):
+                return await stack.enter_async_context(ui.get(f"/{path}", headers))
+
+        try:
+            answer = await unless_gone(request.receive, begin())
         except EnmasseError as error:
-            return JSONResponse({"message": str(error)}, status_code=503)
-        kept = {key: value for key in _OF_SPARK if (value := answer.headers.get(key))}
-        return StreamingResponse(_bounded(answer, stack), answer.status_code, kept)
+            return _own_error(503, str(error))
+        except TimeoutError:
+            return _own_error(503, f"the space's Spark session does not answer within {PAGE_S:g} seconds")
+        if answer is None:
+            return Response(status_code=400)  # for nobody: the client has disconnected
+        # Whatever comes is a tenant's word: what HTTP has no such answer for is not passed on.
+        kept = {key: value for key in _OF_SPARK if (value := answer.headers.get(key)) and value.isascii()}
+        status = answer.status_code if answer.status_code in _STATUSES else 502
+        return StreamingResponse(_bounded(answer, stack, until), status, kept)
 
     async def state(self, _request: Request) -> Response:
         return JSONResponse({"runners": self._host.state()})
@@ -155,13 +172,20 @@ class _Handlers:
             self._following -= 1
 
 
-async def _bounded(answer: httpx.Response, stack: AsyncExitStack) -> AsyncIterator[bytes]:
-    size = 0
+def _own_error(status: int, message: str) -> Response:
+    return JSONResponse({"message": message}, status, headers={"host-error": "true"})
+
+
+async def _bounded(answer: httpx.Response, stack: AsyncExitStack, until: float) -> AsyncIterator[bytes]:
+    size, parts = 0, answer.aiter_raw()
     async with stack:
-        async for part in answer.aiter_raw():
-            size += len(part)
-            if size > MOST_PAGE_BYTES:
+        while size <= MOST_PAGE_BYTES:
+            try:
+                async with asyncio.timeout_at(until):
+                    part = await anext(parts)
+            except (StopAsyncIteration, TimeoutError, httpx.TransportError):
                 return
+            size += len(part)
             yield part
 
 

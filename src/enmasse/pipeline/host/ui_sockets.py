@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _FOLDER = "ui"
 _CONNECT_S = 5.0
-_ANSWER_S = 40.0
-"""A runner waits a little less for Spark."""
 _WAITING = 64
 
 
@@ -64,23 +62,25 @@ class UiSocket:
 
     @asynccontextmanager
     async def get(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
-        """Ask for a page, and stream the answer for the duration of the block.
+        """Ask for a page, and stream the answer for the duration of the block, however long it takes.
 
         Args:
-            path: with its query, as Spark knows it.
+            path: with its query, as Spark knows it; it is sent as it is.
             headers: of the request.
 
         Raises:
             UnavailableError: the runner does not answer.
         """
         transport = httpx.AsyncHTTPTransport(uds=str(self._path))
-        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+        timeout = httpx.Timeout(None, connect=_CONNECT_S)
         async with httpx.AsyncClient(transport=transport, base_url="http://runner", timeout=timeout) as http:
             try:
-                async with http.stream("GET", path, headers=headers) as response:
+                target = {"target": path.encode("latin-1")}
+                async with http.stream("GET", "/", headers=headers, extensions=target) as response:
                     yield response
-            except httpx.TransportError as error:
-                raise UnavailableError(f"the space's Spark session does not answer: {error}") from None
+            except httpx.TransportError:
+                # What the error says may be what a tenant's process has answered.
+                raise UnavailableError("the space's Spark session does not answer, or not with HTTP") from None
 
 
 def remove_former(root: Path) -> None:

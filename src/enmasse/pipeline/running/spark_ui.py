@@ -18,16 +18,17 @@ import socketserver
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-MOST_AT_ONCE: Final = 16
-"""A page brings some ten files."""
+MOST_AT_ONCE: Final = 64
+"""Threads that answer: a page brings some ten files, and several people may look. Others are told to come again."""
 ANSWER_S: Final = 30.0
 _PART: Final = 1 << 16
 _FILTER: Final = "org.apache.spark.ui.JWSFilter"
 _PASSED_ON: Final = ("accept", "x-forwarded-context")
 _ANSWERED: Final = ("content-type", "location")
+_FULL: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 UI_SETTINGS: Final = {
     "spark.ui.enabled": "true",
@@ -93,7 +94,27 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.socket.close()
         self.socket = listener
         self.place, self.proof = place, proof
-        self.room = threading.Semaphore(MOST_AT_ONCE)
+        self._room = threading.Semaphore(MOST_AT_ONCE)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection, if there is room for one."""
+        if not self._room.acquire(blocking=False):
+            with suppress(OSError):
+                request.sendall(_FULL)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer it, in that thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # Python's name
         """Pass a request on, and its answer back."""
-        with self.server.room, suppress(OSError):
+        with suppress(OSError):
             connection = http.client.HTTPConnection(self.server.place, timeout=ANSWER_S)
             try:
                 given = {name: value for name in _PASSED_ON if (value := self.headers.get(name))}

@@ -15,13 +15,20 @@ from pathlib import Path
 import httpx
 import pytest
 
+from enmasse.pipeline.running import spark_ui
 from enmasse.pipeline.running.spark_ui import UiKey, UiServer
+from tests.support.polling import until
+
+waiting, go_on = threading.Semaphore(0), threading.Event()
 
 
 class Spark(BaseHTTPRequestHandler):
     """A server in the place of Spark's: it says what it was asked."""
 
     def do_GET(self) -> None:
+        if self.path == "/held":
+            waiting.release()
+            go_on.wait(60)
         if self.path.startswith("/moved"):
             self.send_response(302)
             self.send_header("location", "/jobs/")
@@ -85,3 +92,26 @@ def test_the_proof_is_signed_with_the_key_that_spark_is_told(key: UiKey) -> None
     expected = hmac.digest(base64.urlsafe_b64decode(secret), f"{head}.{body}".encode(), hashlib.sha256)
     assert base64.urlsafe_b64encode(expected).rstrip(b"=").decode() == signature
     assert UiKey().proof() != key.proof()
+
+
+def test_who_comes_when_all_threads_answer_others_is_told_to_come_again(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(spark_ui, "MOST_AT_ONCE", 2)
+    http: httpx.Client = request.getfixturevalue("http")
+    go_on.clear()
+    answers: list[int] = []
+    others = [threading.Thread(target=lambda: answers.append(http.get("/held").status_code)) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        assert all(waiting.acquire(timeout=30) for _ in others)
+        threads = threading.active_count()
+        assert [http.get("/").status_code for _ in range(5)] == [503] * 5
+        assert threading.active_count() == threads
+    finally:
+        go_on.set()
+        for other in others:
+            other.join()
+    assert answers == [200, 200]
+    until(lambda: http.get("/").status_code == 200)
