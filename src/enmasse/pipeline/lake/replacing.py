@@ -5,7 +5,8 @@ Rules:
    are of messages that were not read for the new ones.
 2. The transaction carries the name of what was done, and is done once: a process that is killed leaves the table as
    it was or as it is to be, and the next one sees which.
-3. Files that somebody joined meanwhile are not there any more, and their rows cannot be told from newer ones: then
+3. Who computed rows longer than was wanted changes nothing: it asks last of all, while nobody else changes the table.
+4. Files that somebody joined meanwhile are not there any more, and their rows cannot be told from newer ones: then
    nothing is changed, and it is to begin anew.
 """
 
@@ -184,11 +185,12 @@ class Replacement:
             self._old = [file for file in _files(table) if self._chosen.has(file["partition"])]
         return found
 
-    def finish(self, frame: DataFrame) -> Replaced:
-        """Compute the rows, and put them in the place of the old ones.
+    def finish(self, frame: DataFrame, is_given_up: Callable[[], bool]) -> Replaced | None:
+        """Compute the rows, and put them in the place of the old ones; None: that was given up, or done meanwhile.
 
         Args:
             frame: rows of these partitions alone, with all columns of the table.
+            is_given_up: whether they are not wanted any more.
 
         Raises:
             TableBusyError: files were rewritten meanwhile; nothing was changed.
@@ -203,6 +205,10 @@ class Replacement:
         actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
         with turn(self._path):
             table = self._open()
+            if is_given_up() or table.transaction_version(self._name) is not None:
+                for file in files:
+                    (self._path / file["path"]).unlink(missing_ok=True)
+                return None
             there = {file["path"] for file in _files(table)}
             is_busy = any(file["path"] not in there for file in self._old)
             added = [file["path"] for file in files]

@@ -273,7 +273,7 @@ class BackfillSupervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give it up; what was not done is not in the table."""
+        """Give it up; returns at once. What is not in the table by then does not come there any more."""
         self._stopped.set()
         if self._thread is not None and self._thread.is_alive():
             try:
@@ -349,7 +349,11 @@ class BackfillSupervisor:
         context = rows.sparkSession.sparkContext
         context.setLocalProperty("spark.scheduler.pool", running.name)
         context.setJobGroup(self._group, "backfill", interruptOnCancel=True)
-        done = replacement.finish(meeting(rows, target.table, layout.constraints))
+        if self._stopped.is_set():
+            return  # Jobs that had not begun were not cancelled
+        done = replacement.finish(meeting(rows, target.table, layout.constraints), self._stopped.is_set)
+        if done is None:
+            return
         self._log(
             f"backfill {self._wanted.at}: {done.rows:,} rows replaced {done.rows_before:,} in {done.partitions:,} "
             f"partitions of table {target.table}"
