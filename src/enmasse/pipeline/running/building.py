@@ -69,10 +69,6 @@ def build_once(
         PlanError: there is no such query, or it needs a stream.
     """
     spec = pipeline.spec
-    if spec.builtin is not None:
-        plans = _builtin(spec.builtin, context)
-        if found := next((plan for plan in plans if isinstance(plan, QueryPlan) and plan.name == name), None):
-            return found
     for index, sink in enumerate(spec.sinks):
         if _sink_name(sink, spec.sinks[:index]) == name:
             relations = Relations(context, spec, guard, code)
