@@ -59,7 +59,7 @@ def build_once(
     """Return the plan of one query of a pipeline, over what its stream keeps and not as a stream.
 
     Args:
-        context: with ``until``.
+        context: with ``between``.
         pipeline: as it was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
+from enmasse.model.kinds.partitions import Partition
 from enmasse.pipeline.errors import PlanError, TableBusyError
 from enmasse.pipeline.lake import replacing
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
@@ -42,6 +43,15 @@ def test_a_time_chooses_all_partitions_that_it_touches_as_a_whole(
     assert chosen.has({"site": "a", chosen.time.name: first})
     assert not chosen.has({"site": "a", chosen.time.name: "2027-02"})
     assert not chosen.has({"site": "a", chosen.time.name: None})
+
+
+@pytest.mark.parametrize("by", ["day(ts)", "day"])
+def test_of_a_day_that_rows_bring_themselves_only_they_know_which_moments_lie_in_it(by: str) -> None:
+    columns = ["ts", "ts_day" if by == "day(ts)" else "day"]
+    chosen = choose([by], {}, moment("2026-01-31"), moment("2026-02-01"), columns)
+    assert chosen.time == Partition(columns[1])  # so no moment is asked for beside it
+    assert (chosen.first, chosen.last) == ("2026-01-31", "2026-01-31")
+    assert (chosen.start, chosen.end) == (moment("2026-01-30"), moment("2026-02-02"))
 
 
 def test_values_choose_among_the_partitions_of_a_time() -> None:
