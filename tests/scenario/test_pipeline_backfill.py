@@ -141,6 +141,26 @@ def test_partitions_are_chosen_by_value_and_windows_only_once_they_are_closed(
     place.send(command="delete", name="demo.hours", purge=True)
 
 
+def test_a_day_that_rows_bring_themselves_keeps_all_of_its_rows(node: StreamNode, place: RunnerPlace) -> None:
+    node.create("local", "stream")
+    day = "to_date(from_utc_timestamp(ts, '+02:00')) AS ts_day"
+    wrong, right = (sql.replace(", ts ", f", ts, {day} ") for sql in (WRONG, RIGHT))
+    place.put("demo.local", spec_of("local", wrong), {"local": STREAM})
+    moments = ("2026-01-01T21:00:00Z", "2026-01-01T22:00:00Z", "2026-01-02T21:00:00Z", "2026-01-02T22:00:00Z")
+    send(node, "local", *(("s", number, at) for number, at in enumerate(moments, 1)))
+    place.until(lambda: len(place.rows("local")) == 4)
+    place.put("demo.local", spec_of("local", right, **backfill("one")), {"local": STREAM})
+    done = place.until(ended(place, "demo.local", "one"))
+    assert (done["state"], done["rows"], done["rowsBefore"]) == ("Done", 2, 2), done
+    assert sorted((row["ts_day"].day, row["value"]) for row in place.rows("local")) == [
+        (1, 2),
+        (2, 2),
+        (2, 3),
+        (3, 8),
+    ]
+    place.send(command="delete", name="demo.local", purge=True)
+
+
 def test_what_depends_on_more_than_messages_is_refused_with_the_reason(node: StreamNode, place: RunnerPlace) -> None:
     node.create("more", "stream")
     spec = spec_of("more", RIGHT, source={"watermark": {"column": "ts", "delay": "1m"}})

@@ -68,7 +68,7 @@ def test_partitions_are_replaced_beside_what_is_added_meanwhile(lake: Lake) -> N
     assert replacement.begin(lambda found: last_done(found, path, lake.checkpoint("replaced"))) == 0
     lake.write(table, [{"k": ODD[0], "v": 100}])
     frame = lake.spark.createDataFrame([(ODD[0], 7), (ODD[1], 8)], "k STRING, v BIGINT")
-    assert replacement.finish(chosen.rows(frame)) == Replaced(rows=1, rows_before=1, partitions=1)
+    assert replacement.finish(chosen.rows(frame), lambda: False) == Replaced(rows=1, rows_before=1, partitions=1)
     assert replacement.is_done()
     found = relation(lake.spark, path).collect()
     rest = [(k, n) for n, k in enumerate(ODD) if n]

@@ -475,6 +475,11 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.backfill.from",
             "expected a moment such as 2026-01-31T12:00:00Z",
         ),
+        (
+            {"backfill": {"at": "1", "partitions": {"site": ""}}},
+            "spec.backfill.partitions.site",
+            "expected a value: an empty text and NULL lie in one folder",
+        ),
         ({"restart": {"at": ""}}, "spec.restart.at", "required: any text that was not there before"),
         (
             {"restart": {"at": "1", "from": "soon"}},
@@ -547,6 +552,11 @@ def test_a_builtin_pipeline_has_its_own_flow_and_parameters() -> None:
     decode(pipeline(builtin={"name": "lake", "parameters": telemetry}))
     beside = pipeline(builtin={"name": "lake", "parameters": telemetry}, sources=[READINGS])
     assert problems(beside) == {"spec.sources": "cannot stand beside builtin, which has its own"}
+    again = {"at": "1", "from": "2026-01-30T00:00:00Z", "to": "2026-01-31T00:00:00Z"}
+    said = problems(pipeline(builtin={"name": "lake", "parameters": telemetry}, backfill=again))
+    assert said == {
+        "spec.backfill": "cannot stand beside builtin: only what a query makes of spec.sources is computed again"
+    }
     unknown = problems(pipeline(builtin={"name": "leak"}))
     assert unknown == {"spec.builtin.name": f"expected one of {', '.join(BUILTINS)}, got 'leak'"}
     wrong = pipeline(builtin={"name": "windows", "parameters": telemetry | {"size": "soon", "sise": "1m"}})

@@ -70,6 +70,11 @@ def backfill_problems(backfill: Backfill) -> Iterator[Problem]:
         if text is not None and moment_of(text) is None:
             expected = "expected a moment such as 2026-01-31T12:00:00Z"
             yield Problem(f"spec.backfill.{name}", f"{expected}, got {describe_value(text)}")
+    for column, value in backfill.partitions.items():
+        if not value:
+            # Either would take the rows of the other away.
+            reason = "expected a value: an empty text and NULL lie in one folder, and cannot be chosen apart"
+            yield Problem(f"spec.backfill.partitions.{column}", reason)
     if (backfill.start is None) != (backfill.end is None):
         missing = "from" if backfill.start is None else "to"
         yield Problem(f"spec.backfill.{missing}", "required: from and to go together")

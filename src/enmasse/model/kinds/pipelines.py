@@ -421,6 +421,9 @@ class Pipeline(SpaceMember):
             for name in ("sources", "steps", "sinks", "code"):
                 if getattr(spec, name):
                     yield Problem(f"spec.{name}", "cannot stand beside builtin, which has its own")
+            if spec.backfill is not None:
+                reason = "cannot stand beside builtin: only what a query makes of spec.sources is computed again"
+                yield Problem("spec.backfill", reason)
         yield from _repeating_problems(self)
         if spec.trigger is not None and (problem := trigger_problem(spec.trigger)):
             yield Problem("spec.trigger", problem)

@@ -5,7 +5,8 @@ Rules:
    are of messages that were not read for the new ones.
 2. The transaction carries the name of what was done, and is done once: a process that is killed leaves the table as
    it was or as it is to be, and the next one sees which.
-3. Files that somebody joined meanwhile are not there any more, and their rows cannot be told from newer ones: then
+3. Who computed rows longer than was wanted changes nothing: it asks last of all, while nobody else changes the table.
+4. Files that somebody joined meanwhile are not there any more, and their rows cannot be told from newer ones: then
    nothing is changed, and it is to begin anew.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DAY: Final = "day"
+_LOCAL: Final = timedelta(days=1)
+"""No place is further from UTC."""
 _FORMS: Final[Mapping[str, str]] = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 """Partitions of time as text, which is in their order."""
 
@@ -50,8 +53,8 @@ class Chosen:
         time: the column of time; None: any time.
         first: its first text.
         last: its last.
-        start: where the first partition of time begins.
-        end: where the last ends.
+        start: no row of the first partition of time is of an earlier moment.
+        end: and none of the last of this one or a later.
     """
 
     values: Mapping[str, str]
@@ -87,7 +90,11 @@ def _column(name: str) -> Any:
 
 
 def choose(
-    partition_by: Sequence[str], values: Mapping[str, str], start: datetime | None, end: datetime | None
+    partition_by: Sequence[str],
+    values: Mapping[str, str],
+    start: datetime | None,
+    end: datetime | None,
+    brought: Collection[str] = (),
 ) -> Chosen:
     """Return the partitions that a time touches, and that have some values.
 
@@ -96,6 +103,7 @@ def choose(
         values: columns, and the text that they have.
         start: a moment in UTC; None: any time.
         end: where it ends; not a part of it.
+        brought: the columns of rows before any is made to lay out the table.
 
     Raises:
         PlanError: the table is not laid out so; the message says how it is.
@@ -116,9 +124,12 @@ def choose(
     unit = time.function or _DAY
     form = _FORMS[unit]
     last = end - timedelta(microseconds=1)
-    return Chosen(
-        values, time, start.strftime(form), last.strftime(form), _beginning(start, unit), _following(last, unit)
-    )
+    first_text, last_text = start.strftime(form), last.strftime(form)
+    first, following = _beginning(start, unit), _following(last, unit)
+    if time.name in brought:
+        # Rows have a day of their own, such as a local one, and only they know which moments lie in it.
+        time, first, following = Partition(time.name), first - _LOCAL, following + _LOCAL
+    return Chosen(values, time, first_text, last_text, first, following)
 
 
 def _beginning(moment: datetime, unit: str) -> datetime:
@@ -184,11 +195,12 @@ class Replacement:
             self._old = [file for file in _files(table) if self._chosen.has(file["partition"])]
         return found
 
-    def finish(self, frame: DataFrame) -> Replaced:
-        """Compute the rows, and put them in the place of the old ones.
+    def finish(self, frame: DataFrame, is_given_up: Callable[[], bool]) -> Replaced | None:
+        """Compute the rows, and put them in the place of the old ones; None: that was given up, or done meanwhile.
 
         Args:
             frame: rows of these partitions alone, with all columns of the table.
+            is_given_up: whether they are not wanted any more.
 
         Raises:
             TableBusyError: files were rewritten meanwhile; nothing was changed.
@@ -203,6 +215,10 @@ class Replacement:
         actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
         with turn(self._path):
             table = self._open()
+            if is_given_up() or table.transaction_version(self._name) is not None:
+                for file in files:
+                    (self._path / file["path"]).unlink(missing_ok=True)
+                return None
             there = {file["path"] for file in _files(table)}
             is_busy = any(file["path"] not in there for file in self._old)
             added = [file["path"] for file in files]

@@ -70,7 +70,7 @@ class Running:
         context: that its queries were made with.
         plans: of its queries.
         checkpoint_of: the folder of a query's checkpoint.
-        once: returns the plan of a query over the only stream up to an offset, which is read once.
+        once: returns the plan of a query that reads the only stream once, by options that say from where to where.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Running:
     context: RunningContext
     plans: Sequence[QueryPlan | JobPlan]
     checkpoint_of: Callable[[str], Path]
-    once: Callable[[str, str], QueryPlan]
+    once: Callable[[str, Mapping[str, str]], QueryPlan]
 
 
 def planned(running: Running, wanted: Backfill) -> tuple[QueryPlan, TableTarget, SourceSpec]:
@@ -194,8 +194,8 @@ def reached(checkpoint: Path, batch: int) -> Reached:
     return Reached(Position.from_json(json.loads(offset)), datetime.fromtimestamp(milliseconds_ / 1000, UTC))
 
 
-def check_kept(options: Mapping[str, str], reached: Reached, since: datetime | None) -> None:
-    """Make sure that a stream has all messages of a time and later.
+def check_kept(options: Mapping[str, str], reached: Reached, since: datetime | None) -> Position:
+    """Make sure that a stream has all messages of a time and later; return what it begins with.
 
     Args:
         options: of the reader of the stream.
@@ -223,6 +223,11 @@ def check_kept(options: Mapping[str, str], reached: Reached, since: datetime | N
                 f"the stream {parsed.address} does not keep what is needed: expected {needed}, but partition "
                 f"{partition} begins with offset {at}, so older ones were dropped; choose a later time"
             )
+    return oldest
+
+
+def _offsets(position: Position) -> str:
+    return json.dumps({str(number): at for number, at in position.next.items()})
 
 
 def _text(moment: datetime) -> str:
@@ -273,7 +278,7 @@ class BackfillSupervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give it up; what was not done is not in the table."""
+        """Give it up; returns at once. What is not in the table by then does not come there any more."""
         self._stopped.set()
         if self._thread is not None and self._thread.is_alive():
             try:
@@ -315,6 +320,7 @@ class BackfillSupervisor:
             wanted.partitions,
             None if wanted.start is None else moment_of(wanted.start),
             None if wanted.end is None else moment_of(wanted.end),
+            plan.frame.columns,
         )
         self._status = self._status.model_copy(update={"table": target.table})
         path = running.context.place.lake / target.table
@@ -340,16 +346,20 @@ class BackfillSupervisor:
         since = chosen.start
         if any(line.startswith(_GROUPED) for line in fingerprint_of(plan.frame)):
             since = _check_windows(running.spec, until, chosen)
-        check_kept(running.context.options_of(source), until, since)
+        begins = check_kept(running.context.options_of(source), until, since)
         self._become("Running")
-        offsets = json.dumps({str(number): at for number, at in until.position.next.items()})
-        again = running.once(offsets, plan.name)
+        between = {"startingOffsets": _offsets(begins), "endingOffsets": _offsets(until.position)}
+        again = running.once(plan.name, between)
         rows: DataFrame = chosen.rows(Partitions(layout.partition_by).on(again.frame))
         activate(rows.sparkSession)
         context = rows.sparkSession.sparkContext
         context.setLocalProperty("spark.scheduler.pool", running.name)
         context.setJobGroup(self._group, "backfill", interruptOnCancel=True)
-        done = replacement.finish(meeting(rows, target.table, layout.constraints))
+        if self._stopped.is_set():
+            return  # Jobs that had not begun were not cancelled
+        done = replacement.finish(meeting(rows, target.table, layout.constraints), self._stopped.is_set)
+        if done is None:
+            return
         self._log(
             f"backfill {self._wanted.at}: {done.rows:,} rows replaced {done.rows_before:,} in {done.partitions:,} "
             f"partitions of table {target.table}"

@@ -59,7 +59,7 @@ def build_once(
     """Return the plan of one query of a pipeline, over what its stream keeps and not as a stream.
 
     Args:
-        context: with ``until``.
+        context: with ``between``.
         pipeline: as it was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.
@@ -69,10 +69,6 @@ def build_once(
         PlanError: there is no such query, or it needs a stream.
     """
     spec = pipeline.spec
-    if spec.builtin is not None:
-        plans = _builtin(spec.builtin, context)
-        if found := next((plan for plan in plans if isinstance(plan, QueryPlan) and plan.name == name), None):
-            return found
     for index, sink in enumerate(spec.sinks):
         if _sink_name(sink, spec.sinks[:index]) == name:
             relations = Relations(context, spec, guard, code)

@@ -67,8 +67,8 @@ class RunningContext:
     """Takes a line for the pipeline's log."""
     start_from: str | None = None
     """The bound where all streams begin, whatever their sources name; None: where those name."""
-    until: str | None = None
-    """The offsets by partition up to which the only stream is read, once; None: it is read as a stream."""
+    between: Mapping[str, str] | None = None
+    """The options that say from where to where the only stream is read, once; None: it is read as a stream."""
     bad_records: list[QueryPlan] = field(default_factory=list)
     """The queries that bring what cannot be decoded to where the sources want it."""
     consumed: list[str] = field(default_factory=list)
@@ -160,7 +160,7 @@ class RunningContext:
         Raises:
             TableEmptyError: it has no rows, and the source says to wait for some.
         """
-        if self.until is not None and source.table is not None:
+        if self.between is not None and source.table is not None:
             return self.read_table(source.table)
         from enmasse.pipeline.lake.reference import followed, query_key  # noqa: PLC0415  # Delta is slow to load
         from enmasse.pipeline.lake.relation import facts  # noqa: PLC0415
@@ -204,7 +204,7 @@ class RunningContext:
         kind = found[0].type if found else "stream"
         if is_several(source) and (odd := next((one for one in found if one.type != "stream"), None)):
             raise PlanError(f"source {source.name}: several addresses are read where all are streams, not {odd.type}")
-        reader = self.spark.readStream if self.until is None else self.spark.read
+        reader = self.spark.readStream if self.between is None else self.spark.read
         raw = reader.format("enmasse").options(**self._options(source, names, kind)).load()
         schemas = [one.schema or {} for one in found]
         declared = schemas[0] if schemas and all(one == schemas[0] for one in schemas) else {}
@@ -302,8 +302,8 @@ class RunningContext:
             options["checkpointLocation"] = str(self.checkpoint_of(CONSUMING))
             if kind == "topic":
                 options["subscription"] = f"{self.pipeline}.{source.name}"
-        elif self.until is not None:
-            options |= {"startingOffsets": "earliest", "endingOffsets": self.until}
+        elif self.between is not None:
+            options |= self.between
         else:
             options["startingOffsets"] = self.start_from or source.starting_offsets or "earliest"
             # How far it is shows at the stream; queries that share a source share the name.

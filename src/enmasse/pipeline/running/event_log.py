@@ -7,12 +7,15 @@ Rules:
 1. A session keeps its newest ``MOST_FILES`` files. What says what the application is goes from older ones into a
    file that ends with ``.compact``, as Spark's own compaction names it: a reader begins there.
 2. Of sessions that have ended the newest ``MOST_ENDED`` are kept, and no more than ``MOST_BYTES`` of them.
-3. What cannot be removed is left: a log is no reason for a session to end.
+3. A session that runs touches its log at each look, whether its pipelines do something or not: so another session
+   tells it from one that was killed.
+4. What cannot be removed is left: a log is no reason for a session to end.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import threading
@@ -32,8 +35,9 @@ MOST_BYTES: Final = 100 << 20
 LOOK_S: Final = 30.0
 """A session that runs ten pipelines fills a file in some minutes."""
 _GONE_S: Final = 86_400.0
-"""A session that has written nothing for so long, and has not said that it ended, was killed."""
+"""A session that has not touched its log for so long, and has not said that it ended, was killed."""
 
+_QUERY_STARTED: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryStartedEvent"
 _KEPT: Final = (
     "SparkListenerLogStart",
     "SparkListenerResourceProfileAdded",
@@ -41,11 +45,11 @@ _KEPT: Final = (
     "SparkListenerEnvironmentUpdate",
     "SparkListenerApplicationStart",
     "SparkListenerExecutorAdded",
-    "org.apache.spark.sql.streaming.StreamingQueryListener$QueryStartedEvent",
+    _QUERY_STARTED,
 )
 """Events without which a reader knows neither the application nor its queries."""
 _MOST_KEPT: Final = 1_000
-"""A query that fails every minute begins every minute."""
+"""Of queries: one that fails every minute begins every minute."""
 _NAME: Final = re.compile(r"events_(\d+)_.+")
 
 
@@ -89,19 +93,28 @@ class EventLogs:
     def _watch(self) -> None:
         self.remove_ended()
         while not self._closed.wait(LOOK_S):
-            with suppress(OSError, ValueError, pa.ArrowException):
-                shorten(self._own)
+            self.look()
+
+    def look(self) -> None:
+        """Say that the session runs, and keep its log within bounds."""
+        with suppress(OSError, ValueError, pa.ArrowException):
+            for path in self._own.glob("appstatus_*.inprogress"):
+                os.utime(path)
+            shorten(self._own)
 
     def remove_ended(self) -> None:
         """Remove the logs of sessions that have ended, from the oldest on, until the rest is within bounds."""
-        with suppress(OSError):
-            found = [(path, *_size_and_time(path)) for path in self._root.glob("eventlog_v2_*") if path != self._own]
-            ended = [item for item in found if _has_ended(item[0], item[2])]
-            total = 0
-            for number, (path, size, _) in enumerate(sorted(ended, key=lambda item: -item[2])):
-                total += size
-                if number >= MOST_ENDED or total > MOST_BYTES:
-                    shutil.rmtree(path, ignore_errors=True)
+        ended: list[tuple[Path, int, float]] = []
+        for path in self._root.glob("eventlog_v2_*"):
+            with suppress(OSError):  # another session may be removing it
+                size, touched_at = _size_and_time(path)
+                if path != self._own and _has_ended(path, touched_at):
+                    ended.append((path, size, touched_at))
+        total = 0
+        for number, (path, size, _) in enumerate(sorted(ended, key=lambda item: -item[2])):
+            total += size
+            if number >= MOST_ENDED or total > MOST_BYTES:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _size_and_time(log: Path) -> tuple[int, float]:
@@ -109,8 +122,8 @@ def _size_and_time(log: Path) -> tuple[int, float]:
     return sum(stat.st_size for stat in stats), max((stat.st_mtime for stat in stats), default=0.0)
 
 
-def _has_ended(log: Path, written_at: float) -> bool:
-    return not any(log.glob("appstatus_*.inprogress")) or time.time() - written_at > _GONE_S
+def _has_ended(log: Path, touched_at: float) -> bool:
+    return not any(log.glob("appstatus_*.inprogress")) or time.time() - touched_at > _GONE_S
 
 
 def shorten(log: Path, most_files: int = MOST_FILES) -> bool:
@@ -155,13 +168,16 @@ _BEGINNINGS: Final = tuple(f'{{"Event":"{name}"'.encode() for name in _KEPT)
 
 
 def _without_repeated(lines: list[bytes]) -> list[bytes]:
-    """Return the lines with each first one that a log has once, and the newest of the others."""
+    """Return the lines with each first one that a log has once, and the newest of queries that began."""
     first: dict[str, bytes] = {}
     others: list[bytes] = []
+    queries: list[bytes] = []
     for line in lines:
         event: dict[str, Any] = json.loads(line)
         if event["Event"] in ("SparkListenerLogStart", "SparkListenerApplicationStart"):
             first.setdefault(event["Event"], line)
+        elif event["Event"] == _QUERY_STARTED:
+            queries.append(line)
         else:
             others.append(line)
-    return [*first.values(), *others[-_MOST_KEPT:]]
+    return [*first.values(), *others, *queries[-_MOST_KEPT:]]

@@ -222,7 +222,7 @@ class PipelineSupervisor:
         if checkpoints.restart(spec.restart):
             self._log(f"restart {checkpoints.restarted_at}: generation {checkpoints.generation}")
 
-        def context_until(offsets: str | None) -> RunningContext:
+        def context_of(between: Mapping[str, str] | None) -> RunningContext:
             return RunningContext(
                 spark=self._spark.newSession(),
                 place=self._place,
@@ -233,10 +233,10 @@ class PipelineSupervisor:
                 spool=self._place.folder / "spool" / self.name / str(checkpoints.generation),
                 log=self._log,
                 start_from=checkpoints.start_from,
-                until=offsets,
+                between=between,
             )
 
-        context = context_until(None)
+        context = context_of(None)
         plans = share_what_is_consumed(
             build_plans(context, order.pipeline, self._guard, order.code), context.consumed
         )
@@ -248,7 +248,7 @@ class PipelineSupervisor:
             context,
             plans,
             checkpoints.path_of,
-            lambda offsets, name: build_once(context_until(offsets), order.pipeline, self._guard, order.code, name),
+            lambda name, between: build_once(context_of(between), order.pipeline, self._guard, order.code, name),
         )
         trigger = spec.trigger or DEFAULT_TRIGGER
         trigger_s = None if trigger == AVAILABLE_NOW else milliseconds(trigger) / 1000

@@ -198,7 +198,7 @@ class Relations:
             try:
                 self._add_step(index, step, made)
             except PlanError:
-                if context.until is None:
+                if context.between is None:
                     raise
                 # It keeps state of a stream, or reads what does: who is asked for once reads neither.
         return made

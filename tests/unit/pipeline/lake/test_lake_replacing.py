@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
+from enmasse.model.kinds.partitions import Partition
 from enmasse.pipeline.errors import PlanError, TableBusyError
 from enmasse.pipeline.lake import replacing
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
@@ -44,6 +45,15 @@ def test_a_time_chooses_all_partitions_that_it_touches_as_a_whole(
     assert not chosen.has({"site": "a", chosen.time.name: None})
 
 
+@pytest.mark.parametrize("by", ["day(ts)", "day"])
+def test_of_a_day_that_rows_bring_themselves_only_they_know_which_moments_lie_in_it(by: str) -> None:
+    columns = ["ts", "ts_day" if by == "day(ts)" else "day"]
+    chosen = choose([by], {}, moment("2026-01-31"), moment("2026-02-01"), columns)
+    assert chosen.time == Partition(columns[1])  # so no moment is asked for beside it
+    assert (chosen.first, chosen.last) == ("2026-01-31", "2026-01-31")
+    assert (chosen.start, chosen.end) == (moment("2026-01-30"), moment("2026-02-02"))
+
+
 def test_values_choose_among_the_partitions_of_a_time() -> None:
     chosen = choose(["site", "day(ts)"], {"site": "north"}, moment("2026-01-31"), moment("2026-02-01"))
     assert chosen.has({"site": "north", "ts_day": "2026-01-31"})
@@ -71,6 +81,7 @@ class Table:
         schema = Schema.from_json(json.dumps({"type": "struct", "fields": FIELDS}))
         DeltaTable.create(path, schema, partition_by=["site"])
         self.next: list[dict[str, Any]] = []
+        self.site = "north"
         # Spark's tasks write files; here they are written already.
         monkeypatch.setattr(replacing, "written", lambda *_: self.next)
 
@@ -83,6 +94,10 @@ class Table:
         relative = str(path.relative_to(self.path))
         return {"path": relative, "bytes": 1, "rows": len(texts), "partition": partition, "stats": stats}
 
+    def sized(self, site: str, *texts: str) -> dict[str, Any]:
+        file = self.file(site, *texts)
+        return file | {"bytes": path_size(self.path / file["path"])}
+
     def add(self, site: str, *texts: str) -> None:
         file, table = self.file(site, *texts), DeltaTable(self.path)
         action = AddAction(file["path"], path_size(self.path / file["path"]), {"site": site}, 1, True, file["stats"])
@@ -93,7 +108,7 @@ class Table:
         return sorted((row["site"], row["text"]) for row in rows)
 
     def replacement(self, name: str = "one") -> Replacement:
-        return Replacement(self.path, choose(["site"], {"site": "north"}, None, None), name)
+        return Replacement(self.path, choose(["site"], {"site": self.site}, None, None), name)
 
 
 def path_size(path: Path) -> int:
@@ -113,9 +128,8 @@ def test_what_a_query_adds_meanwhile_stays_and_the_rest_of_the_partition_is_repl
     assert not replacement.is_done()
     assert replacement.begin(lambda found: found.version()) == 2
     table.add("north", "later")
-    table.next = [table.file("north", "right")]
-    table.next[0]["bytes"] = path_size(table.path / table.next[0]["path"])
-    assert replacement.finish(cast("Any", None)) == Replaced(rows=1, rows_before=2, partitions=1)
+    table.next = [table.sized("north", "right")]
+    assert replacement.finish(cast("Any", None), lambda: False) == Replaced(rows=1, rows_before=2, partitions=1)
     assert table.rows() == [("north", "later"), ("north", "right"), ("south", "there")]
     assert table.replacement().is_done()
     assert not table.replacement("two").is_done()
@@ -129,7 +143,31 @@ def test_files_that_were_rewritten_meanwhile_leave_the_table_as_it_is(table: Tab
     before = table.rows()
     table.next = [table.file("north", "right")]
     with pytest.raises(TableBusyError, match="were joined or put in order meanwhile, so nothing was changed"):
-        replacement.finish(cast("Any", None))
+        replacement.finish(cast("Any", None), lambda: False)
     assert table.rows() == before
     assert not (table.path / table.next[0]["path"]).exists()
     assert not replacement.is_done()
+
+
+def test_what_was_given_up_while_its_rows_were_computed_changes_nothing(table: Table) -> None:
+    replacement = table.replacement()
+    replacement.begin(lambda _: 0)
+    before = table.rows()
+    table.next = [table.sized("north", "right")]
+    assert replacement.finish(cast("Any", None), lambda: True) is None
+    assert table.rows() == before
+    assert not (table.path / table.next[0]["path"]).exists()
+    assert not replacement.is_done()
+
+
+def test_two_of_one_name_put_their_rows_into_the_table_once(table: Table) -> None:
+    table.site = "west"  # of which there are no files that one of them could miss
+    first, second = table.replacement(), table.replacement()
+    first.begin(lambda _: 0)
+    second.begin(lambda _: 0)
+    table.next = [table.sized("west", "right")]
+    assert first.finish(cast("Any", None), lambda: False) == Replaced(rows=1, rows_before=0, partitions=1)
+    table.next = [table.sized("west", "again")]
+    assert second.finish(cast("Any", None), lambda: False) is None
+    assert [row for row in table.rows() if row[0] == "west"] == [("west", "right")]
+    assert not (table.path / table.next[0]["path"]).exists()

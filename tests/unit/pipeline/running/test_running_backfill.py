@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from enmasse.model.kinds.backfills import Backfill
-from enmasse.model.kinds.pipelines import PipelineSpec
+from enmasse.model.kinds.pipelines import PipelineSpec, SourceSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.replacing import choose
 from enmasse.pipeline.running import backfill
 from enmasse.pipeline.running.backfill import (
+    BackfillSupervisor,
     NotYetError,
     Reached,
     Running,
@@ -24,7 +27,8 @@ from enmasse.pipeline.running.backfill import (
     planned,
     reached,
 )
-from enmasse.pipeline.running.plans import QueryPlan, TableTarget
+from enmasse.pipeline.running.context import RunningContext
+from enmasse.pipeline.running.plans import Place, QueryPlan, TableTarget
 from enmasse.pipeline.source.offsets import PartitionState, Position, StreamState
 
 WATERMARK = datetime(2026, 2, 1, 12, tzinfo=UTC)
@@ -146,7 +150,41 @@ def test_a_stream_that_may_have_dropped_what_is_needed_is_refused(
     options = {"url": "amqp://localhost", "address": "a", "startingOffsets": "earliest"}
     until = Reached(Position("s", {0: 90}), WATERMARK)
     if not said:
-        check_kept(options, until, since)
+        # What is read begins here: what is dropped from now on is missed and not left out.
+        assert check_kept(options, until, since) == Position("s", {0: node.state().partitions[0].low})
         return
     with pytest.raises(PlanError, match=said):
         check_kept(options, until, since)
+
+
+def test_what_is_read_begins_where_the_stream_began_when_it_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backfill, "Connections", lambda: Node(10, 11))
+    monkeypatch.setattr(backfill, "fingerprint_of", lambda _: ["source a"])
+    context = SimpleNamespace(options_of=lambda _: {"url": "amqp://localhost", "address": "a"})
+    asked: list[Mapping[str, str]] = []
+
+    def once(_: str, between: Mapping[str, str]) -> Any:
+        asked.append(between)
+        raise PlanError("asked")
+
+    plan = QueryPlan("table-t", cast("Any", None), TableTarget("t", Layout(partition_by=("day(ts)",))))
+    running = Running("shop.a", "u", PipelineSpec(), cast("Any", context), [plan], Path, once)
+    supervisor = BackfillSupervisor(running, Backfill(at="1"), lambda _: None)
+    chosen = choose(["day(ts)"], {}, WATERMARK, WATERMARK + timedelta(days=1))
+    until = Reached(Position("s", {0: 90}), WATERMARK)
+    with pytest.raises(PlanError, match="asked"):
+        supervisor._replace(cast("Any", None), until, chosen, plan, cast("Any", plan.target), cast("Any", None))
+    assert asked == [{"startingOffsets": '{"0": 10}', "endingOffsets": '{"0": 90}'}]
+    source = SourceSpec(name="a", address="a")
+    read = RunningContext(
+        cast("Any", None),
+        Place("amqp://localhost", "", Path()),
+        "shop.a",
+        {},
+        "",
+        Path,
+        Path(),
+        lambda _: None,
+        between=asked[0],
+    )._options(source, ["a"], "stream")
+    assert {name: read[name] for name in asked[0]} == asked[0]

@@ -68,12 +68,37 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path) -> None:
     assert read(log / "events_3_local-1.zstd.compact")[0]["Event"] == "SparkListenerLogStart"
 
 
-def test_queries_that_began_often_are_not_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_that_began_often_are_not_all_kept_and_take_nothing_else_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_log, "_MOST_KEPT", 3)
     log = log_of(tmp_path, "local-1", 9)
     shorten(log, 2)
     kept = read(log / "events_8_local-1.zstd.compact")
-    assert [event["of"] for event in kept[2:]] == [f"events_{number}_local-1.zstd" for number in (6, 7, 8)]
+    assert {event["Event"] for event in kept} == {*BEGINNING, STARTED}
+    assert [event["of"] for event in kept[3:]] == [f"events_{number}_local-1.zstd" for number in (6, 7, 8)]
+
+
+def test_a_session_that_does_nothing_for_days_is_told_from_one_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "MOST_ENDED", 0)
+    for name in ("idle", "killed"):
+        for path in log_of(tmp_path, name, 1, running=True).iterdir():
+            os.utime(path, (1, 1))
+    EventLogs(tmp_path, "idle").look()
+    EventLogs(tmp_path, "next").remove_ended()
+    assert [path.name for path in (tmp_path / "events").iterdir()] == ["eventlog_v2_idle"]
+
+
+def test_a_log_that_cannot_be_looked_into_keeps_no_other_from_being_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "MOST_ENDED", 0)
+    log_of(tmp_path, "ended", 1)
+    (tmp_path / "events" / "eventlog_v2_odd").touch()  # no folder, which cannot be listed either
+    EventLogs(tmp_path, "own").remove_ended()
+    assert [path.name for path in (tmp_path / "events").iterdir()] == ["eventlog_v2_odd"]
 
 
 def test_logs_of_ended_sessions_go_from_the_oldest_on_and_those_that_run_stay(
