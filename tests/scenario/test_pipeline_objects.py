@@ -180,7 +180,8 @@ def test_a_commit_whose_answer_is_lost_is_in_the_table_with_its_rows(
     replacement = Replacement(lake.folder / "t", chosen, "again")
     replacement.begin(lambda _: 0)
     lose("t")
-    done = replacement.finish(lake.spark.createDataFrame([("a", 7, None)], COLUMNS))
+    done = replacement.finish(lake.spark.createDataFrame([("a", 7, None)], COLUMNS), lambda: False)
+    assert done is not None
     assert (done.rows, done.rows_before) == (1, 2)
     assert lake.rows("t", "k", "v") == [("a", 7), ("b", 3)]
     storage.write_settings(credentials_folder)

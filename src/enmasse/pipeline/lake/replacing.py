@@ -213,16 +213,13 @@ class Replacement:
         ]
         new = [(file, json.loads(file["partition"])) for file in files]
         actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
+        added = [file["path"] for file in files]
         with turn(self._path):
             table = self._open()
-            if is_given_up() or table.transaction_version(self._name) is not None:
-                for file in files:
-                    (self._path / file["path"]).unlink(missing_ok=True)
-                return None
+            is_over = is_given_up() or table.transaction_version(self._name) is not None
             there = {file["path"] for file in _files(table)}
             is_busy = any(file["path"] not in there for file in self._old)
-            added = [file["path"] for file in files]
-            if is_busy:
+            if is_over or is_busy:
                 remove_unnamed(self._path / file for file in added)
             else:
                 try:
@@ -232,6 +229,8 @@ class Replacement:
                 else:
                     table.update_incremental()
                     sync_log(self._path, table.version())
+        if is_over:
+            return None
         if is_busy:
             raise TableBusyError(
                 f"the files of table {self._path.name} were joined or put in order meanwhile, so nothing was changed"
