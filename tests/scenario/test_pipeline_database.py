@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from enmasse.model.kinds.databases import Database
-from enmasse.pipeline.lake.reference import Pins
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.test_pipeline_running import STREAM, node, place, send
 from tests.support.foreign_tools import require
@@ -29,6 +24,10 @@ pytestmark = [
     pytest.mark.usefixtures("needs_spark"),
     pytest.mark.timeout(600),
 ]
+
+
+BATCH = 60
+"""Rows."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def upsert(server: PostgreSQL, address: str, table: str) -> dict[str, Any]:
                 "address": address,
                 "format": "json",
                 "schema": "device STRING, n INT, gone BOOLEAN",
-                "maxRowsPerBatch": 60,
+                "maxRowsPerBatch": BATCH,
             }
         ],
         "steps": [{"name": "all", "sql": f"SELECT device, n, {nested}, gone FROM readings"}],
@@ -98,17 +97,18 @@ def test_each_row_is_written_once_whatever_is_killed(
     )
     write_secret(place, server)
     node.create("devices", "stream")
-    rows = 0
-    for more in (100, 100, 40):
-        send(node, "devices", *readings(range(rows, rows + more)))
-        place.put("demo.devices", upsert(server, "devices", "devices"), {"devices": STREAM})
-        before = rows
-        rows += more
-        if rows < 240:
-            place.until(lambda: server.rows("SELECT count(*) FROM devices_log")[0][0] > before)  # noqa: B023
-            place.kill()
-            place.start()
-            place.next_event("ready")
+    send(node, "devices", *readings(range(BATCH)))
+    place.put("demo.devices", upsert(server, "devices", "devices"), {"devices": STREAM})
+    place.until(lambda: server.rows("SELECT count(*) FROM devices_log") == [(BATCH,)])
+    place.kill()
+    # Whether Spark noted the batch before it was killed is a matter of chance: here it never did, and repeats it.
+    for noted in (place.folder / "checkpoints" / "demo.devices").rglob("commits/*"):
+        noted.unlink()
+    place.start()
+    place.next_event("ready")
+    rows = 3 * BATCH
+    send(node, "devices", *readings(range(BATCH, rows)))
+    place.put("demo.devices", upsert(server, "devices", "devices"), {"devices": STREAM})
     place.until(lambda: server.rows("SELECT count(*) FROM devices_log")[0][0] >= rows)
     place.until(lambda: server.rows("SELECT max(n) FROM devices") == [(rows - 1,)])
     assert server.rows("SELECT count(*), count(DISTINCT n), max(n) FROM devices_log") == [(rows, rows, rows - 1)]
@@ -163,50 +163,6 @@ def test_batches_join_a_table_that_changes(node: StreamNode, place: RunnerPlace,
     assert place.until(lambda: (found := joined_version())[0] == 3 and found) == (3, version)
     place.send(command="delete", name="demo.placed", purge=True)
     place.until(lambda: not (place.folder / "spool" / "demo.placed").exists())
-
-
-def test_a_batch_that_comes_again_joins_the_rows_that_it_joined(
-    server: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "warehouse.json").write_text(json.dumps({"user": USER, "password": PASSWORD}))
-    monkeypatch.setenv("ENMASSE_CREDENTIALS", str(tmp_path))
-    odd = 'public."Odd ""one"""'
-    columns = 'n int, exact numeric, money numeric(8,2), "at" timestamptz, bits bytea, list int[], day date'
-    values = "1, 0.1, 2.5, '2026-01-31T12:00:00Z', 'ab', '{1,NULL}', '2026-02-01'"
-    server.execute(f"CREATE TABLE {odd} ({columns})", f"INSERT INTO {odd} VALUES ({values})")
-    table = Database.model_validate(database(server, 'Odd "one"', tls="off"))
-    copy, checkpoint = tmp_path / "copies" / "odd.database", tmp_path / "checkpoint"
-    (checkpoint / "offsets").mkdir(parents=True)
-
-    def joined_by(batch: int) -> tuple[str, list[dict[str, Any]]]:
-        (checkpoint / "offsets" / str(batch)).write_text("")
-        version = Pins(copy, checkpoint, "query", table).of_present_batch(0.0, ())
-        files = [pq.read_table(Path(version.folder, file.path)) for file in version.files]
-        return version.name, pa.concat_tables(files).to_pylist()
-
-    first, rows = joined_by(0)
-    assert rows == [
-        {
-            "n": 1,
-            "exact": "0.1",
-            "money": Decimal("2.50"),
-            "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
-            "bits": b"ab",
-            "list": "{1,NULL}",
-            "day": date(2026, 2, 1),
-        }
-    ]
-    assert joined_by(1) == (first, rows)
-    server.execute(f"UPDATE {odd} SET n = 2")
-    second, changed = joined_by(2)
-    assert (second != first, [row["n"] for row in changed]) == (True, [2])
-    server.execute(f"DELETE FROM {odd}", f"INSERT INTO {odd} (n) VALUES (3), (4)")
-    third, more = joined_by(3)
-    assert (third != second, sorted(row["n"] for row in more)) == (True, [3, 4])
-    # The last one is undone, as by a kill before it was begun.
-    (checkpoint / "offsets" / "3").unlink()
-    server.execute(f"TRUNCATE {odd}")
-    assert joined_by(2) == (second, changed)
 
 
 def test_who_is_not_let_in_or_finds_nobody_goes_on_when_it_is_mended(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StructType
 
@@ -23,6 +24,7 @@ from enmasse.pipeline.database.statements import LOCKING_BATCHES, batches_of, ma
 from enmasse.pipeline.database.writing import DatabaseTable
 from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError
 from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.reference import Pins
 from enmasse.pipeline.running.plans import DatabaseTarget
 from tests.support.foreign_tools import require
 from tests.support.keepalive import keepalive_due_s
@@ -113,6 +115,46 @@ def test_a_key_that_may_be_null_is_none(server: PostgreSQL, tmp_path: Path) -> N
     for batch in (0, 1):
         table.put(rows.to_reader(), "keyed", batch)
     assert server.rows("SELECT count(*) FROM keyed") == [(2,)]
+
+
+def test_a_batch_that_comes_again_joins_the_rows_that_it_joined(server: PostgreSQL, tmp_path: Path) -> None:
+    odd = 'public."Odd ""one"""'
+    columns = 'n int, exact numeric, money numeric(8,2), "at" timestamptz, bits bytea, list int[], day date'
+    values = "1, 0.1, 2.5, '2026-01-31T12:00:00Z', 'ab', '{1,NULL}', '2026-02-01'"
+    server.execute(f"CREATE TABLE {odd} ({columns})", f"INSERT INTO {odd} VALUES ({values})")
+    table = database(server, 'Odd "one"')
+    copy, checkpoint = tmp_path / "copies" / "odd.database", tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+
+    def joined_by(batch: int) -> tuple[str, list[dict[str, Any]]]:
+        (checkpoint / "offsets" / str(batch)).write_text("")
+        version = Pins(copy, checkpoint, "query", table).of_present_batch(0.0, ())
+        files = [pq.read_table(Path(version.folder, file.path)) for file in version.files]
+        return version.name, pa.concat_tables(files).to_pylist()
+
+    first, rows = joined_by(0)
+    assert rows == [
+        {
+            "n": 1,
+            "exact": "0.1",
+            "money": Decimal("2.50"),
+            "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
+            "bits": b"ab",
+            "list": "{1,NULL}",
+            "day": date(2026, 2, 1),
+        }
+    ]
+    assert joined_by(1) == (first, rows)
+    server.execute(f"UPDATE {odd} SET n = 2")
+    second, changed = joined_by(2)
+    assert (second != first, [row["n"] for row in changed]) == (True, [2])
+    server.execute(f"DELETE FROM {odd}", f"INSERT INTO {odd} (n) VALUES (3), (4)")
+    third, more = joined_by(3)
+    assert (third != second, sorted(row["n"] for row in more)) == (True, [3, 4])
+    # The last one is undone, as by a kill before it was begun.
+    (checkpoint / "offsets" / "3").unlink()
+    server.execute(f"TRUNCATE {odd}")
+    assert joined_by(2) == (second, changed)
 
 
 def test_what_a_column_has_no_value_for_is_null(server: PostgreSQL, tmp_path: Path) -> None:
