@@ -78,6 +78,8 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     visit: Visit, api: httpx.Client, installation: Installation, link: str, tmp_path: Path
 ) -> None:
     page = visit.page
+    merge = {"content-type": "application/merge-patch+json"}
+    api.patch("addressspaces/shop", json={"spec": {"spark": {"ui": True}}}, headers=merge).raise_for_status()
     visit.open(f"{IN_SPACE}/pipelines")
     expect(visit.heading("No pipeline yet")).to_be_visible()
     visit.press("Create a pipeline")
@@ -96,9 +98,14 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     expect(page.locator(figure("Rows")).first).to_have_text(str(READINGS), timeout=LATE_MS)
     expect(page.get_by_role("img", name=re.compile(f"^Rows read over time; now rows {READINGS}$"))).to_be_visible()
     expect(
-        page.get_by_role("img", name=re.compile(f"last_value is made of last-value: {READINGS} rows"))
+        page.get_by_role("img", name=re.compile(f"last_value \\(table\\) is made of last-value: {READINGS} rows"))
     ).to_be_visible()
     expect(visit.row("table").filter(has_text="Running")).to_be_visible()
+
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="Spark's pages").click()
+    expect(popup.value.get_by_role("heading", name="Spark Jobs")).to_be_visible()
+    popup.value.close()
 
     visit.press("Ask its table")
     query = page.get_by_label("Query", exact=True)

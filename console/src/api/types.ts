@@ -62,6 +62,7 @@ export interface AddressSpace extends Resource {
     authenticationService?: { name?: string; type?: string };
     endpoints?: Record<string, unknown>[];
     limits?: Limits;
+    spark?: { ui?: boolean };
   };
   status?: ReadyStatus & { caCert?: string; endpointStatuses?: EndpointStatus[]; limits?: Limits };
 }

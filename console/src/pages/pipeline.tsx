@@ -6,7 +6,7 @@ import type { ApiError } from "../api/errors";
 import { keepReading, useGet, useLatest, useObject, useSeries } from "../api/live";
 import { type Pipeline, type PipelineRow, type QueryResult, tablesOf } from "../api/pipelines";
 import { useRights } from "../api/rights";
-import type { Condition, RowList } from "../api/types";
+import type { AddressSpace, Condition, RowList } from "../api/types";
 import { type Space, useSpace } from "../app/space";
 import { Chart } from "../parts/chart";
 import { download } from "../parts/code";
@@ -34,6 +34,7 @@ export default function PipelinePage(): ReactElement {
   const rows = useLatest<RowList<PipelineRow>>(pipeline ? query(`${space.api}/rows/pipelines`, { search: name, limit: 50 }) : null);
   const row = rows.data?.items.find((item) => item.name === name);
   const actions = usePipelineActions(space, rights, setFailure);
+  const { data: declared } = useGet<AddressSpace>(rights.may("get", "pipelines/ui") ? space.api : null);
   const all = `${space.to}/pipelines`;
   const trail = [
     { title: "Spaces", to: "/spaces" },
@@ -65,6 +66,11 @@ export default function PipelinePage(): ReactElement {
       }
       actions={
         <>
+          {declared?.spec.spark?.ui && status?.phase === "Running" && (
+            <Button variant="secondary" className="em-beside" component="a" href={`${path(`${space.inNamespace}/pipelines`, name)}/ui`} target="_blank" rel="noreferrer">
+              Spark's pages
+            </Button>
+          )}
           {table && (
             <Button variant="secondary" className="em-beside" onClick={() => void navigate(query(`${space.to}/sql`, { table }))}>
               Ask its table
