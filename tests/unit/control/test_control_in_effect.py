@@ -484,7 +484,7 @@ spec: {address: log, type: stream, plan: standard-small-stream, retention: {byte
 FOR_PEOPLE = {"version"}
 """Fields that are there to be read by people."""
 
-BY_PIPELINES = ("Pipeline.", "Address.spec.schema")
+BY_PIPELINES = ("Pipeline.", "Address.spec.schema", "AddressSpace.spec.lake.", "AddressSpace.spec.spark.")
 """What another process reads, with Spark: of these, that the source names the field is all that is asked for."""
 
 _CHECKS = {"problems", "spec_problems", "unapplied", "unapplied_by_type", "unapplied_over_plan", "unapplied_storing"}
