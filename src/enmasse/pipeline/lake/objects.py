@@ -311,16 +311,17 @@ _FAILURES: Final = tuple(
             "the credentials have expired: put new ones into the Secret, and it goes on",
         ),
         (
-            "Invalid(AccessKeyId|Token)|SignatureDoesNotMatch|AccessDenied|ACCESS_DENIED|[Ss]tatus(?: code)?:? 403",
+            "Invalid(AccessKeyId|Token)|SignatureDoesNotMatch|AccessDenied|ACCESS_DENIED|403 Forbidden|status:? 403",
             "the storage refuses the credentials: put right ones into the Secret, and it goes on",
         ),
         ("NoSuchBucket|NO_SUCH_BUCKET", "there is no such bucket: make it, and it goes on"),
         (
-            "SlowDown|SLOW_DOWN|TooManyRequests|[Ss]tatus(?: code)?:? 429",
+            # An answer to a question for an object's size has no words.
+            "SlowDown|SLOW_DOWN|TooManyRequests|429 Too|503 S|status:? (429|503)",
             "the storage asks for fewer requests; it goes on by itself",
         ),
         (
-            "NETWORK_CONNECTION|REQUEST_TIMEOUT|error sending request|timed out|[Ss]tatus(?: code)?:? 50[0234]",
+            "NETWORK_CONNECTION|REQUEST_TIMEOUT|error sending request|timed out|50[024] [A-Z]|status:? 50[024]",
             "the storage does not answer; it goes on when it does",
         ),
     )

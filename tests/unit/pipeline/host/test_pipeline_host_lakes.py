@@ -106,10 +106,8 @@ def test_paths_of_objects_are_like_those_of_folders() -> None:
         ("When reading s3://x: AWS Error ACCESS_DENIED during HeadObject", "the storage refuses the credentials"),
         ("Generic S3 error: ... ExpiredToken ...", "the credentials have expired"),
         ("Generic S3 error: 503 Slow Down: SlowDown", "the storage asks for fewer requests"),
-        (
-            "Kernel error\n -> Generic S3 error: Error\n - Server: status code: 503 Service",
-            "the storage does not answer",
-        ),
+        ("AWS Error UNKNOWN (HTTP status 503) during HeadObject: No response body", "the storage asks for fewer"),
+        ("Kernel error\n -> Generic S3 error\n  Server\n   500 Internal Server Error", "the storage does not answer"),
         ("Generic S3 error: HTTP error: error sending request", "the storage does not answer"),
         ("AWS Error NO_SUCH_BUCKET during PutObject in S3", "there is no such bucket"),
     ],
