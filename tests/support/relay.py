@@ -54,7 +54,11 @@ class Relay:
                 if self.answer:
                     threading.Thread(target=self._answer, args=(near,), daemon=True).start()
                     continue
-                far = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # the server is away: so it is for the client
+                    near.close()
+                    continue
                 sockets |= {near, far}
                 for ends in ((near, far), (far, near)):
                     threading.Thread(target=self._pass_on, args=(*ends, sockets), daemon=True).start()
