@@ -151,7 +151,7 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
     async def lead(request: Request, namespace: str, name: str) -> Response:
         registry.store.get(PIPELINE.name, namespace, name)
         async with host.spark_page(namespace, name, "", {}):
-            pass  # an error is told here, and not on a page without a login
+            pass  # so that a problem is answered here, with the login, and not after the redirect
         access = AccessRequest("get", PIPELINE.group, f"{PIPELINE.plural}/ui", namespace, name)
         place = f"{SPARK_PAGES}{tickets.give(request, access)}/jobs/"
         return RedirectResponse(place, 303, headers={"Cache-Control": "no-store"})

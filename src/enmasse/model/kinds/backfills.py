@@ -1,4 +1,4 @@
-"""What of a table a pipeline computes again, and how far that is."""
+"""Backfill: partitions of a table that a pipeline computes again, and its progress."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_REGION: Final = "us-east-1"
-"""What storage that knows no regions calls its own."""
+"""The region where none is given; storage without regions takes it, too."""
 
 _BUCKET = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HOST = re.compile(r"(?!.*\.\.)[a-z0-9_]([-a-z0-9_.]{0,251}[a-z0-9])?|[0-9a-f]*:[0-9a-f:.]*")
@@ -32,7 +32,7 @@ class S3Lake(Model):
     bucket: str
     """The bucket; it has to be there."""
     prefix: str = ""
-    """What the names of all objects begin with, as ``plant/lake``."""
+    """Begins the key of every object, as ``plant/lake``."""
     region: str | None = None
     """Left out: us-east-1."""
     credentials_secret: str

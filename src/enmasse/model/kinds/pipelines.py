@@ -145,7 +145,7 @@ class SourceSpec(Model):
     include_properties: bool | None = None
     """Whether there are columns for properties, annotations and content type."""
     include_headers: bool | None = None
-    """Whether there is a column with the application properties in order and with their types."""
+    """Whether there is a column ``headers``: the application properties in order, each with its type."""
     watermark: Watermark | None = None
     """How late a row may be and still count; needed where windows are to end."""
     bad_records: str | None = None

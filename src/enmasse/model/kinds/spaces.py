@@ -228,12 +228,12 @@ class MqttOptions(Model):
 
 
 class SparkOptions(Model):
-    """What is kept and shown of the Spark sessions in which a space's pipelines run."""
+    """Spark's UI and event log of the sessions that run a space's pipelines."""
 
     ui: bool | None = None
-    """Whether Spark's pages are there for who may see them, below each pipeline; left out: they are not."""
+    """Whether Spark's UI can be opened from each pipeline, with the right `pipelines/ui`; left out: no."""
     event_log: bool | None = None
-    """Whether each session writes Spark's event log, for Spark's history server; left out: none does."""
+    """Whether sessions write Spark's event log, for its history server; left out: no."""
 
 
 class AddressSpaceSpec(Model):
