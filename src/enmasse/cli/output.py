@@ -64,6 +64,16 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
+def as_figure(value: float) -> str:
+    """Return a number for people: with separators, and one decimal where that says something."""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"
+
+
+def as_cell(value: float | None) -> str:
+    """Return a number for a table; a hyphen where there is none."""
+    return "-" if value is None else as_figure(value)
+
+
 def write_structured(console: Console, form: str, document: Any) -> None:
     """Write a document as ``json`` or ``yaml``."""
     if form == "json":

@@ -8,7 +8,7 @@ import typer
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer
-from enmasse.cli.commands.use.pipeline import QUERY_TIMEOUT_S, tables
+from enmasse.cli.commands.use.pipeline_query import QUERY_TIMEOUT_S, tables
 from enmasse.cli.errors import UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
