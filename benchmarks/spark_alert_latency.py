@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from benchmarks.accounting import cpu_seconds, descendants
 from benchmarks.spark_place import spark_beside_node
 from enmasse.client.blocking import Message, connect
-from enmasse.model.kinds.pipelines import SourceSpec
+from enmasse.model.kinds.pipelines.pipeline import SourceSpec
 from enmasse.pipeline.builtin import anomalies
 from enmasse.pipeline.running.command import SETTINGS
-from enmasse.pipeline.running.context import RunningContext
-from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
-from enmasse.pipeline.running.targets import start_query
+from enmasse.pipeline.running.planning.context import RunningContext
+from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan
+from enmasse.pipeline.running.planning.targets import start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

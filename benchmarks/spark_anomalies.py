@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.accounting import cpu_seconds
 from benchmarks.spark_place import Columns, fill, spark_beside_node
-from enmasse.model.kinds.builtins import AnomaliesParameters
+from enmasse.model.kinds.pipelines.builtins import AnomaliesParameters
 from enmasse.pipeline.builtin.anomalies import MOST_ROWS, alerts_of
 from enmasse.pipeline.builtin.telemetry import readings_of
 from enmasse.pipeline.running.command import SETTINGS

@@ -12,8 +12,8 @@ import pandas as pd
 
 from enmasse.client.blocking import Message
 from enmasse.pipeline.lake.relation import relation
-from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
-from enmasse.pipeline.running.targets import start_query
+from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place, QueryPlan
+from enmasse.pipeline.running.planning.targets import start_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from enmasse.model.kinds.pipelines import SourceSpec
-    from enmasse.pipeline.running.context import RunningContext
+    from enmasse.model.kinds.pipelines.pipeline import SourceSpec
+    from enmasse.pipeline.running.planning.context import RunningContext
     from tests.support.stream_node import StreamNode
 
 __all__ = ["Stage", "body", "send"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.pipeline.builtin import anomalies
-from enmasse.pipeline.running.plans import Place
+from enmasse.pipeline.running.planning.plans import Place
 from tests.scenario.builtin_stage import Stage, body
 from tests.support.foreign_tools import require
 from tests.support.mqtt_devices import Device

@@ -16,11 +16,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from enmasse.model.kinds.builtins import TrainParameters
+from enmasse.model.kinds.pipelines.builtins import TrainParameters
 from enmasse.pipeline.builtin import anomalies, commands, features, heartbeat, lake, score, train
 from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.errors import ModelMissingError, PlanError
-from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
+from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place, QueryPlan
 from enmasse.pipeline.running.querying import versions_of_models
 from tests.scenario.builtin_stage import Stage, body, send
 from tests.support.foreign_tools import require

@@ -18,7 +18,7 @@ import pytest
 
 from enmasse.pipeline.builtin import lake, last_value, metering, windows
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place
+from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place
 from tests.scenario.builtin_stage import Stage, body, send
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StructType
 
-from enmasse.model.kinds.databases import Database
+from enmasse.model.kinds.pipelines.databases import Database
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.reading import refresh_copy
 from enmasse.pipeline.database.statements import LOCKING_BATCHES, batches_of, making_batches
@@ -25,7 +25,7 @@ from enmasse.pipeline.database.writing import DatabaseTable
 from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.reference import Pins
-from enmasse.pipeline.running.plans import DatabaseTarget
+from enmasse.pipeline.running.planning.plans import DatabaseTarget
 from tests.support.foreign_tools import require
 from tests.support.keepalive import keepalive_due_s
 from tests.support.polling import until

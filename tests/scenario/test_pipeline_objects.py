@@ -18,7 +18,7 @@ from pyarrow.fs import FileSelector
 from pyspark.errors import StreamingQueryException
 
 from enmasse.client.blocking import Message
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import LakeAwayError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.changes import stream_of
 from enmasse.pipeline.lake.compaction import compact, order_rows

@@ -12,7 +12,7 @@ from enmasse.pipeline.errors import PlanError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from enmasse.pipeline.running.guard import Guard
+    from enmasse.pipeline.running.planning.guard import Guard
 
 pytestmark = [
     pytest.mark.spark,
@@ -25,7 +25,7 @@ COLUMNS = "device STRING, t DOUBLE, ts TIMESTAMP, tags ARRAY<STRING>, m MAP<STRI
 
 @pytest.fixture(scope="module")
 def guard(spark: SparkSession) -> Guard:
-    from enmasse.pipeline.running.guard import Guard  # needs PySpark
+    from enmasse.pipeline.running.planning.guard import Guard  # needs PySpark
 
     return Guard(spark)
 

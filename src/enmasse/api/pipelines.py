@@ -29,8 +29,8 @@ from enmasse.api.kube.requests import OBJECTS, media_type, read_body
 from enmasse.api.kube.status import RequestError
 from enmasse.errors import UnavailableError
 from enmasse.identity.rbac import AccessRequest
-from enmasse.model.kinds.builtins import BUILTINS
-from enmasse.model.kinds.relations import table_problem
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.relations import table_problem
 from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE, SECRET
 from enmasse.model.schema.openapi import class_text, structural
 from enmasse.model.schema.schema import describe_value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from enmasse.control.addresses.planning import AddressView
 from enmasse.control.users.authentication_services import EXTERNAL
 from enmasse.model.kinds.addresses import Address
-from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
+from enmasse.model.kinds.pipelines.pipeline import Pipeline, unapplied_by_type
 from enmasse.model.kinds.plans import AddressSpacePlan, unapplied_over_plan
 from enmasse.model.kinds.spaces import AddressSpace, AuthenticationOverrides
 from enmasse.model.schema.conditions import Unapplied, over_bounds

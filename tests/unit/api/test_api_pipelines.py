@@ -13,7 +13,7 @@ from enmasse.api.access.authentication import Authenticator
 from enmasse.api.app import ApiParts, create_app
 from enmasse.api.pipelines import PipelineHost
 from enmasse.control.access.accounts import Accounts
-from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,14 +6,14 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.schema.openapi import structural
 from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, TABLE_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enmasse.model.kinds.builtins import BuiltinParameters
+    from enmasse.model.kinds.pipelines.builtins import BuiltinParameters
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pipelines.md"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.builtins import (
+from enmasse.model.kinds.pipelines.builtins import (
     BUILTINS,
     AnomaliesParameters,
     CommandsParameters,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.databases import as_lake_tables
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.databases import as_lake_tables
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 
 DATABASE = {
     "type": "postgresql",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.builtins import BUILTINS
-from enmasse.model.kinds.pipelines import Pipeline, PipelineSpec
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.pipeline import Pipeline, PipelineSpec
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.objects import decode
 from enmasse.model.schema.openapi import field_texts

@@ -8,8 +8,8 @@ import pytest
 
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES, SETTINGS
 from enmasse.model.kinds.addresses import AddressSpec
-from enmasse.model.kinds.builtins import BUILTINS
-from enmasse.model.kinds.pipelines import PipelineSpec, Resources, Restart, SinkSpec, SourceSpec, StepSpec
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, Resources, Restart, SinkSpec, SourceSpec, StepSpec
 from enmasse.model.schema.kinds import KINDS
 from enmasse.model.schema.openapi import structural
 from enmasse.model.schema.schema import Model

@@ -8,7 +8,7 @@ import pytest
 from enmasse.client import TlsOptions
 from enmasse.pipeline.credentials import Arguments, Login, needs_tls
 from enmasse.pipeline.errors import AccessError, OptionError
-from enmasse.pipeline.running.plans import Place
+from enmasse.pipeline.running.planning.plans import Place
 
 
 @pytest.fixture

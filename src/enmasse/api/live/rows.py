@@ -21,7 +21,7 @@ from enmasse.api.live.declared import DeclaredRows
 from enmasse.api.live.history import Recorded
 from enmasse.api.live.sampler import SAMPLED
 from enmasse.identity.rbac import AccessRequest
-from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, MESSAGING_USER, PIPELINE
 from enmasse.model.schema.quantities import amount_of
 from enmasse.model.schema.subresources import LINKS

@@ -22,7 +22,7 @@ from enmasse.identity.rbac import (
     may_bind,
     rules_for,
 )
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding
 from enmasse.model.schema.errors import InvalidResourceError, Problem
 from enmasse.model.schema.kinds import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
     from enmasse.control.store.writes import Write
     from enmasse.identity.rbac import Requester, Role, Rule
-    from enmasse.model.kinds.databases import Database
+    from enmasse.model.kinds.pipelines.databases import Database
     from enmasse.model.schema.resource import Resource
 
 BINDING_KINDS = (ROLE_BINDING.name, CLUSTER_ROLE_BINDING.name)

@@ -16,9 +16,9 @@ from enmasse.control.runtime.verdicts import Verdict, condition
 from enmasse.control.spaces.effective import effective_space_limits
 from enmasse.control.spaces.planning import SpaceView, judge_space, space_conditions
 from enmasse.model.kinds.addresses import Address
-from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
 from enmasse.model.kinds.limits import SpaceLimits
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.conditions import READY, sentences, with_effect
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE

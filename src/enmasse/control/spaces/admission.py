@@ -11,7 +11,7 @@ from enmasse.control.errors import ForbiddenError
 from enmasse.control.runtime.verdicts import grant_problem
 from enmasse.control.spaces.placements import make_places, plan_limits
 from enmasse.model.kinds.addresses import OFFERED_TYPES, Address
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.plans import AddressSpacePlan
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.errors import InvalidResourceError, Problem

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.control.errors import ForbiddenError
 from enmasse.identity.rbac import PIPELINE_HOST
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.resource_quota import (
     NOT_COUNTED,
     OBJECT_BYTES,

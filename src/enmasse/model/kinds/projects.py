@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from enmasse.model.kinds.builtins import BUILTINS, builtin_problems
 from enmasse.model.kinds.durations import Duration
+from enmasse.model.kinds.pipelines.builtins import BUILTINS, builtin_problems
 from enmasse.model.kinds.spaces import SpaceType
 from enmasse.model.schema.conditions import Unapplied, set_fields
 from enmasse.model.schema.errors import Problem

@@ -69,7 +69,7 @@ _MODULES = {
     "authentication": ("AuthenticationService", "ConsoleService"),
     "core": ("ConfigMap", "Event", "Namespace", "Secret", "Service"),
     "infra": ("BrokeredInfraConfig", "StandardInfraConfig"),
-    "pipelines": ("Pipeline",),
+    "pipelines.pipeline": ("Pipeline",),
     "plans": ("AddressPlan", "AddressSpacePlan"),
     "projects": ("IoTProject",),
     "rbac": ("ClusterRole", "ClusterRoleBinding", "RoleBinding"),

@@ -2,8 +2,8 @@
 
 Everything else is derived: what the source gives Spark and Arrow (``pipeline/source/columns``), which filters are
 always true, which columns a decoded row carries under another name (``pipeline/decoding``), which names no schema of
-messages may have (``message_schema``), which columns SQL of a pipeline may use (``model/kinds/flow``), and the table
-in ``docs/reference/spark-source.md``.
+messages may have (``message_schema``), which columns SQL of a pipeline may use (``model/kinds/pipelines``), and the
+table in ``docs/reference/spark-source.md``.
 
 Without pydantic, as Spark's workers load it.
 """

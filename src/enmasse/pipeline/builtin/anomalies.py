@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.builtins import AnomaliesParameters, band_limits
+from enmasse.model.kinds.pipelines.builtins import AnomaliesParameters, band_limits
 from enmasse.pipeline.builtin.device_state import Devices, by_bucket, name_codes
 from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of, seconds
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.planning.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 _COLUMNS: Final = (
     ("id", "STRING"),

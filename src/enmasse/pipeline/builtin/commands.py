@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.builtins import CommandsParameters
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import SourceSpec
+from enmasse.model.kinds.pipelines.builtins import CommandsParameters
+from enmasse.model.kinds.pipelines.pipeline import SourceSpec
 from enmasse.pipeline.builtin.plans import checked
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan
+from enmasse.pipeline.running.planning.plans import AddressTarget, JobPlan, QueryPlan
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 COMMANDS_DDL: Final = "alert STRING, device STRING, value STRING, timestamp TIMESTAMP"
 _SCHEMA: Final = pa.schema(

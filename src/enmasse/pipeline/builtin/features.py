@@ -22,7 +22,7 @@ from enmasse.pipeline.errors import PlanError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from enmasse.model.kinds.builtins import TrainParameters
+    from enmasse.model.kinds.pipelines.builtins import TrainParameters
 
 MAX_VALUES: Final = 1_000
 """Of a feature of text: more is a name and no category."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enmasse.model.kinds.builtins import LakeParameters
+from enmasse.model.kinds.pipelines.builtins import LakeParameters
 from enmasse.pipeline.builtin.plans import checked, compaction_of, seconds
 from enmasse.pipeline.builtin.telemetry import days_of, raw_messages, readings_of, telemetry_messages
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.plans import JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.planning.plans import JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 
 def build(context: PlanContext, parameters: LakeParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:

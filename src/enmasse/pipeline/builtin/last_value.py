@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.builtins import LastValueParameters
+from enmasse.model.kinds.pipelines.builtins import LastValueParameters
 from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.planning.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 KEYS: Final = ("device", "metric")
 STATE: Final = ("last values 1: device, metric -> time, timestamp, partition, offset, value",)

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.messaging.patterns import matches, parse_permission
-from enmasse.model.kinds.builtins import MeteringParameters
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import SourceSpec
+from enmasse.model.kinds.pipelines.builtins import MeteringParameters
+from enmasse.model.kinds.pipelines.pipeline import SourceSpec
 from enmasse.pipeline.builtin.plans import checked, compaction_of
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.plans import AddressFacts, JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 KEYS: Final = ("window_start", "space", "address")
 

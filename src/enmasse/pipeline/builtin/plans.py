@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic import ValidationError
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.builtins import BuiltinParameters
 from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.pipelines.builtins import BuiltinParameters
 from enmasse.model.schema.schema import explain
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.plans import JobPlan
+from enmasse.pipeline.running.planning.plans import JobPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 P = TypeVar("P", bound=BuiltinParameters)
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.pipelines import SourceSpec
+from enmasse.model.kinds.pipelines.pipeline import SourceSpec
 from enmasse.model.sql.message_columns import raw_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.model.kinds.builtins import TelemetryParameters
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.model.kinds.pipelines.builtins import TelemetryParameters
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 _AS_TEXT: Final = frozenset({"raw", "json", "text"})
 """Formats whose bytes are JSON if they are telemetry at all."""

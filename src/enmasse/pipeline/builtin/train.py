@@ -19,19 +19,19 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.builtins import TrainParameters
+from enmasse.model.kinds.pipelines.builtins import TrainParameters
 from enmasse.pipeline.builtin.features import encoder_of, feature_stages, scaling_of
 from enmasse.pipeline.builtin.models import Model, Models
 from enmasse.pipeline.builtin.plans import checked, seconds
 from enmasse.pipeline.builtin.telemetry import messages_of
 from enmasse.pipeline.errors import ModelMissingError, PlanError, TableSchemaError
-from enmasse.pipeline.running.plans import JobPlan, QueryPlan
+from enmasse.pipeline.running.planning.plans import JobPlan, QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.ml import PipelineModel
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 LOOK_S: Final = 20.0
 """Seconds between two checks whether it is time: a file is read for each."""

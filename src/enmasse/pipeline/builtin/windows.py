@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.builtins import WindowsParameters
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import OutputMode
+from enmasse.model.kinds.pipelines.builtins import WindowsParameters
+from enmasse.model.kinds.pipelines.pipeline import OutputMode
 from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.planning.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import PlanContext
+    from enmasse.pipeline.running.planning.plans import PlanContext
 
 KEYS: Final = ("window_start", "device", "metric")
 

@@ -24,7 +24,7 @@ from enmasse.pipeline.host.reach import RELAYED, is_never, may_lead_to, place_of
 
 if TYPE_CHECKING:
     from enmasse.errors import EnmasseError
-    from enmasse.model.kinds.databases import Database
+    from enmasse.model.kinds.pipelines.databases import Database
 
 _CONNECT_S: Final = 10
 _SILENT_MS: Final = 30_000

@@ -25,7 +25,7 @@ from enmasse.pipeline.lake.delta_reading import open_delta
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from enmasse.model.kinds.databases import Database
+    from enmasse.model.kinds.pipelines.databases import Database
 
 DEFAULT_REFRESH: Final = "1m"
 """How old a copy may be where the source does not say: each look has the database read the table."""

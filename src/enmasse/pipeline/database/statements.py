@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from enmasse.model.kinds.databases import BATCHES
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.databases import BATCHES
+from enmasse.model.kinds.pipelines.sinks import DELETED
 
 STAGED: Final = "enmasse_rows"
 """The temporary table with the rows of a batch."""

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import (
     COLUMNS,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import DatabaseTarget
+    from enmasse.pipeline.running.planning.plans import DatabaseTarget
 
 _FOLDER = "database"
 """Below the checkpoint."""

@@ -5,6 +5,7 @@
 """
 
 from enmasse.pipeline.decoding.relations import (
+    BAD_ROWS,
     COUNT_OF,
     EXAMPLE_OF,
     bad,
@@ -18,6 +19,7 @@ from enmasse.pipeline.decoding.relations import (
 )
 
 __all__ = [
+    "BAD_ROWS",
     "COUNT_OF",
     "EXAMPLE_OF",
     "bad",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from enmasse.pipeline.decoding.registered import Registered
 
 
+BAD_ROWS: Final = "bad rows of "
+"""Prefix of the observations that count what could not be decoded; the source's name follows."""
+
 COUNT_OF, EXAMPLE_OF = "count of ", "example of "
 """What stands before the name of a column in observations about drift; alone: of messages as a whole."""
 WHOLE_PROBLEMS: Final = "^(it is |it does |expected )"

@@ -21,7 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from enmasse.model.kinds.pipelines import DEFAULT_MEMORY, Pipeline
+from enmasse.model.kinds.pipelines.pipeline import DEFAULT_MEMORY, Pipeline
 from enmasse.model.kinds.resource_quota import RUNNERS, in_words
 from enmasse.model.schema.quantities import amount_of, in_short
 from enmasse.pipeline.host.launch import PROCESSES

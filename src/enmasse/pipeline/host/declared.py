@@ -11,7 +11,7 @@ import httpx
 
 from enmasse.errors import UnavailableError
 from enmasse.model.kinds.lakes import S3Lake
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.conditions import NOT_IN_EFFECT, READY
 from enmasse.model.schema.objects import restore

@@ -27,7 +27,7 @@ from enmasse.control.runtime.controller import Controller
 from enmasse.drivers.authority import Authority
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.resource_quota import in_words
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.host.capacity import (

@@ -21,8 +21,8 @@ import httpx
 
 from enmasse.control.runtime.controller import Controller
 from enmasse.errors import UnavailableError
-from enmasse.model.kinds.pipeline_status import PipelineStatus
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.kinds import EVENT, PIPELINE
 
 _log = logging.getLogger(__name__)

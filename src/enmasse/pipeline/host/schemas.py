@@ -13,7 +13,7 @@ import httpx
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
-    from enmasse.model.kinds.pipelines import PipelineSpec
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
     from enmasse.pipeline.host.space_folders import SpaceFolder
 
 _log = logging.getLogger(__name__)

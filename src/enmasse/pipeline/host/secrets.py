@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from enmasse.model.kinds.pipelines import Pipeline
+    from enmasse.model.kinds.pipelines.pipeline import Pipeline
 
 SecretEntries = tuple[str, dict[str, str]]
 """The name of a Secret, and those of its entries that say who comes in, and which authority vouches for a server."""

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from enmasse.errors import UnavailableError
-from enmasse.model.kinds.pipeline_status import PipelineStatus
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.host.capacity import Needs
 from enmasse.pipeline.host.space_folders import SpaceFolder

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from enmasse.messaging.patterns import matches, parse_permission
-from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
 from enmasse.model.kinds.lakes import S3Lake
-from enmasse.model.kinds.pipeline_status import PipelineStatus
-from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
+from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters
+from enmasse.model.kinds.pipelines.pipeline import Pipeline, unapplied_by_type
+from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
 from enmasse.pipeline.host.lakes import LakeFacts
 from enmasse.pipeline.host.reach import ANNOTATION, Reach, is_never, parse_hosts, place_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from deltalake.exceptions import DeltaError
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import TableSchemaError
 
 if TYPE_CHECKING:

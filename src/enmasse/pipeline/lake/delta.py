@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.batches import Layout, Mode, checkpoint_query, query_of, turn

@@ -18,7 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from enmasse.model.kinds.sinks import DELETED, HISTORY_COLUMNS
+from enmasse.model.kinds.pipelines.sinks import DELETED, HISTORY_COLUMNS
 from enmasse.pipeline.errors import TableSchemaError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.delta_reading import rows_of
 from enmasse.pipeline.lake.file_writing import written

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.partitions import Partition, partition_of
+from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.columns import check_columns, event_time, nullable
 

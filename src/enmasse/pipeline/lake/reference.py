@@ -45,7 +45,7 @@ from enmasse.pipeline.session import activate
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from enmasse.model.kinds.databases import Database
+    from enmasse.model.kinds.pipelines.databases import Database
 
 FORMAT: Final = "enmasse-table"
 
@@ -276,7 +276,7 @@ class ReferenceReader(DataSourceReader):
 def _database_of(document: str | None) -> Database | None:
     if not document:
         return None
-    from enmasse.model.kinds.databases import Database  # noqa: PLC0415  # few pipelines need it, and it is slow to load
+    from enmasse.model.kinds.pipelines.databases import Database  # noqa: PLC0415  # few pipelines need it, and it is slow to load
 
     return Database.model_validate_json(document)
 

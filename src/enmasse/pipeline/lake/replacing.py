@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.partitions import Partition, partition_of
+from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
 from enmasse.pipeline.errors import PlanError, TableBusyError
 from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import commit_actions, sync_log

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from enmasse.model.kinds.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, located
 

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from enmasse.model.kinds.databases import as_lake_tables
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.databases import as_lake_tables
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.pipeline.builtin.models import Models
 from enmasse.pipeline.builtin.onnx_model import OnnxModel
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 from enmasse.pipeline.registry_copy import FILE, write_copy
-from enmasse.pipeline.running.building import build_plans
-from enmasse.pipeline.running.context import RunningContext
 from enmasse.pipeline.running.failures import sentence_of
-from enmasse.pipeline.running.guard import Guard
 from enmasse.pipeline.running.logical_plans import analyzed
-from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
-from enmasse.pipeline.running.targets import as_messages
+from enmasse.pipeline.running.planning.building import build_plans
+from enmasse.pipeline.running.planning.context import RunningContext
+from enmasse.pipeline.running.planning.guard import Guard
+from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan
+from enmasse.pipeline.running.planning.targets import as_messages
 from enmasse.pipeline.session import start_session
 
 _INSTEAD = {

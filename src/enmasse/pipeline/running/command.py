@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import UnavailableError
-from enmasse.model.kinds.pipelines import DEFAULT_MEMORY
-from enmasse.pipeline.running.plans import Place
+from enmasse.model.kinds.pipelines.pipeline import DEFAULT_MEMORY
+from enmasse.pipeline.running.planning.plans import Place
 from enmasse.pipeline.running.space_lock import SpaceLock
 from enmasse.pipeline.running.spark_ui import UI_SETTINGS, UiKey, UiServer
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import QueryPlan
-
 
 def analyzed(frame: DataFrame) -> Any:
     """Return what Spark understood of a frame, before it is optimised."""
@@ -145,9 +143,9 @@ def readings_of(frame: DataFrame) -> tuple[tuple[str, int], ...]:
     )
 
 
-def reads_any(plan: QueryPlan, addresses: Collection[str]) -> bool:
+def reads_any(frame: DataFrame, addresses: Collection[str]) -> bool:
     """Return whether a query reads one of these addresses."""
-    return bool(addresses) and not {f"source {name}" for name in addresses}.isdisjoint(fingerprint_of(plan.frame))
+    return bool(addresses) and not {f"source {name}" for name in addresses}.isdisjoint(fingerprint_of(frame))
 
 
 def _is_stream(plan: Any) -> bool:

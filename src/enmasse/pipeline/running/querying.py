@@ -37,7 +37,7 @@ from enmasse.pipeline.lake.compaction import compact, order_rows
 from enmasse.pipeline.lake.objects import LakePath
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.running.failures import sentence_of
-from enmasse.pipeline.running.plans import Place
+from enmasse.pipeline.running.planning.plans import Place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from enmasse.pipeline.running.guard import Guard
+    from enmasse.pipeline.running.planning.guard import Guard
 
 DEFAULT_LIMIT: Final = 1000
 MOST_ROWS: Final = 100_000

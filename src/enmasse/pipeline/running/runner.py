@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
-from enmasse.model.kinds.pipelines import Pipeline
-from enmasse.pipeline.running.guard import Guard
-from enmasse.pipeline.running.pipeline_supervisor import PipelineSupervisor
-from enmasse.pipeline.running.plans import AddressFacts, Place
-from enmasse.pipeline.running.query_supervisor import StartLimiter, problem_of_all
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.pipeline.running.planning.guard import Guard
+from enmasse.pipeline.running.planning.plans import AddressFacts, Place
 from enmasse.pipeline.running.querying import Queries
+from enmasse.pipeline.running.supervision.pipeline_supervisor import PipelineSupervisor
+from enmasse.pipeline.running.supervision.query_supervisor import StartLimiter, problem_of_all
 from enmasse.pipeline.workers.environment import guard_source_environment
 
 if TYPE_CHECKING:

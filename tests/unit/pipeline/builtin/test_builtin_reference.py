@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "builtin-pipelines.md").read_text()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.databases import Database
+from enmasse.model.kinds.pipelines.databases import Database
 from enmasse.pipeline.database.connection import addresses_of, transaction
 from enmasse.pipeline.errors import AccessError, DatabaseAwayError
 from enmasse.pipeline.host.reach import RELAYED

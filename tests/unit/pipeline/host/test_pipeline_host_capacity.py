@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.pipeline.host.capacity import (
     Machine,
     Needs,

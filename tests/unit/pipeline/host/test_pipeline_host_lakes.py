@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from enmasse.model.kinds.lakes import S3Lake
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.schema.conditions import find
 from enmasse.pipeline.errors import LakeAwayError
 from enmasse.pipeline.host.lakes import LakeFacts, lake_facts

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from enmasse.model.kinds.pipelines import PipelineSpec
+from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
 from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
 from enmasse.pipeline.host.space_folders import SpaceFolder
 from enmasse.pipeline.registry_copy import RegistryCopy

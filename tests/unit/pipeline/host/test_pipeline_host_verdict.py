@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.kinds.pipeline_status import PipelineStatus
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.conditions import Condition, find
 from enmasse.pipeline.host.command import add_arguments, read_settings
 from enmasse.pipeline.host.separation import Separation

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
-from enmasse.model.kinds.partitions import Partition
+from enmasse.model.kinds.pipelines.partitions import Partition
 from enmasse.pipeline.errors import PlanError, TableBusyError
 from enmasse.pipeline.lake import replacing
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose

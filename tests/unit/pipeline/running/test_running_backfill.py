@@ -11,13 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from enmasse.model.kinds.backfills import Backfill
-from enmasse.model.kinds.pipelines import PipelineSpec, SourceSpec
+from enmasse.model.kinds.pipelines.backfills import Backfill
+from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, SourceSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.replacing import choose
-from enmasse.pipeline.running import backfill
-from enmasse.pipeline.running.backfill import (
+from enmasse.pipeline.running.planning.context import RunningContext
+from enmasse.pipeline.running.planning.plans import Place, QueryPlan, TableTarget
+from enmasse.pipeline.running.supervision import backfill
+from enmasse.pipeline.running.supervision.backfill import (
     BackfillSupervisor,
     NotYetError,
     Reached,
@@ -27,8 +29,6 @@ from enmasse.pipeline.running.backfill import (
     planned,
     reached,
 )
-from enmasse.pipeline.running.context import RunningContext
-from enmasse.pipeline.running.plans import Place, QueryPlan, TableTarget
 from enmasse.pipeline.source.offsets import PartitionState, Position, StreamState
 
 WATERMARK = datetime(2026, 2, 1, 12, tzinfo=UTC)

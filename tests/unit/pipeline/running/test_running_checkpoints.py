@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.model.kinds.pipelines import Restart
+from enmasse.model.kinds.pipelines.pipeline import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
-from enmasse.pipeline.running.checkpoints import Checkpoints, check_whole
+from enmasse.pipeline.running.supervision.checkpoints import Checkpoints, check_whole
 
 
 def restart(at: str, start_from: str | None = None) -> Restart:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from enmasse.pipeline.errors import FunctionError, PlanError
-from enmasse.pipeline.running.functions import FunctionCall, check_function
+from enmasse.pipeline.running.steps.functions import FunctionCall, check_function
 
 
 def call(

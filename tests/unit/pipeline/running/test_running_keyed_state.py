@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from enmasse.pipeline.errors import FunctionError
-from enmasse.pipeline.running.functions import FunctionCall
-from enmasse.pipeline.running.keyed_state import KEY, KeyStates, StatefulCall
+from enmasse.pipeline.running.steps.functions import FunctionCall
+from enmasse.pipeline.running.steps.keyed_state import KEY, KeyStates, StatefulCall
 
 SECOND = 1_000_000
 KIND = pa.struct([("count", pa.int64()), ("last", pa.timestamp("us", "UTC"))])

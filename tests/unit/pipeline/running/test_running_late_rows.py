@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.late_rows import is_late, watermark_for_late_rows
+from enmasse.pipeline.running.steps.late_rows import is_late, watermark_for_late_rows
 
 WATERMARK = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

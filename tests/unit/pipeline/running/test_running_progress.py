@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.model.kinds.pipeline_status import QueryStatus, SourceStatus
-from enmasse.pipeline.running.late_rows import AFTER, BEFORE, LATE
-from enmasse.pipeline.running.progress import BAD_ROWS, Progress, sum_of_most
+from enmasse.model.kinds.pipelines.status import QueryStatus, SourceStatus
+from enmasse.pipeline.decoding import BAD_ROWS
+from enmasse.pipeline.running.steps.late_rows import AFTER, BEFORE, LATE
+from enmasse.pipeline.running.supervision.progress import Progress, sum_of_most
 
 
 def report(batch: int = 3, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from enmasse.pipeline.running.query_supervisor import QuerySupervisor, StartLimiter, problem_of_all
+from enmasse.pipeline.running.supervision.query_supervisor import QuerySupervisor, StartLimiter, problem_of_all
 
 JAVA = "Caused by: java.lang.IllegalStateException: Illegal size 5 of collection, expected 8"
 AWAY = "Caused by: enmasse.pipeline.errors.StreamUnavailableError: gave up after 60 s"

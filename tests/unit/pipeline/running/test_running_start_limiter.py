@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from enmasse.pipeline.running.query_supervisor import StartLimiter
+from enmasse.pipeline.running.supervision.query_supervisor import StartLimiter
 
 
 def test_no_more_start_at_a_time_than_there_are_places() -> None:

@@ -14,7 +14,7 @@ from enmasse.cli.commands.use.table import Output, ask_space
 from enmasse.cli.errors import UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
-from enmasse.model.kinds.relations import table_problem
+from enmasse.model.kinds.pipelines.relations import table_problem
 
 model = typer.Typer(no_args_is_help=True, help="The versions of a space's models: list, import, roll back.")
 

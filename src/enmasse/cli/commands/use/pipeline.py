@@ -32,7 +32,7 @@ from enmasse.cli.options import (
 )
 from enmasse.cli.output import Writer, write_structured
 from enmasse.cli.targets import PipelineName, find_pipeline
-from enmasse.model.kinds.sources import position_problem
+from enmasse.model.kinds.pipelines.sources import position_problem
 from enmasse.model.schema.kinds import PIPELINE
 
 pipeline = typer.Typer(

@@ -19,7 +19,7 @@ from enmasse.cli.objects import object_label
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
 from enmasse.cli.targets import only_space
-from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.schema.kinds import PIPELINE
 from enmasse.model.schema.objects import decode
 from enmasse.model.schema.openapi import structural

@@ -26,9 +26,9 @@ from enmasse.client import Message, connect
 from enmasse.demo.service import Service
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
-from enmasse.model.kinds.databases import as_lake_tables
-from enmasse.model.kinds.flow import AVAILABLE_NOW
-from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.pipelines.databases import as_lake_tables
+from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE
 from enmasse.model.schema.schema import Model
 from enmasse.model.sql.ddl import DdlError, parse_ddl

@@ -6,9 +6,9 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from enmasse.model.kinds.databases import database_problems
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.relations import ddl_problems, expectation_problems, table_problem
+from enmasse.model.kinds.pipelines.databases import database_problems
+from enmasse.model.kinds.pipelines.relations import ddl_problems, expectation_problems, table_problem
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
@@ -20,7 +20,7 @@ from enmasse.model.sql.sql import Columns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enmasse.model.kinds.pipelines import Files, SourceSpec
+    from enmasse.model.kinds.pipelines.pipeline import Files, SourceSpec
 
 EACH_BATCH, ON_START = "batch", "onStart"
 """When the version of a table that batches join is looked for."""

@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 from enmasse.pipeline.errors import FunctionError
-from enmasse.pipeline.running.functions import FunctionCall
+from enmasse.pipeline.running.steps.functions import FunctionCall
 from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from pyarrow import Array, ArrowInvalid, ArrowTypeError, array
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.pipeline.errors import FunctionError, PlanError
-from enmasse.pipeline.running.functions import FunctionCall, check_function
+from enmasse.pipeline.running.steps.functions import FunctionCall, check_function
 from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     from pyarrow import DataType as ArrowType
     from pyspark.sql._typing import UserDefinedFunctionLike
 
-    from enmasse.model.kinds.pipelines import Code, SqlFunction
+    from enmasse.model.kinds.pipelines.pipeline import Code, SqlFunction
 
 DEFAULT_TIMEOUT: Final = "10m"
 

@@ -16,28 +16,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.sinks import DELETED, deleting
-from enmasse.model.kinds.sources import is_joined
+from enmasse.model.kinds.pipelines.sinks import DELETED, deleting
+from enmasse.model.kinds.pipelines.sources import is_joined
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.context import CONSUMING, RunningContext, with_watermark
-from enmasse.pipeline.running.expectations import hold
-from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
-from enmasse.pipeline.running.keyed_state import BUCKETS, StatefulCall, by_key
-from enmasse.pipeline.running.late_rows import LateRows
 from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, reads_any
-from enmasse.pipeline.running.model_functions import model_functions
-from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, Target
-from enmasse.pipeline.running.sql_functions import DEFAULT_TIMEOUT, sql_functions
-from enmasse.pipeline.running.targets import sink_options
+from enmasse.pipeline.running.planning.context import CONSUMING, RunningContext, with_watermark
+from enmasse.pipeline.running.planning.plans import AddressTarget, PerBatch, QueryPlan, Target
+from enmasse.pipeline.running.planning.targets import sink_options
+from enmasse.pipeline.running.steps.expectations import hold
+from enmasse.pipeline.running.steps.functions import FunctionCall, call_with_frames, check_function
+from enmasse.pipeline.running.steps.keyed_state import BUCKETS, StatefulCall, by_key
+from enmasse.pipeline.running.steps.late_rows import LateRows
+from enmasse.pipeline.running.steps.model_functions import model_functions
+from enmasse.pipeline.running.steps.sql_functions import DEFAULT_TIMEOUT, sql_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql._typing import UserDefinedFunctionLike
     from pyspark.sql.types import StructType
 
-    from enmasse.model.kinds.pipelines import OutputMode, PipelineSpec, SinkSpec, SourceSpec, StepSpec
-    from enmasse.pipeline.running.guard import Guard
+    from enmasse.model.kinds.pipelines.pipeline import OutputMode, PipelineSpec, SinkSpec, SourceSpec, StepSpec
+    from enmasse.pipeline.running.planning.guard import Guard
 
 _POSITIONS: Final = (("_partition", "_offset"), ("partition", "offset"))
 """Where rows have their place in the stream, decoded and raw."""
@@ -111,7 +111,7 @@ class Relations:
             self._made = self._make(name)
         plan = plan_over(self._made)
         # What is consumed is read by one query, whose batches those are.
-        query = CONSUMING if reads_any(plan, self._context.consumed) else name
+        query = CONSUMING if reads_any(plan.frame, self._context.consumed) else name
         # Without state, and where all rows are kept, none comes too late.
         takes_late = self._takes_late and mode != "complete" and is_stateful(plan.frame)
         if not takes_late and (query == name or not self._follows):

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.relations import (
+from enmasse.model.kinds.pipelines.relations import (
     column_problems,
     ddl_problems,
     expectation_problems,
@@ -23,8 +23,8 @@ from enmasse.model.kinds.relations import (
     input_problems,
     name_problems,
 )
-from enmasse.model.kinds.sinks import repeated_table_problems, sink_problems
-from enmasse.model.kinds.sources import source_columns, source_problems
+from enmasse.model.kinds.pipelines.sinks import repeated_table_problems, sink_problems
+from enmasse.model.kinds.pipelines.sources import source_columns, source_problems
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
@@ -36,7 +36,7 @@ from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from enmasse.model.kinds.pipelines import PipelineSpec, StepSpec
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, StepSpec
 
 AVAILABLE_NOW: Final = "availableNow"
 

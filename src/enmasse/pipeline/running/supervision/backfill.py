@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
-from enmasse.model.kinds.backfills import Backfill, BackfillState, BackfillStatus, moment_of
-from enmasse.model.kinds.sources import is_several
+from enmasse.model.kinds.pipelines.backfills import Backfill, BackfillState, BackfillStatus, moment_of
+from enmasse.model.kinds.pipelines.sources import is_several
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import at_rest
@@ -31,8 +31,8 @@ from enmasse.pipeline.lake.partitions import Partitions
 from enmasse.pipeline.lake.replacing import Chosen, Replacement, choose
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.logical_plans import fingerprint_of
-from enmasse.pipeline.running.plans import JobPlan, QueryPlan, TableTarget
-from enmasse.pipeline.running.query_supervisor import FIRST_PAUSE_S, LAST_PAUSE_S
+from enmasse.pipeline.running.planning.plans import JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.supervision.query_supervisor import FIRST_PAUSE_S, LAST_PAUSE_S
 from enmasse.pipeline.session import activate
 from enmasse.pipeline.source.frames_client import Connections
 from enmasse.pipeline.source.offsets import Position
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from enmasse.model.kinds.pipelines import PipelineSpec, SourceSpec
-    from enmasse.pipeline.running.context import RunningContext
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, SourceSpec
+    from enmasse.pipeline.running.planning.context import RunningContext
 
 _WINDOWS: Final = re.compile(r"\b(session_window|window)\s*\(\s*[^,()]+,\s*'([^']+)'", re.IGNORECASE)
 _GROUPED: Final = "Aggregate "

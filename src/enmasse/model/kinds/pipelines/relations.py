@@ -15,7 +15,7 @@ from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from enmasse.model.kinds.pipelines import SourceSpec, StepSpec
+    from enmasse.model.kinds.pipelines.pipeline import SourceSpec, StepSpec
 
 
 def table_problem(name: str) -> str | None:

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import TableMaintenance
+from enmasse.model.kinds.pipelines.pipeline import TableMaintenance
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.running.logical_plans import has_fixed_order, is_stateful, reads_any
-from enmasse.pipeline.running.plans import AddressTarget, DatabaseTarget, JobPlan, QueryPlan, SharedTarget
+from enmasse.pipeline.running.planning.plans import AddressTarget, DatabaseTarget, JobPlan, QueryPlan, SharedTarget
 from enmasse.pipeline.session import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from enmasse.model.kinds.pipelines import OutputMode
-    from enmasse.pipeline.running.context import RunningContext
+    from enmasse.model.kinds.pipelines.pipeline import OutputMode
+    from enmasse.pipeline.running.planning.context import RunningContext
 
     Add = Callable[[DataFrame, int], None]
 
@@ -48,7 +48,7 @@ def share_what_is_consumed(
     Raises:
         PlanError: their targets take rows in ways that one query cannot have both.
     """
-    readers = [plan for plan in plans if isinstance(plan, QueryPlan) and reads_any(plan, consumed)]
+    readers = [plan for plan in plans if isinstance(plan, QueryPlan) and reads_any(plan.frame, consumed)]
     if len(readers) < 2:
         return list(plans)
     rest = [plan for plan in plans if all(plan is not reader for reader in readers)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from enmasse.model.kinds.databases import Database, database_problems
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.partitions import partition_of
-from enmasse.model.kinds.relations import column_problems, input_problems, table_problem
-from enmasse.model.kinds.sources import FILES
+from enmasse.model.kinds.pipelines.databases import Database, database_problems
+from enmasse.model.kinds.pipelines.partitions import partition_of
+from enmasse.model.kinds.pipelines.relations import column_problems, input_problems, table_problem
+from enmasse.model.kinds.pipelines.sources import FILES
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
@@ -19,7 +19,7 @@ from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from enmasse.model.kinds.pipelines import SinkSpec
+    from enmasse.model.kinds.pipelines.pipeline import SinkSpec
 
 _OF_UPDATES: Final = ("order_by", "delete_when", "update", "keep_history")
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from enmasse.model.kinds.backfills import Backfill, backfill_problems
-from enmasse.model.kinds.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
-from enmasse.model.kinds.databases import Database
 from enmasse.model.kinds.durations import Duration
-from enmasse.model.kinds.flow import AVAILABLE_NOW, flow_problems, trigger_problem
-from enmasse.model.kinds.pipeline_status import PipelineStatus
-from enmasse.model.kinds.schedules import schedule_problem
-from enmasse.model.kinds.sources import position_problem
+from enmasse.model.kinds.pipelines.backfills import Backfill, backfill_problems
+from enmasse.model.kinds.pipelines.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
+from enmasse.model.kinds.pipelines.databases import Database
+from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW, flow_problems, trigger_problem
+from enmasse.model.kinds.pipelines.schedules import schedule_problem
+from enmasse.model.kinds.pipelines.sources import position_problem
+from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import is_subdomain

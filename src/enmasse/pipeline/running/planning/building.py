@@ -11,15 +11,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
+from enmasse.model.kinds.pipelines.pipeline import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.plans import AddressTarget, DatabaseTarget, JobPlan, QueryPlan, TableTarget, Target
-from enmasse.pipeline.running.relations import Relations
+from enmasse.pipeline.running.planning.plans import (
+    AddressTarget,
+    DatabaseTarget,
+    JobPlan,
+    QueryPlan,
+    TableTarget,
+    Target,
+)
+from enmasse.pipeline.running.planning.relations import Relations
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.running.context import RunningContext
-    from enmasse.pipeline.running.guard import Guard
+    from enmasse.pipeline.running.planning.context import RunningContext
+    from enmasse.pipeline.running.planning.guard import Guard
 
 
 def build_plans(

@@ -13,37 +13,37 @@ from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.flow import AVAILABLE_NOW
-from enmasse.model.kinds.pipeline_status import JoinedTable, PipelineStatus, QueryStatus
-from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline, PipelineSpec, full_name
-from enmasse.model.kinds.schedules import next_run
+from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
+from enmasse.model.kinds.pipelines.pipeline import DEFAULT_TRIGGER, Pipeline, PipelineSpec, full_name
+from enmasse.model.kinds.pipelines.schedules import next_run
+from enmasse.model.kinds.pipelines.status import JoinedTable, PipelineStatus, QueryStatus
 from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
-from enmasse.pipeline.running.backfill import BackfillSupervisor, Running
-from enmasse.pipeline.running.building import build_once, build_plans
-from enmasse.pipeline.running.checkpoints import Checkpoints
-from enmasse.pipeline.running.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.failures import sentence_of
-from enmasse.pipeline.running.functions import read_code
 from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any
-from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
-from enmasse.pipeline.running.progress import sum_of_most
-from enmasse.pipeline.running.query_supervisor import (
+from enmasse.pipeline.running.planning.building import build_once, build_plans
+from enmasse.pipeline.running.planning.context import CONSUMING, RunningContext
+from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place, QueryPlan
+from enmasse.pipeline.running.planning.targets import share_what_is_consumed, start_query
+from enmasse.pipeline.running.steps.functions import read_code
+from enmasse.pipeline.running.supervision.backfill import BackfillSupervisor, Running
+from enmasse.pipeline.running.supervision.checkpoints import Checkpoints
+from enmasse.pipeline.running.supervision.progress import sum_of_most
+from enmasse.pipeline.running.supervision.query_supervisor import (
     FIRST_PAUSE_S,
     LAST_PAUSE_S,
     JobSupervisor,
     QuerySupervisor,
     StartLimiter,
 )
-from enmasse.pipeline.running.targets import share_what_is_consumed, start_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from enmasse.pipeline.running.guard import Guard
+    from enmasse.pipeline.running.planning.guard import Guard
 
 LOOK_S: Final = 1.0
 """Seconds between two checks of the queries; a status is reported no more often."""
@@ -260,7 +260,7 @@ class PipelineSupervisor:
         if isinstance(plan, JobPlan):
             return JobSupervisor(plan, self._log)
         fingerprint = [*fingerprint_of(plan.frame), *plan.state]
-        name = CONSUMING if reads_any(plan, context.consumed) else plan.name
+        name = CONSUMING if reads_any(plan.frame, context.consumed) else plan.name
         checkpoint = checkpoints.path_of(name)
         every_s = trigger_s if trigger_s is None or plan.trigger_s is None else plan.trigger_s
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from enmasse.model.kinds.backfills import BackfillStatus
+from enmasse.model.kinds.pipelines.backfills import BackfillStatus
 from enmasse.model.schema.resource import ResourceStatus
 from enmasse.model.schema.schema import Model
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from enmasse.model.kinds.pipelines import Restart
+from enmasse.model.kinds.pipelines.pipeline import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
 from enmasse.pipeline.lake.file_writing import put_whole
 

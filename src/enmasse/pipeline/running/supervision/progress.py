@@ -10,20 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from enmasse.model.kinds.pipeline_status import (
+from enmasse.model.kinds.pipelines.status import (
     DriftedField,
     ExpectationStatus,
     QueryState,
     QueryStatus,
     SourceStatus,
 )
-from enmasse.pipeline.decoding import COUNT_OF, EXAMPLE_OF
-from enmasse.pipeline.running.expectations import ALL, EXPECTED
-from enmasse.pipeline.running.late_rows import AFTER, BEFORE, LATE
-
-BAD_ROWS: Final = "bad rows of "
-"""Prefix of the observations that count what could not be decoded; the source's name follows."""
-
+from enmasse.pipeline.decoding import BAD_ROWS, COUNT_OF, EXAMPLE_OF
+from enmasse.pipeline.running.steps.expectations import ALL, EXPECTED
+from enmasse.pipeline.running.steps.late_rows import AFTER, BEFORE, LATE
 
 RECENT: Final = 20
 """Batches of which the share of what did not fit is told."""

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from enmasse.model.kinds.pipeline_status import JoinedTable, QueryState, QueryStatus
+from enmasse.model.kinds.pipelines.status import JoinedTable, QueryState, QueryStatus
 from enmasse.pipeline.errors import CheckpointMisfitError
 from enmasse.pipeline.running.failures import is_of_java, sentence_of
-from enmasse.pipeline.running.plans import JobPlan
-from enmasse.pipeline.running.progress import Progress
+from enmasse.pipeline.running.planning.plans import JobPlan
+from enmasse.pipeline.running.supervision.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

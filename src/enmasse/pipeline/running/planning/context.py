@@ -13,10 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import MAX_ADDRESSES, Files, RegistrySpec, SinkSpec, SourceSpec, Watermark
-from enmasse.model.kinds.sources import EACH_BATCH, FILES, is_several
+from enmasse.model.kinds.pipelines.pipeline import MAX_ADDRESSES, Files, RegistrySpec, SinkSpec, SourceSpec, Watermark
+from enmasse.model.kinds.pipelines.sources import EACH_BATCH, FILES, is_several
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import (
+    BAD_ROWS,
     bad,
     decode,
     decode_registered,
@@ -28,8 +29,7 @@ from enmasse.pipeline.decoding import (
 )
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.registry_copy import RegistryCopy
-from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
-from enmasse.pipeline.running.progress import BAD_ROWS
+from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

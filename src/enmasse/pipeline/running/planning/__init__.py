@@ -1,0 +1,1 @@
+"""From a declared pipeline to queries of Spark: plans, frames of sources, relations, targets."""
