@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from benchmarks.accounting import cpu_seconds, descendants
 from benchmarks.spark_place import spark_beside_node
 from enmasse.client.blocking import Message, connect
-from enmasse.model.kinds.pipelines.pipeline import SourceSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.pipeline.builtin import anomalies
 from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.running.planning.context import RunningContext

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from enmasse.model.kinds.pipelines.pipeline import SourceSpec
+    from enmasse.model.kinds.pipelines.sources import SourceSpec
     from enmasse.pipeline.running.planning.context import RunningContext
     from tests.support.stream_node import StreamNode
 

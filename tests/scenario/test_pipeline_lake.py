@@ -18,8 +18,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from enmasse.model.kinds.pipelines.pipeline import TableFormat
-from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.model.kinds.pipelines.sinks import DELETED, TableFormat
 from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Mode, Table
 from enmasse.pipeline.lake.compaction import compact, order_rows

@@ -9,7 +9,10 @@ import pytest
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES, SETTINGS
 from enmasse.model.kinds.addresses import AddressSpec
 from enmasse.model.kinds.pipelines.builtins import BUILTINS
-from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, Resources, Restart, SinkSpec, SourceSpec, StepSpec
+from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, Resources, Restart
+from enmasse.model.kinds.pipelines.sinks import SinkSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
+from enmasse.model.kinds.pipelines.steps import StepSpec
 from enmasse.model.schema.kinds import KINDS
 from enmasse.model.schema.openapi import structural
 from enmasse.model.schema.schema import Model

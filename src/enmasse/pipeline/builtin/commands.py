@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.builtins import CommandsParameters
-from enmasse.model.kinds.pipelines.pipeline import SourceSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.pipeline.builtin.plans import checked
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.planning.plans import AddressTarget, JobPlan, QueryPlan

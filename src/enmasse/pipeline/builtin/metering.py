@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.builtins import MeteringParameters
-from enmasse.model.kinds.pipelines.pipeline import SourceSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.pipeline.builtin.plans import checked, compaction_of
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.kinds.pipelines.pipeline import SourceSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.model.sql.message_columns import raw_columns
 
 if TYPE_CHECKING:

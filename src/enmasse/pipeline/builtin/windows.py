@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.builtins import WindowsParameters
-from enmasse.model.kinds.pipelines.pipeline import OutputMode
+from enmasse.model.kinds.pipelines.sinks import OutputMode
 from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
 from enmasse.pipeline.lake.batches import Layout

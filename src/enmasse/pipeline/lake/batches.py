@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 from weakref import WeakValueDictionary
 
-from enmasse.model.kinds.pipelines.pipeline import TableFormat
+from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.objects import LakePath
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from enmasse.model.kinds.pipelines.pipeline import TableFormat
+from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta_reading import files_of, open_delta, rows_of, with_texts

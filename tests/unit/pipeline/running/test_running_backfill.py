@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from enmasse.model.kinds.pipelines.backfills import Backfill
-from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, SourceSpec
+from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.replacing import choose

@@ -1,4 +1,4 @@
-"""Checks of a pipeline's sources, steps and sinks, as far as its declaration alone allows them.
+"""Checks of a pipeline's sources, steps and sinks together, as far as its declaration alone allows them.
 
 Rules:
 1. A relation is known from its declaration on: steps read the relations above them.
@@ -6,7 +6,7 @@ Rules:
    checked. The runner knows them and checks the rest.
 3. The reading of a stream begins at ``earliest``, ``latest``, a moment, or at offsets in JSON by partition.
 
-``pipelines`` has the classes and calls these checks; the classes are imported here for their types alone.
+``pipeline`` has the class of all of it and calls these checks; it is imported here for its type alone.
 """
 
 from __future__ import annotations
@@ -16,31 +16,26 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.relations import (
-    column_problems,
     ddl_problems,
-    expectation_problems,
     function_problem,
-    input_problems,
     name_problems,
 )
 from enmasse.model.kinds.pipelines.sinks import repeated_table_problems, sink_problems
 from enmasse.model.kinds.pipelines.sources import source_columns, source_problems
+from enmasse.model.kinds.pipelines.steps import step_columns, step_problems
 from enmasse.model.schema.errors import Problem
-from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
-from enmasse.model.sql.ddl import DdlError, parse_ddl
-from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, MODEL_PREFIX, REASONS, model_calls
+from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, MODEL_PREFIX, REASONS
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 
 # A pipeline and the rules for it know each other: the rules are a subject of their own.
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, StepSpec
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
 
 AVAILABLE_NOW: Final = "availableNow"
 
-_OF_FUNCTIONS: Final = ("input", "inputs", "state_by", "state", "schema_", "parameters", "timeout")
 _MAX_SQL = 100_000  # characters of all steps: control checks them while others wait
 
 
@@ -64,11 +59,8 @@ def flow_problems(spec: PipelineSpec) -> Iterator[Problem]:
     for index, step in enumerate(spec.steps):
         path = f"spec.steps[{index}]"
         yield from name_problems(path, step.name, relations)
-        yield from _step_problems(path, step, relations, own, has_code=spec.code is not None)
-        columns = _step_columns(step, relations, own)
-        yield from expectation_problems(path, step, columns)
-        yield from _dead_letter_problems(path, step)
-        relations[step.name] = columns
+        yield from step_problems(path, step, relations, own, has_code=spec.code is not None)
+        relations[step.name] = step_columns(step, relations, own)
     for index, sink in enumerate(spec.sinks):
         yield from sink_problems(f"spec.sinks[{index}]", sink, relations)
     yield from repeated_table_problems(spec.sinks)
@@ -113,15 +105,6 @@ def _sql_name_problem(name: str) -> str | None:
     return None
 
 
-def _dead_letter_problems(path: str, step: StepSpec) -> Iterator[Problem]:
-    if step.bad_records is None:
-        return
-    if problem := address_problem(step.bad_records):
-        yield Problem(f"{path}.badRecords", problem)
-    if not any(one.action == "dead-letter" for one in step.expectations):
-        yield Problem(f"{path}.badRecords", "nothing goes there without an expectation with action dead-letter")
-
-
 def trigger_problem(trigger: str) -> str | None:
     """Return what is wrong with the trigger of a pipeline, or None."""
     if trigger == AVAILABLE_NOW:
@@ -132,89 +115,3 @@ def trigger_problem(trigger: str) -> str | None:
         expected = f"expected a duration such as 1s, 0s for at once, or {AVAILABLE_NOW}"
         return f"{expected}, got {describe_value(trigger)}"
     return None
-
-
-def _step_problems(
-    path: str, step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str], *, has_code: bool
-) -> Iterator[Problem]:
-    given = [name for name in ("sql", "function", "drop_duplicates") if getattr(step, name)]
-    if len(given) != 1:
-        names = " and ".join(str(type(step).model_fields[name].alias) for name in given)
-        yield Problem(path, f"expected one of sql, function and dropDuplicates, got {names or 'none'}")
-        return
-    if step.function is None:
-        of_functions = (
-            ("inputs", "state_by", "state", "schema_", "parameters", "timeout")
-            if step.drop_duplicates
-            else _OF_FUNCTIONS
-        )
-        for field in of_functions:
-            if getattr(step, field):
-                alias = type(step).model_fields[field].alias
-                yield Problem(f"{path}.{alias}", "only a step with a function has it")
-    if step.per_batch and step.drop_duplicates:
-        yield Problem(f"{path}.perBatch", "duplicates are left out over batches, not within one")
-    if step.per_batch and step.expectations:
-        yield Problem(f"{path}.expectations", "not with perBatch: have the step before it hold them")
-    if step.drop_duplicates:
-        yield from input_problems(path, step.input, relations)
-        yield from column_problems(f"{path}.dropDuplicates", step.drop_duplicates, _input_columns(step, relations))
-        return
-    if step.sql is not None:
-        try:
-            checked_sql(step.sql, relations, own | model_calls(step.sql))
-        except SqlError as error:
-            yield Problem(f"{path}.sql", str(error))
-        return
-    assert step.function is not None
-    if problem := function_problem(step.function):
-        yield Problem(f"{path}.function", problem)
-    if not has_code:
-        yield Problem("spec.code", f"required: the ConfigMap with the module of {path}.function")
-    if step.inputs:
-        for field in ("input", "state_by", "state", "schema_", "timeout"):
-            if getattr(step, field) is not None:
-                alias = type(step).model_fields[field].alias
-                yield Problem(f"{path}.{alias}", "a function of whole relations (inputs) does not have it")
-        for name in step.inputs:
-            yield from input_problems(path, name, relations)
-        return
-    if step.schema_ is None:
-        yield Problem(
-            f"{path}.schema", "required: the columns that the function gives, as device STRING, score DOUBLE"
-        )
-    else:
-        yield from ddl_problems(f"{path}.schema", step.schema_)
-    yield from input_problems(path, step.input, relations)
-    yield from _state_problems(path, step, _input_columns(step, relations))
-
-
-def _state_problems(path: str, step: StepSpec, columns: Columns) -> Iterator[Problem]:
-    if step.state_by is None:
-        if step.state is not None:
-            yield Problem(f"{path}.stateBy", "required with state: the column that holds the key")
-        return
-    if step.per_batch:
-        yield Problem(f"{path}.perBatch", "a state is kept over batches, not within one")
-    yield from column_problems(f"{path}.stateBy", (step.state_by,), columns)
-    if step.state is None:
-        yield Problem(f"{path}.state", "required with stateBy: what is kept of each key")
-        return
-    yield from ddl_problems(f"{path}.state.schema", step.state.schema_)
-    yield from column_problems(f"{path}.state.orderBy", step.state.order_by, columns)
-
-
-def _input_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:
-    name = step.input if step.input is not None else next(reversed(list(relations)), None)
-    return None if name is None else relations.get(name)
-
-
-def _step_columns(step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str]) -> Columns:
-    if step.drop_duplicates:
-        return _input_columns(step, relations)
-    try:
-        if step.sql is not None:
-            return checked_sql(step.sql, relations, own | model_calls(step.sql)).columns
-        return tuple(column.name for column in parse_ddl(step.schema_)) if step.schema_ is not None else None
-    except (SqlError, DdlError):
-        return None

@@ -10,12 +10,14 @@ from pydantic import Field
 
 from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.pipelines.backfills import Backfill, backfill_problems
-from enmasse.model.kinds.pipelines.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
+from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters, builtin_problems
 from enmasse.model.kinds.pipelines.databases import Database
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW, flow_problems, trigger_problem
 from enmasse.model.kinds.pipelines.schedules import schedule_problem
-from enmasse.model.kinds.pipelines.sources import position_problem
+from enmasse.model.kinds.pipelines.sinks import SinkSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec, position_problem
 from enmasse.model.kinds.pipelines.status import PipelineStatus
+from enmasse.model.kinds.pipelines.steps import StepSpec
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import is_subdomain
@@ -27,15 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-DecodingFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
-OutputMode = Literal["append", "update", "complete"]
-TableFormat = Literal["delta", "parquet"]
-
 DEFAULT_TRIGGER: Final = "1s"
 """The time between two micro-batches of a pipeline that does not say."""
-
-MAX_ADDRESSES: Final = 200
-"""Streams of one source: each costs a connection and a thread."""
 
 MAX_RELATIONS: Final = 50
 """Sources, steps and sinks of one pipeline, each: far more than a person can read, and checked in a moment."""
@@ -49,248 +44,6 @@ DEFAULT_MEMORY: Final = 640 * 1024 * 1024
 _MASTERS = re.compile(r"spark://[^\s,@]+(,[^\s,@]+)*|k8s://[^\s@]+|yarn|local(\[(\*|[1-9][0-9]{0,2})\])?")
 
 _LOCAL = re.compile(r"local(\[(?P<cores>[0-9]+)\])?")
-
-
-class Watermark(Model):
-    """The delay up to which late rows count."""
-
-    column: str
-    """The column with the moment of the event, a TIMESTAMP."""
-    delay: Duration
-    """How much older than the newest row one may be."""
-    late: str | None = None
-    """The address that rows go to which come too late for a query with state; left out: they are counted and left
-    out."""
-
-
-class Expectation(Model):
-    """A condition that rows are expected to meet, and what becomes of those that do not."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """Names it in status and in dead letters."""
-    condition: str = Field(min_length=1)
-    """In SQL over the columns of the relation; a row meets it where it is true."""
-    action: Literal["keep", "drop", "dead-letter", "fail"] | None = None
-    """``keep`` (the default): they are counted; ``drop``: they are left out; ``dead-letter``: they go to
-    ``badRecords``; ``fail``: the query fails."""
-
-
-class Files(Model):
-    """Files of the space, below ``lake/files``."""
-
-    path: str
-    """A folder; files that come into it, or a folder below it, are read once each."""
-    format: Literal["csv", "json", "parquet"]
-    """``json``: an object on each line."""
-    header: bool | None = None
-    """Of CSV: whether the first line names the columns; left out: it does not."""
-    delimiter: str | None = Field(default=None, min_length=1, max_length=1)
-    """Of CSV: what is between values; left out: a comma."""
-    max_files_per_batch: int | None = Field(default=None, ge=1)
-    """Files of one micro-batch at most."""
-
-
-class RegistrySpec(Model):
-    """What messages have to do with the space's schema registry."""
-
-    subject: str | None = Field(default=None, min_length=1)
-    """The subject with the schema. A source reads messages of any schema of the registry into its columns; left out,
-    they are those of the source's ``schema``. A sink writes by it, and needs it."""
-    version: int | None = Field(default=None, ge=1)
-    """The version of the subject; left out: the latest when the pipeline starts."""
-    wire_format: bool = True
-    """Whether each message begins with the id of its schema; false: all are of the subject's, and without an id."""
-
-
-class SourceSpec(Model):
-    """An address, a table or files that the pipeline reads: a relation by its name."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """What steps and sinks call it."""
-    address: str | None = None
-    """An address of the space; a stream is read by offset, everything else is consumed."""
-    addresses: tuple[str, ...] = Field(default=(), strict=False, max_length=MAX_ADDRESSES)
-    """Streams of the space that are read together; the column ``_address`` says of which one a row is."""
-    address_pattern: AddressPattern | None = None
-    """The same of all streams whose names match, such as ``plant/#``; new ones join while the pipeline runs."""
-    table: str | None = None
-    """A table of the space's lake. Each batch joins it as it is then."""
-    files: Files | None = None
-    """Files that are read as they come."""
-    database: Database | None = None
-    """A table of a database. Batches join it as it was at the last look."""
-    stream: bool | None = None
-    """Of a Delta table: whether its rows are read as a stream, those that are there and then those that each version
-    adds; left out: batches join it."""
-    skip_change_commits: bool | None = None
-    """Of a table as a stream: whether versions that delete or replace rows are skipped; left out: the query fails."""
-    refresh: str | None = None
-    """Of a table: `batch` (the default): each batch looks for its present version; a duration (the default of a
-    database: `1m`): it may be so old; `onStart`, not of a database: as it is when the query starts."""
-    when_empty: Literal["wait", "warn"] | None = None
-    """Of a table without rows, when the query is to start: `wait` (the default) until it has some, or go on and
-    `warn`."""
-    format: DecodingFormat | None = None
-    """How bodies are decoded; left out: as the address's ``schema`` says, or raw."""
-    schema_: str | None = Field(default=None, alias="schema", min_length=1)
-    """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
-    schema_registry: RegistrySpec | None = None
-    """Of ``avro`` and ``json``: messages are in the wire format of schema registries."""
-    starting_offsets: str | None = None
-    """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
-    include_properties: bool | None = None
-    """Whether there are columns for properties, annotations and content type."""
-    include_headers: bool | None = None
-    """Whether there is a column ``headers``: the application properties in order, each with its type."""
-    watermark: Watermark | None = None
-    """How late a row may be and still count; needed where windows are to end."""
-    bad_records: str | None = None
-    """The address that messages go to that cannot be decoded; left out: they are counted and left out."""
-    on_drift: Literal["drop", "dead-letter", "null", "fail"] | None = None
-    """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
-    ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON, values that do not fit are NULL; ``fail``: the
-    query fails."""
-    tombstones: bool | None = None
-    """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
-    schema are NULL; left out: it is a bad record."""
-    expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
-    """What rows are expected to meet; the first one that is not met decides what becomes of a row."""
-    degraded_above: float | None = Field(default=None, ge=0, le=1)
-    """The share of messages that may not fit before the pipeline is said to be degraded; left out: 0.05."""
-    max_rows_per_batch: int | None = Field(default=None, ge=1)
-    """Rows of one micro-batch at most; left out: all that are there."""
-    max_bytes_per_batch: Quantity | None = None
-    """Bytes of one micro-batch at most."""
-    fail_on_data_loss: bool | None = None
-    """Whether the query fails when rows are gone before they were read; true if left out."""
-
-
-class KeyedState(Model):
-    """What a function keeps of each key."""
-
-    schema_: str = Field(alias="schema", min_length=1)
-    """The columns of a key's state, as in ``count INT, last TIMESTAMP``."""
-    timers: Literal["processingTime", "eventTime"] | None = None
-    """What a function's timers go by: the clock, or the watermark of the source; left out: it has none."""
-    ttl: Duration | None = None
-    """How long a state is kept that is not updated; left out: until it is removed."""
-    order_by: tuple[str, ...] = Field(default=(), strict=False)
-    """The columns in whose order the rows of a key come; left out: in that of the stream, whose partition and offset
-    the rows must have."""
-
-
-class StepSpec(Model):
-    """A relation made of others."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """What later steps and sinks call it."""
-    sql: str | None = Field(default=None, min_length=1)
-    """One query over the relations above, in Spark's SQL."""
-    function: str | None = None
-    """``module:function`` of Python, called with batches of rows as pandas frames."""
-    drop_duplicates: tuple[str, ...] = Field(default=(), strict=False)
-    """The columns of which a row with the same values as an earlier one is left out, if it comes within the delay of
-    the source's watermark."""
-    per_batch: bool | None = None
-    """Whether it is done with each micro-batch as a whole, as if that were a table: windows (``OVER``), ``ORDER BY``
-    and ``LIMIT`` see the batch. What reads it is done so, too."""
-    inputs: tuple[str, ...] = Field(default=(), strict=False)
-    """Relations that a function gets as DataFrames of Spark; it returns one. Needs ``resources.session: own``."""
-    state_by: str | None = None
-    """The column that holds the key: the function is called with each key, its rows of a batch, and its state."""
-    state: KeyedState | None = None
-    """With ``stateBy``: what is kept of each key."""
-    input: str | None = None
-    """What a function gets, or where duplicates are; left out: the relation above."""
-    schema_: str | None = Field(default=None, alias="schema", min_length=1)
-    """The columns that a function gives."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of the function, by name."""
-    expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
-    """What its rows are expected to meet; the first one that is not met decides what becomes of a row."""
-    bad_records: str | None = None
-    """The address that rows go to, as JSON, that an expectation sends to dead letters."""
-    timeout: Duration | None = None
-    """How long one micro-batch may take before it is given up; left out: ten minutes."""
-
-
-class KeepRows(Model):
-    """How old rows of a table may become."""
-
-    column: str
-    """A TIMESTAMP or a DATE of the row."""
-    duration: Duration = Field(alias="for")
-    """How long rows are kept."""
-
-
-class TableMaintenance(Model):
-    """How a table is kept quick to read, and no larger than it is to be."""
-
-    compact: Literal["auto", "off"] | None = None
-    """``auto`` (the default) joins small files as they come."""
-    keep_versions: Duration | None = None
-    """How long files stay that are in the table no more, for readers of older versions; left out: 24h."""
-    keep_rows: KeepRows | None = None
-    """Rows that are older are deleted; left out: none is."""
-    z_order_by: tuple[str, ...] = Field(default=(), strict=False)
-    """Columns by which rows are laid beside each other, so that readers who ask for some of their values open few
-    files: each hour in partitions that have new files."""
-
-
-class SinkSpec(Model):
-    """Where a relation goes."""
-
-    input: str | None = None
-    """The relation; left out: the last one."""
-    address: str | None = None
-    """An address of the space; ``*``: each row's column ``address`` names it."""
-    table: str | None = None
-    """A table of the space's lake."""
-    database: Database | None = None
-    """A table of a database, which is there already."""
-    format: TableFormat | None = None
-    """Of a table; left out: delta."""
-    trigger: Duration | None = None
-    """How often this sink's query asks for new rows; left out: as the pipeline says."""
-    schema_registry: RegistrySpec | None = None
-    """Of an address: rows become messages by a schema of the space's registry, in its wire format."""
-    mode: OutputMode | None = None
-    """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
-    keys: tuple[str, ...] = Field(default=(), strict=False)
-    """With mode ``update``: the columns that name a row."""
-    order_by: str | None = None
-    """Of a table with mode ``update``: the column whose greater value wins, so that an older row never replaces a
-    newer one; left out: what comes later wins."""
-    delete_when: str | None = Field(default=None, min_length=1)
-    """Of a table with mode ``update``: a condition in SQL over the relation; rows for which it holds delete those
-    with their keys."""
-    update: Literal["whole", "present"] | None = None
-    """Of a table with mode ``update``: whether a row replaces the ``whole`` one that is there (the default), or only
-    the columns that are ``present`` in it, which are not NULL."""
-    keep_history: bool | None = None
-    """Of a table with mode ``update``, ``keys`` and ``orderBy``: rows do not replace those with their keys, but end
-    them. The columns ``valid_from``, ``valid_to`` and ``is_current`` say when each held (type 2 of slowly changing
-    dimensions)."""
-    constraints: dict[str, str] = Field(default_factory=dict)
-    """Of a Delta table: conditions in SQL by name, for which every row must be true; one that is not fails its
-    batch."""
-    evolve: Literal["add"] | None = None
-    """Of a table: ``add`` adds columns that are new; left out: they are refused."""
-    partition_by: tuple[str, ...] = Field(default=(), strict=False)
-    """Of a table: the columns that lay out its folders, or ``year(c)``, ``month(c)``, ``day(c)``, ``hour(c)`` of a
-    TIMESTAMP or ``bucket(16, c)``, which make a column ``c_year`` and so on."""
-    maintenance: TableMaintenance | None = None
-    """Of a Delta table: how it is kept."""
-    on_no_consumer: Literal["fail", "skip"] | None = None
-    """Of a direct address: what happens to rows while nobody listens; left out: the batch is tried again."""
-    bad_records: str | None = None
-    """The address that rows go to which the target refuses; left out: the batch fails."""
 
 
 class Builtin(Model):

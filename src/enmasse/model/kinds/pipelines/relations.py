@@ -1,21 +1,46 @@
-"""Checks that the sources, steps and sinks of a pipeline share: names of relations, tables and columns."""
+"""What sources, steps and sinks of a pipeline share: expectations, schemas of the registry, checks of names."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
 
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import is_label
-from enmasse.model.schema.schema import describe_value
+from enmasse.model.schema.schema import Model, describe_value
 from enmasse.model.sql.ddl import DdlError, parse_ddl
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 
-# A pipeline and the rules for it know each other: the rules are a subject of their own.
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from enmasse.model.kinds.pipelines.pipeline import SourceSpec, StepSpec
+
+class Expectation(Model):
+    """A condition that rows are expected to meet, and what becomes of those that do not."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """Names it in status and in dead letters."""
+    condition: str = Field(min_length=1)
+    """In SQL over the columns of the relation; a row meets it where it is true."""
+    action: Literal["keep", "drop", "dead-letter", "fail"] | None = None
+    """``keep`` (the default): they are counted; ``drop``: they are left out; ``dead-letter``: they go to
+    ``badRecords``; ``fail``: the query fails."""
+
+
+class RegistrySpec(Model):
+    """What messages have to do with the space's schema registry."""
+
+    subject: str | None = Field(default=None, min_length=1)
+    """The subject with the schema. A source reads messages of any schema of the registry into its columns; left out,
+    they are those of the source's ``schema``. A sink writes by it, and needs it."""
+    version: int | None = Field(default=None, ge=1)
+    """The version of the subject; left out: the latest when the pipeline starts."""
+    wire_format: bool = True
+    """Whether each message begins with the id of its schema; false: all are of the subject's, and without an id."""
 
 
 def table_problem(name: str) -> str | None:
@@ -54,16 +79,18 @@ def column_problems(path: str, names: Sequence[str], columns: Columns) -> Iterat
             yield Problem(f"{path}[{index}]", f"there is no column {describe_value(name)}; there are {there}")
 
 
-def expectation_problems(path: str, part: SourceSpec | StepSpec, columns: Columns) -> Iterator[Problem]:
+def expectation_problems(
+    path: str, expectations: Sequence[Expectation], bad_records: str | None, columns: Columns
+) -> Iterator[Problem]:
     """Yield what is wrong with what the rows of a source or step are expected to meet."""
-    names = [one.name for one in part.expectations]
-    for index, one in enumerate(part.expectations):
+    names = [one.name for one in expectations]
+    for index, one in enumerate(expectations):
         place = f"{path}.expectations[{index}]"
         if not re.fullmatch(r"[A-Za-z_][\w-]{0,62}", one.name):
             yield Problem(f"{place}.name", f"expected a name such as has_device, got {describe_value(one.name)}")
         if one.name in names[:index]:
             yield Problem(f"{place}.name", f"there is another one {describe_value(one.name)} above")
-        if one.action == "dead-letter" and part.bad_records is None:
+        if one.action == "dead-letter" and bad_records is None:
             yield Problem(f"{path}.badRecords", "required with action dead-letter: the address that rows go to")
         try:
             checked_sql(f"SELECT ({one.condition}) AS met FROM rows", {"rows": columns})  # noqa: S608  # that is what is checked

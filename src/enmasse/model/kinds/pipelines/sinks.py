@@ -1,25 +1,27 @@
-"""Checks of a pipeline's sinks, as far as its declaration alone allows them."""
+"""The sinks of a pipeline, and checks of them as far as its declaration alone allows."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from enmasse.model.kinds.durations import milliseconds
+from pydantic import Field
+
+from enmasse.model.kinds.durations import Duration, milliseconds
 from enmasse.model.kinds.pipelines.databases import Database, database_problems
 from enmasse.model.kinds.pipelines.partitions import partition_of
-from enmasse.model.kinds.pipelines.relations import column_problems, input_problems, table_problem
+from enmasse.model.kinds.pipelines.relations import RegistrySpec, column_problems, input_problems, table_problem
 from enmasse.model.kinds.pipelines.sources import FILES
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
-from enmasse.model.schema.schema import describe_value
+from enmasse.model.schema.schema import Model, describe_value
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 
-# A pipeline and the rules for it know each other: the rules are a subject of their own.
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from enmasse.model.kinds.pipelines.pipeline import SinkSpec
+OutputMode = Literal["append", "update", "complete"]
+TableFormat = Literal["delta", "parquet"]
 
 _OF_UPDATES: Final = ("order_by", "delete_when", "update", "keep_history")
 
@@ -31,6 +33,79 @@ HISTORY_COLUMNS: Final = ("valid_from", "valid_to", "is_current")
 
 DELETED: Final = "__enmasse_deleted"
 """The column that says of a row whether it deletes the one with its keys."""
+
+
+class KeepRows(Model):
+    """How old rows of a table may become."""
+
+    column: str
+    """A TIMESTAMP or a DATE of the row."""
+    duration: Duration = Field(alias="for")
+    """How long rows are kept."""
+
+
+class TableMaintenance(Model):
+    """How a table is kept quick to read, and no larger than it is to be."""
+
+    compact: Literal["auto", "off"] | None = None
+    """``auto`` (the default) joins small files as they come."""
+    keep_versions: Duration | None = None
+    """How long files stay that are in the table no more, for readers of older versions; left out: 24h."""
+    keep_rows: KeepRows | None = None
+    """Rows that are older are deleted; left out: none is."""
+    z_order_by: tuple[str, ...] = Field(default=(), strict=False)
+    """Columns by which rows are laid beside each other, so that readers who ask for some of their values open few
+    files: each hour in partitions that have new files."""
+
+
+class SinkSpec(Model):
+    """Where a relation goes."""
+
+    input: str | None = None
+    """The relation; left out: the last one."""
+    address: str | None = None
+    """An address of the space; ``*``: each row's column ``address`` names it."""
+    table: str | None = None
+    """A table of the space's lake."""
+    database: Database | None = None
+    """A table of a database, which is there already."""
+    format: TableFormat | None = None
+    """Of a table; left out: delta."""
+    trigger: Duration | None = None
+    """How often this sink's query asks for new rows; left out: as the pipeline says."""
+    schema_registry: RegistrySpec | None = None
+    """Of an address: rows become messages by a schema of the space's registry, in its wire format."""
+    mode: OutputMode | None = None
+    """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
+    keys: tuple[str, ...] = Field(default=(), strict=False)
+    """With mode ``update``: the columns that name a row."""
+    order_by: str | None = None
+    """Of a table with mode ``update``: the column whose greater value wins, so that an older row never replaces a
+    newer one; left out: what comes later wins."""
+    delete_when: str | None = Field(default=None, min_length=1)
+    """Of a table with mode ``update``: a condition in SQL over the relation; rows for which it holds delete those
+    with their keys."""
+    update: Literal["whole", "present"] | None = None
+    """Of a table with mode ``update``: whether a row replaces the ``whole`` one that is there (the default), or only
+    the columns that are ``present`` in it, which are not NULL."""
+    keep_history: bool | None = None
+    """Of a table with mode ``update``, ``keys`` and ``orderBy``: rows do not replace those with their keys, but end
+    them. The columns ``valid_from``, ``valid_to`` and ``is_current`` say when each held (type 2 of slowly changing
+    dimensions)."""
+    constraints: dict[str, str] = Field(default_factory=dict)
+    """Of a Delta table: conditions in SQL by name, for which every row must be true; one that is not fails its
+    batch."""
+    evolve: Literal["add"] | None = None
+    """Of a table: ``add`` adds columns that are new; left out: they are refused."""
+    partition_by: tuple[str, ...] = Field(default=(), strict=False)
+    """Of a table: the columns that lay out its folders, or ``year(c)``, ``month(c)``, ``day(c)``, ``hour(c)`` of a
+    TIMESTAMP or ``bucket(16, c)``, which make a column ``c_year`` and so on."""
+    maintenance: TableMaintenance | None = None
+    """Of a Delta table: how it is kept."""
+    on_no_consumer: Literal["fail", "skip"] | None = None
+    """Of a direct address: what happens to rows while nobody listens; left out: the batch is tried again."""
+    bad_records: str | None = None
+    """The address that rows go to which the target refuses; left out: the batch fails."""
 
 
 def deleting(relation: str, condition: str) -> str:

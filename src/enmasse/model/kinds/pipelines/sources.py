@@ -1,26 +1,38 @@
-"""Checks of a pipeline's sources, as far as its declaration alone allows them."""
+"""The sources of a pipeline, and checks of them as far as its declaration alone allows."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines.databases import database_problems
-from enmasse.model.kinds.pipelines.relations import ddl_problems, expectation_problems, table_problem
+from pydantic import Field
+
+from enmasse.model.kinds.durations import Duration, milliseconds
+from enmasse.model.kinds.pipelines.builtins import AddressPattern
+from enmasse.model.kinds.pipelines.databases import Database, database_problems
+from enmasse.model.kinds.pipelines.relations import (
+    Expectation,
+    RegistrySpec,
+    ddl_problems,
+    expectation_problems,
+    table_problem,
+)
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
-from enmasse.model.schema.schema import describe_value
+from enmasse.model.schema.quantities import Quantity
+from enmasse.model.schema.schema import Model, describe_value
 from enmasse.model.sql.ddl import Column, DdlError, parse_ddl
 from enmasse.model.sql.message_columns import TOMBSTONE, carried_columns, raw_columns
 from enmasse.model.sql.sql import Columns
 
-# A pipeline and the rules for it know each other: the rules are a subject of their own.
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enmasse.model.kinds.pipelines.pipeline import Files, SourceSpec
+DecodingFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
+
+MAX_ADDRESSES: Final = 200
+"""Streams of one source: each costs a connection and a thread."""
 
 EACH_BATCH, ON_START = "batch", "onStart"
 """When the version of a table that batches join is looked for."""
@@ -44,6 +56,98 @@ _KINDS: Final = ("address", "addresses", "address_pattern", "table", "files", "d
 
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
+
+
+class Watermark(Model):
+    """The delay up to which late rows count."""
+
+    column: str
+    """The column with the moment of the event, a TIMESTAMP."""
+    delay: Duration
+    """How much older than the newest row one may be."""
+    late: str | None = None
+    """The address that rows go to which come too late for a query with state; left out: they are counted and left
+    out."""
+
+
+class Files(Model):
+    """Files of the space, below ``lake/files``."""
+
+    path: str
+    """A folder; files that come into it, or a folder below it, are read once each."""
+    format: Literal["csv", "json", "parquet"]
+    """``json``: an object on each line."""
+    header: bool | None = None
+    """Of CSV: whether the first line names the columns; left out: it does not."""
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)
+    """Of CSV: what is between values; left out: a comma."""
+    max_files_per_batch: int | None = Field(default=None, ge=1)
+    """Files of one micro-batch at most."""
+
+
+class SourceSpec(Model):
+    """An address, a table or files that the pipeline reads: a relation by its name."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """What steps and sinks call it."""
+    address: str | None = None
+    """An address of the space; a stream is read by offset, everything else is consumed."""
+    addresses: tuple[str, ...] = Field(default=(), strict=False, max_length=MAX_ADDRESSES)
+    """Streams of the space that are read together; the column ``_address`` says of which one a row is."""
+    address_pattern: AddressPattern | None = None
+    """The same of all streams whose names match, such as ``plant/#``; new ones join while the pipeline runs."""
+    table: str | None = None
+    """A table of the space's lake. Each batch joins it as it is then."""
+    files: Files | None = None
+    """Files that are read as they come."""
+    database: Database | None = None
+    """A table of a database. Batches join it as it was at the last look."""
+    stream: bool | None = None
+    """Of a Delta table: whether its rows are read as a stream, those that are there and then those that each version
+    adds; left out: batches join it."""
+    skip_change_commits: bool | None = None
+    """Of a table as a stream: whether versions that delete or replace rows are skipped; left out: the query fails."""
+    refresh: str | None = None
+    """Of a table: `batch` (the default): each batch looks for its present version; a duration (the default of a
+    database: `1m`): it may be so old; `onStart`, not of a database: as it is when the query starts."""
+    when_empty: Literal["wait", "warn"] | None = None
+    """Of a table without rows, when the query is to start: `wait` (the default) until it has some, or go on and
+    `warn`."""
+    format: DecodingFormat | None = None
+    """How bodies are decoded; left out: as the address's ``schema`` says, or raw."""
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
+    schema_registry: RegistrySpec | None = None
+    """Of ``avro`` and ``json``: messages are in the wire format of schema registries."""
+    starting_offsets: str | None = None
+    """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
+    include_properties: bool | None = None
+    """Whether there are columns for properties, annotations and content type."""
+    include_headers: bool | None = None
+    """Whether there is a column ``headers``: the application properties in order, each with its type."""
+    watermark: Watermark | None = None
+    """How late a row may be and still count; needed where windows are to end."""
+    bad_records: str | None = None
+    """The address that messages go to that cannot be decoded; left out: they are counted and left out."""
+    on_drift: Literal["drop", "dead-letter", "null", "fail"] | None = None
+    """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
+    ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON, values that do not fit are NULL; ``fail``: the
+    query fails."""
+    tombstones: bool | None = None
+    """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
+    schema are NULL; left out: it is a bad record."""
+    expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
+    """What rows are expected to meet; the first one that is not met decides what becomes of a row."""
+    degraded_above: float | None = Field(default=None, ge=0, le=1)
+    """The share of messages that may not fit before the pipeline is said to be degraded; left out: 0.05."""
+    max_rows_per_batch: int | None = Field(default=None, ge=1)
+    """Rows of one micro-batch at most; left out: all that are there."""
+    max_bytes_per_batch: Quantity | None = None
+    """Bytes of one micro-batch at most."""
+    fail_on_data_loss: bool | None = None
+    """Whether the query fails when rows are gone before they were read; true if left out."""
 
 
 def is_several(source: SourceSpec) -> bool:
@@ -85,7 +189,7 @@ def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     yield from _drift_problems(path, source)
     yield from _tombstone_problems(path, source)
     yield from _watermark_problems(path, source)
-    yield from expectation_problems(path, source, source_columns(source))
+    yield from expectation_problems(path, source.expectations, source.bad_records, source_columns(source))
 
 
 def _alien_problems(path: str, source: SourceSpec, fields: Sequence[str], said: str) -> Iterator[Problem]:
@@ -117,7 +221,7 @@ def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Pro
     if source.on_drift == "dead-letter" and source.bad_records is None:
         yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
     yield from _watermark_problems(path, source)
-    yield from expectation_problems(path, source, source_columns(source))
+    yield from expectation_problems(path, source.expectations, source.bad_records, source_columns(source))
 
 
 def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:

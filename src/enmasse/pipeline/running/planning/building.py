@@ -11,7 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from enmasse.model.kinds.pipelines.pipeline import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
+from enmasse.model.kinds.pipelines.pipeline import Builtin, Pipeline
+from enmasse.model.kinds.pipelines.sinks import SinkSpec
+from enmasse.model.kinds.pipelines.sources import SourceSpec
+from enmasse.model.kinds.pipelines.steps import StepSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.running.planning.plans import (

@@ -13,8 +13,17 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines.pipeline import MAX_ADDRESSES, Files, RegistrySpec, SinkSpec, SourceSpec, Watermark
-from enmasse.model.kinds.pipelines.sources import EACH_BATCH, FILES, is_several
+from enmasse.model.kinds.pipelines.relations import RegistrySpec
+from enmasse.model.kinds.pipelines.sinks import SinkSpec
+from enmasse.model.kinds.pipelines.sources import (
+    EACH_BATCH,
+    FILES,
+    MAX_ADDRESSES,
+    Files,
+    SourceSpec,
+    Watermark,
+    is_several,
+)
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import (
     BAD_ROWS,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.model.kinds.pipelines.databases import Database
-from enmasse.model.kinds.pipelines.pipeline import OutputMode, SourceSpec, TableMaintenance
+from enmasse.model.kinds.pipelines.sinks import OutputMode, TableMaintenance
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.pipeline.credentials import AUTHORITY, needs_tls
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.objects import LakePath, storage_of

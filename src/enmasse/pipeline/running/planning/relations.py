@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
     from pyspark.sql.types import StructType
 
-    from enmasse.model.kinds.pipelines.pipeline import OutputMode, PipelineSpec, SinkSpec, SourceSpec, StepSpec
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
+    from enmasse.model.kinds.pipelines.sinks import OutputMode, SinkSpec
+    from enmasse.model.kinds.pipelines.sources import SourceSpec
+    from enmasse.model.kinds.pipelines.steps import StepSpec
     from enmasse.pipeline.running.planning.guard import Guard
 
 _POSITIONS: Final = (("_partition", "_offset"), ("partition", "offset"))

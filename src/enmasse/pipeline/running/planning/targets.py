@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines.pipeline import TableMaintenance
+from enmasse.model.kinds.pipelines.sinks import TableMaintenance
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from enmasse.model.kinds.pipelines.pipeline import OutputMode
+    from enmasse.model.kinds.pipelines.sinks import OutputMode
     from enmasse.pipeline.running.planning.context import RunningContext
 
     Add = Callable[[DataFrame, int], None]

@@ -19,7 +19,7 @@ from enmasse.pipeline.errors import PlanError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.model.kinds.pipelines.pipeline import Expectation
+    from enmasse.model.kinds.pipelines.relations import Expectation
 
 EXPECTED: Final = "expectations of "
 """Prefix of the observations that count them; the relation's name follows."""

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec, SourceSpec
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
+    from enmasse.model.kinds.pipelines.sources import SourceSpec
     from enmasse.pipeline.running.planning.context import RunningContext
 
 _WINDOWS: Final = re.compile(r"\b(session_window|window)\s*\(\s*[^,()]+,\s*'([^']+)'", re.IGNORECASE)
