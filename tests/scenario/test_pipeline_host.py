@@ -24,8 +24,7 @@ import pytest
 
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import UnavailableError
-from enmasse.pipeline.host import host as host_module
-from enmasse.pipeline.host import space_runner
+from enmasse.pipeline.host import runners, space_runner
 from enmasse.pipeline.host.api import api_client
 from enmasse.pipeline.host.host import FINALIZER, Host
 from enmasse.pipeline.host.separation import launch_command
@@ -401,7 +400,7 @@ except OSError as error:
             tried = service.data / "pipelines" / "default.reach" / "work" / "tried"
             async with hosting(service, source=tries.replace("PORT", str(port)) + RUNNER) as host:
                 await until(running(service, "reach.a"))
-                separation = await host._find_separation()
+                separation = await host.runners.find_separation()
                 if separation.uncaged:
                     pytest.skip(f"namespaces cannot be made here: {separation.uncaged}")
                 told = [record.getMessage() for record in caplog.records]
@@ -652,7 +651,7 @@ def test_a_runner_shows_spark_on_a_socket_of_the_hosts_once_its_space_says_so(
                 raise failures.pop()
             return launch_command(*given)
 
-        monkeypatch.setattr(host_module, "launch_command", launch)
+        monkeypatch.setattr(runners, "launch_command", launch)
         async with hosting(service, source=PAGES + RUNNER):
             await until(lambda: not failures)
             await until(lambda: len(list(folder.iterdir())) == 1)

@@ -15,68 +15,36 @@ import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
 from enmasse.control.runtime.controller import Controller
-from enmasse.drivers.authority import Authority
-from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.resource_quota import in_words
-from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.host.capacity import (
-    Cgroups,
-    Needs,
-    QuotaFacts,
-    amounts_of,
-    check_capacity,
-    needs_of,
-    this_machine,
-    used_of,
-)
+from enmasse.pipeline.host.capacity import used_of
 from enmasse.pipeline.host.declared import Declared
-from enmasse.pipeline.host.reach import ANNOTATION, parse_hosts
 from enmasse.pipeline.host.reports import Reports
+from enmasse.pipeline.host.runners import Runners
 from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
 from enmasse.pipeline.host.secrets import named_secrets
-from enmasse.pipeline.host.separation import (
-    Confines,
-    Separation,
-    clean_environment,
-    find_separation,
-    launch_command,
-)
 from enmasse.pipeline.host.settings import HostSettings
-from enmasse.pipeline.host.space_folders import Leftovers, SpaceFolder, SpaceFolders, end_user
-from enmasse.pipeline.host.space_runner import (
-    Assignment,
-    RunnerKey,
-    SpaceRunner,
-    arguments_of,
-    runner_key,
-    shown_of,
-)
+from enmasse.pipeline.host.space_folders import SpaceFolder, SpaceFolders
+from enmasse.pipeline.host.space_runner import Assignment, RunnerKey, SpaceRunner, arguments_of, runner_key
 from enmasse.pipeline.host.supervise import BoundedLog
-from enmasse.pipeline.host.ui_sockets import UiSocket, remove_former
+from enmasse.pipeline.host.ui_sockets import UiSocket
 from enmasse.pipeline.host.verdict import (
     Facts,
     Rule,
-    SpaceFacts,
     Verdict,
     cluster_rule,
     compose,
     database_rule,
     judge,
-    python_rule,
     runs_python,
 )
-from enmasse.pipeline.session import require_spark
 
 FINALIZER = "enmasse.io/checkpoints"
 
@@ -86,8 +54,6 @@ _PIPELINES = "all"
 """The key of the host's queue."""
 _GATHER_S = 0.05
 _TICK_S = 1.0
-_SPARK_EVERY_S = 30.0
-"""Between two checks for Java and PySpark while they are missing."""
 _NOT_STARTED = (
     "no Spark session runs for space {}, and one is not started for who may only look: a pipeline that runs brings "
     "one, and so does a query of somebody who may query the space, such as with the role tenant-edit"
@@ -114,26 +80,17 @@ class Host(Controller):
 
     def __init__(self, settings: HostSettings, http: httpx.AsyncClient) -> None:
         super().__init__(jitter=lambda: random.uniform(0.8, 1.2))  # noqa: S311  # spreads retries, hides nothing
-        self._settings = settings
-        self._root = settings.folder
-        self._folders = SpaceFolders(self._root)
-        self._leftovers = Leftovers(self._root)
+        self._folders = SpaceFolders(settings.folder)
         self.declared = Declared(http, self._changed)
         self.reports = Reports(http, _now, self._changed)
         self._schemas = SchemaCopies(http, self._spaces_with_schemas)
-        self.runners: dict[RunnerKey, SpaceRunner] = {}
-        self._stopping: dict[RunnerKey, asyncio.Task[None]] = {}
+        self.runners = Runners(settings, self.declared, self._folders, self._changed)
         self._leaving: dict[Key, float] = {}
         """Space and name of pipelines whose place is to be removed, and since when."""
-        self._separation: Separation | None = None
-        self._cgroups = Cgroups()
-        self._spark: tuple[float, str] = (float("-inf"), "")
-        self._machine = this_machine()
 
     async def run(self) -> None:
         """Run until cancelled; then end all runners in order."""
-        await asyncio.to_thread(self._leftovers.end, self._folders.users())
-        remove_former(self._root)
+        await self.runners.end_former()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.declared.run(), name="declared")
@@ -141,7 +98,7 @@ class Host(Controller):
                 tasks.create_task(self._schemas.run(), name="schemas")
                 tasks.create_task(super().run(), name=self.name)
         finally:
-            await self._stop_all()
+            await self.runners.end_all()
 
     async def query(
         self, space: str, command: Document, secret: str | None, seconds: float, *, may_start: bool = True
@@ -160,12 +117,12 @@ class Host(Controller):
         """
         namespace, _, name = space.partition("/")
         facts = await self.declared.space_now(namespace, name)
-        if problem := self._spark_problem():
+        if problem := self.runners.spark_problem():
             raise UnavailableError(problem)
         key = RunnerKey(space)
-        if key in self._stopping:
+        if key in self.runners.stopping:
             raise UnavailableError(f"the runner of space {space} is just ending: try again in a moment")
-        await self._find_separation()
+        await self.runners.find_separation()
         settings = None if facts.lake is None else await self.declared.lake_now(namespace, facts.lake)
         request = {
             **command,
@@ -176,10 +133,9 @@ class Host(Controller):
         if runner is None:
             if not may_start:
                 raise UnavailableError(_NOT_STARTED.format(space))
-            needs = self._needs(key, None)
-            if not (room := self._room(key, needs)).is_allowed:
+            if not (room := self.runners.room(key, None)).is_allowed:
                 raise UnavailableError(room.message)
-            runner = self._start(key, facts, [], needs, settings)
+            runner = self.runners.start(key, facts, [], None, settings)
         if settings is not None:
             runner.folder.write_lake(settings)
         if secret is not None:
@@ -223,24 +179,6 @@ class Host(Controller):
             for runner in self.runners.values()
         ]
 
-    async def _find_separation(self) -> Separation:
-        if self._separation is None:
-            self._separation = await asyncio.to_thread(find_separation, self._settings.data, self._root)
-            if not self._separation.is_possible:
-                _log.warning("processes of spaces cannot be kept from each other: %s", self._separation.reason)
-            if self._cgroups.problem:
-                _log.info("the memory of all processes of a runner is not bounded: %s", self._cgroups.problem)
-            if self._separation.is_caged:
-                _log.info("runners reach the node, the API and what %s of their namespace lists", ANNOTATION)
-            else:
-                _log.warning(
-                    "runners share this machine's network and its folders for temporary files: %s. "
-                    "Run EnMasse as root, or let users make user namespaces; until then connections to other ports "
-                    "are refused where the kernel has Landlock for ports (Linux 6.7)",
-                    self._separation.uncaged,
-                )
-        return self._separation
-
     async def run_beside(self) -> None:
         """Reconcile every second while there are runners: some of what they do is a matter of time."""
         while True:
@@ -265,7 +203,7 @@ class Host(Controller):
             {(key[0], item.spec.code.config_map) for key, item in pipelines.items() if item.spec.code},
         )
         if pipelines:
-            await self._find_separation()
+            await self.runners.find_separation()
         for of, pipeline in list(pipelines.items()):
             try:
                 self._reconcile_pipeline(of, pipeline)
@@ -278,7 +216,7 @@ class Host(Controller):
                 self._leaving.setdefault((space, name), time.monotonic())
         self.reports.forget(set(pipelines))
         self._remove_left()
-        self._end_idle()
+        self.runners.end_idle()
         self._report_usage()
         named: dict[str, set[str]] = defaultdict(set)
         for pipeline in pipelines.values():
@@ -294,7 +232,7 @@ class Host(Controller):
             return
         verdict = judge(pipeline, facts)
         wanted = runner_key(pipeline)
-        for runner in list(self._having(key)):
+        for runner in list(self.runners.having(key)):
             if runner.key != wanted or not verdict.is_wanted or _is_other(runner, pipeline):
                 runner.delete(pipeline.metadata.name, purge=False)
         if pipeline.metadata.deletion_timestamp is not None:
@@ -313,7 +251,6 @@ class Host(Controller):
     def _facts(self, key: Key, pipeline: Pipeline) -> Facts | None:
         """Return all that a pipeline depends on; None: it is not known yet."""
         namespace, name = key
-        key_of_runner = runner_key(pipeline)
         addresses = self.declared.addresses(namespace, pipeline.space)
         if addresses is None:
             return None
@@ -337,12 +274,12 @@ class Host(Controller):
             addresses=addresses,
             secrets=secrets,
             code=code,
-            spark=self._spark_problem(),
-            python=self._python() if runs_python(pipeline) else Rule(True, "NotNeeded"),
-            room=self._room(key_of_runner, self._needs(key_of_runner, pipeline)),
-            cluster=cluster_rule(pipeline, len(self.declared.spaces), self._listed(namespace)),
+            spark=self.runners.spark_problem(),
+            python=self.runners.python() if runs_python(pipeline) else Rule(True, "NotNeeded"),
+            room=self.runners.room(runner_key(pipeline), pipeline),
+            cluster=cluster_rule(pipeline, len(self.declared.spaces), self.runners.listed_hosts(namespace)),
             databases=database_rule(pipeline, self.declared.hosts(namespace)),
-            has_begun=any(name in runner.assigned for runner in self._having(key)),
+            has_begun=any(name in runner.assigned for runner in self.runners.having(key)),
         )
 
     def _run_pipeline(self, key: Key, pipeline: Pipeline, verdict: Verdict, facts: Facts) -> None:
@@ -352,15 +289,15 @@ class Host(Controller):
             self.reports.request_finalizer(pipeline, FINALIZER, add=True)
             return
         place, name = runner_key(pipeline), pipeline.metadata.name
-        if place in self._stopping or (pipeline.space_key, name) in self._leaving:
+        if place in self.runners.stopping or (pipeline.space_key, name) in self._leaving:
             return
         arguments = arguments_of(pipeline) if place.own else []
         runner = self.runners.get(place)
         if runner is not None and runner.arguments != tuple(arguments):
-            self._end(runner)
+            self.runners.end(runner)
             return
         settings = facts.lake.settings if facts.lake is not None else None
-        runner = runner or self._start(place, facts.space, arguments, self._needs(place, pipeline), settings)
+        runner = runner or self.runners.start(place, facts.space, arguments, pipeline, settings)
         if settings:
             runner.folder.write_lake(settings)
         for entries in verdict.credentials:
@@ -381,7 +318,7 @@ class Host(Controller):
             if not all(answers):
                 if time.monotonic() - asked > _DELETE_S:
                     for runner in living:
-                        self._end(runner)
+                        self.runners.end(runner)
                 continue
             self._folders.purge(space, name)
             pipeline = self.declared.pipelines.get((space.partition("/")[0], name))
@@ -391,13 +328,6 @@ class Host(Controller):
                 self.reports.request_finalizer(pipeline, FINALIZER, add=False)
             else:
                 del self._leaving[space, name]
-
-    def _having(self, key: Key) -> Iterator[SpaceRunner]:
-        """Yield the runners that have a pipeline; one, but for a moment when it moves."""
-        namespace, name = key
-        for runner in self.runners.values():
-            if name in runner.assigned and runner.key.space.partition("/")[0] == namespace:
-                yield runner
 
     def _spaces_with_schemas(self) -> dict[tuple[str, str], SpaceFolder]:
         """Return the folders of spaces whose runners have a pipeline that needs the schema registry."""
@@ -410,167 +340,19 @@ class Host(Controller):
             and needs_registry(pipeline.spec)
         }
 
-    def _quotas(self, namespace: str) -> dict[str, QuotaFacts]:
-        return {name: quota for (where, name), quota in self.declared.quotas.items() if where == namespace}
-
-    def _needs(self, key: RunnerKey, pipeline: Pipeline | None) -> Needs:
-        """Return what a runner takes, of a pipeline that has it for itself or of none."""
-        namespace = key.space.partition("/")[0]
-        return needs_of(pipeline if key.own else None, self._quotas(namespace).values(), self._machine)
-
-    def _room(self, key: RunnerKey, needs: Needs) -> Rule:
-        """Return whether a runner may start; one that runs may go on."""
-        if key in self.runners:
-            return Rule(True, "Granted")
-        namespace = key.space.partition("/")[0]
-        return check_capacity(needs, self._taken(namespace), self._quotas(namespace), self._machine)
-
-    def _taken(self, namespace: str) -> list[Needs]:
-        return [item.needs for key, item in self.runners.items() if key.space.partition("/")[0] == namespace]
-
     def _report_usage(self) -> None:
         """Have the quotas' statuses state how much of them the runners take."""
         for (namespace, name), quota in self.declared.quotas.items():
-            used = used_of(quota, self._taken(namespace))
+            used = used_of(quota, self.runners.taken(namespace))
             found = {item: in_words(item, amount) for item, amount in used.items()}
             if any(quota.used.get(item) != amount for item, amount in found.items()):
                 self.reports.request_used(namespace, name, found)
-
-    def _start(
-        self,
-        key: RunnerKey,
-        space: SpaceFacts,
-        arguments: list[str],
-        needs: Needs,
-        lake: Mapping[str, str] | None,
-    ) -> SpaceRunner:
-        is_separated = self._separation is not None and self._separation.is_possible
-        folder = self._folders.folder(key.space, space.uid, is_separated=is_separated)
-        if lake:
-            folder.write_lake(lake)
-        if (authority := Authority(Layout(self._settings.data).tls).path).exists():
-            folder.write_authority(authority.read_bytes())
-        namespace, _, name = key.space.partition("/")
-        program = [*self._settings.program, "--space", key.space, "--url", self._settings.amqp]
-        program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]
-        shown = shown_of(space)
-        program += ["--folder", str(folder.path), *arguments]
-        if "--cores" not in arguments and needs.cpu < self._machine.cpu:
-            program += ["--cores", str(int(needs.cpu))]
-        if self._settings.quick:
-            program.append("--quick")
-        hosts = self._hosts(namespace)
-        confines = Confines(
-            ours=tuple(map(_place_of, (self._settings.amqp, self._settings.api))),
-            hosts=hosts,
-            is_caged=self._separation is not None and self._separation.is_caged,
-            # Executors have to reach the driver; which cluster it is was checked.
-            is_everywhere=any(word.startswith("spark://") for word in arguments),
-            cgroup=self._cgroups.make(key, amounts_of(arguments)),
-        )
-        with ExitStack() as undo:
-            undo.callback(self._cgroups.remove, confines.cgroup)
-            ui = undo.enter_context(closing(UiSocket(self._root))) if space.has_ui else None
-            program += [*shown, *([str(ui.number)] if ui is not None else [])]
-            command = launch_command(folder, program, self._settings.data, confines)
-            environment, changed = clean_environment(folder), self._on_event(key)
-            runner = SpaceRunner(key, space.uid, folder, command, environment, tuple(arguments), needs, changed, ui)
-            undo.pop_all()
-        runner.hosts, runner.cgroup, runner.shown = hosts, confines.cgroup, shown
-        self.runners[key] = runner
-        runner.start()
-        self._changed()
-        _log.info("space %s has a runner", " ".join(filter(None, key)))
-        return runner
-
-    def _hosts(self, namespace: str) -> str:
-        """Return the hosts that the runners of a namespace may reach besides EnMasse, as the operator wrote it."""
-        hosts = self.declared.hosts(namespace)
-        for problem in parse_hosts(hosts)[1]:
-            _log.warning("%s of namespace %s: %s", ANNOTATION, namespace, problem)
-        return hosts
-
-    def _on_event(self, key: RunnerKey) -> Callable[[], None]:
-        def on_event() -> None:
-            runner = self.runners.get(key)
-            if runner is not None:
-                self._leftovers.note(key, runner.pid)
-            self._changed()
-
-        return on_event
-
-    def _end_idle(self) -> None:
-        for runner in list(self.runners.values()):
-            namespace, _, name = runner.key.space.partition("/")
-            space = self.declared.spaces.get((namespace, name))
-            is_there = space is not None and not space.is_going and space.uid == runner.space_uid
-            is_other = runner.hosts != self.declared.hosts(namespace)
-            if not is_there or is_other or (space is not None and runner.shown != shown_of(space)):
-                self._end(runner)
-            elif runner.is_busy:
-                runner.used_at = time.monotonic()
-            elif time.monotonic() - runner.used_at > self._settings.idle_s:
-                self._end(runner)
-
-    def _end(self, runner: SpaceRunner) -> None:
-        if runner.key in self._stopping:
-            return
-
-        async def end() -> None:
-            try:
-                await runner.stop()
-                self._leftovers.note(runner.key, None)
-                others = [item for item in self.runners.values() if item.folder.user == runner.folder.user]
-                if runner.folder.user is not None and len(others) <= 1:
-                    await asyncio.to_thread(end_user, runner.folder.user)
-            finally:
-                self._cgroups.remove(runner.cgroup)
-                if runner.ui is not None:
-                    runner.ui.close()
-                self.runners.pop(runner.key, None)
-                self._stopping.pop(runner.key, None)
-                self._changed()
-
-        self._stopping[runner.key] = asyncio.create_task(end(), name=f"end {runner.key}")
-
-    async def _stop_all(self) -> None:
-        for runner in list(self.runners.values()):
-            self._end(runner)
-        await asyncio.gather(*self._stopping.values(), return_exceptions=True)
-
-    def _listed(self, namespace: str) -> str | None:
-        """Return the hosts that the runners of a namespace are kept to; None: they are not."""
-        is_caged = self._separation is not None and self._separation.is_caged
-        return self.declared.hosts(namespace) if is_caged else None
-
-    def _python(self) -> Rule:
-        assert self._separation is not None
-        return python_rule(self._separation, len(self.declared.spaces), is_api_open=self._settings.is_api_open)
-
-    def _spark_problem(self) -> str:
-        """Return why Spark cannot start; empty: it can."""
-        checked, problem = self._spark
-        if (problem or checked < 0) and time.monotonic() - checked > _SPARK_EVERY_S:
-            try:
-                require_spark()
-                problem = ""
-            except SparkMissingError as error:
-                problem = str(error)
-            self._spark = time.monotonic(), problem
-        return problem
 
 
 def _is_other(runner: SpaceRunner, pipeline: Pipeline) -> bool:
     """Return whether a runner has a former pipeline of this name."""
     sent = runner.assigned.get(pipeline.metadata.name)
     return sent is not None and sent.uid != pipeline.metadata.uid
-
-
-def _place_of(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    return parts.hostname, parts.port
 
 
 def _now() -> str:
