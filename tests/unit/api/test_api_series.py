@@ -75,7 +75,7 @@ async def test_the_series_of_an_address_a_pipeline_and_a_space(place: Place) -> 
 @pytest.fixture
 def asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node is asked again however little time has passed: that of the tests is made up."""
-    monkeypatch.setattr("enmasse.api.live.rows._FRESH_S", 0.0)
+    monkeypatch.setattr("enmasse.api.live.sessions._FRESH_S", 0.0)
 
 
 @pytest.mark.usefixtures("asked_anew")

@@ -17,8 +17,8 @@ from enmasse.errors import EnmasseError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enmasse.api.live.rows import SessionRows
     from enmasse.api.live.sampler import Sampler
+    from enmasse.api.live.sessions import SessionRows
 
 MOST_RECORDED: Final = 500
 """Connections that are recorded although nobody looks at them."""

@@ -9,10 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
@@ -20,11 +18,11 @@ from pydantic import ValidationError
 from enmasse.api.live.declared import DeclaredRows
 from enmasse.api.live.history import Recorded
 from enmasse.api.live.sampler import SAMPLED
+from enmasse.api.live.sessions import LINK_COUNTS, SessionRows, connection_row, link_row
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, MESSAGING_USER, PIPELINE
 from enmasse.model.schema.quantities import amount_of
-from enmasse.model.schema.subresources import LINKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -41,8 +39,6 @@ MOST_ROWS: Final = 500
 """The most rows of one answer."""
 
 _MOST_ORDERS: Final = 100  # of addresses, kept while nothing changes: a reference for each row
-_MOST_SESSIONS: Final = 20_000  # connections or links of one space that are looked at
-_FRESH_S: Final = 1.0
 _SPARK_COLUMN: Final = "spark"
 _SPARK_TIMES: Final = 31  # for thirty rates between them
 
@@ -123,7 +119,6 @@ _RATES: Final = ("messagesIn", "messagesOut")
 _FLOW: Final = "flow"
 """What can be sorted by though it is not shown: the rates in and out together."""
 _SUBSCRIBED: Final = "subscription"
-_LINK_COUNTS: Final = tuple(field.name for field in LINKS.fields if field.type == "integer")
 
 TABLES: Final = {
     "addresses": Table(
@@ -149,7 +144,7 @@ TABLES: Final = {
     "links": Table(
         ADDRESS_SPACE,
         f"{ADDRESS_SPACE.plural}/links",
-        ("name", "connection", "containerId", "role", "address", "rate", *_LINK_COUNTS),
+        ("name", "connection", "containerId", "role", "address", "rate", *LINK_COUNTS),
         ("name", "address", "containerId"),
     ),
 }
@@ -184,7 +179,7 @@ class Rows:
         self.spaces = DeclaredRows(store, ADDRESS_SPACE, _found(_space, SPACES), is_of_space=False)
         self.users = DeclaredRows(store, MESSAGING_USER, _found(_user, TABLES["users"]))
         self.pipelines = DeclaredRows(store, PIPELINE, _found(_pipeline, TABLES["pipelines"]))
-        connection, link = _found(_connection, TABLES["connections"]), _found(_link, TABLES["links"])
+        connection, link = _found(connection_row, TABLES["connections"]), _found(link_row, TABLES["links"])
         self.connections = SessionRows([node.connections_of for node in sessions], connection, clock)
         self._nodes = {
             "connections": self.connections,
@@ -207,8 +202,8 @@ class Rows:
     async def answer(self, table: str, space: str, query: Query) -> Document:
         """Return the chosen rows of a table of a space, ``<namespace>/<space>``."""
         if table in self._nodes:
-            found, has_more = await self._nodes[table].of(space)
-            return self._page(found, TABLES[table], query) | _truncated(_MOST_SESSIONS if has_more else 0)
+            found, bound = await self._nodes[table].of(space)
+            return self._page(found, TABLES[table], query) | _truncated(bound)
         if table in ("addresses", "subscriptions"):
             await self.addresses.follow()
             return self._addresses(table, space, query)
@@ -331,81 +326,10 @@ _SENDERS: Final = _LIVE_INDEX["senders"]
 _RECEIVERS: Final = _LIVE_INDEX["receivers"]
 
 
-class SessionRows:
-    """The connections, or links, of spaces as nodes tell them, with their rates.
-
-    Args:
-        ports: return a page of them for a space and an offset, and whether there are more; one for each node.
-        shape: returns a row for what a node tells.
-        clock: returns seconds, monotonic.
-    """
-
-    def __init__(
-        self,
-        ports: Sequence[Callable[[str, int], Any]],
-        shape: Callable[[Document], Document],
-        clock: Callable[[], float],
-    ) -> None:
-        self._ports = ports
-        self._shape = shape
-        self._clock = clock
-        self._found: dict[str, tuple[float, list[Document], bool]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
-
-    async def of(self, space: str) -> tuple[list[Document], bool]:
-        """Return the rows of a space, and whether there are more than are looked at.
-
-        Raises:
-            NodeUnavailableError: a node cannot be reached.
-        """
-        async with self._locks.setdefault(space, asyncio.Lock()):
-            former = self._found.get(space)
-            if former is not None and self._clock() - former[0] < _FRESH_S:
-                return former[1:]
-            rows, has_more = await self._ask(space)
-            now = self._clock()
-            if former is not None:
-                _add_rates(former[1], rows, now - former[0])
-            self._found[space] = (now, rows, has_more)
-        self._forget(now)
-        return rows, has_more
-
-    async def _ask(self, space: str) -> tuple[list[Document], bool]:
-        rows: list[Document] = []
-        for ask in self._ports:
-            offset, has_more = 0, True
-            while has_more:
-                page, has_more = await ask(space, offset)
-                offset += len(page)
-                rows += map(self._shape, page)
-                if len(rows) > _MOST_SESSIONS:
-                    return rows[:_MOST_SESSIONS], True
-        return rows, False
-
-    def _forget(self, now: float) -> None:
-        """Forget spaces that nobody looks at any more."""
-        for space in [space for space, (at, *_) in self._found.items() if now - at > _FORGET_S]:
-            del self._found[space]
-            self._locks.pop(space, None)
-
-
-_FORGET_S: Final = 60.0
 _LIMITS: Final = "limits"
 _TEXT: Final = "text"
 _PRIVATE: Final = frozenset({_LIMITS, _TEXT, _FLOW, "key", "counts"})
 """Columns that are not shown."""
-_COUNTED: Final = {"messagesIn": "messagesIn", "messagesOut": "messagesOut", "deliveries": "rate"}
-"""Counters of connections and links, and the columns of their rates."""
-
-
-def _add_rates(former: Sequence[Document], rows: Sequence[Document], passed: float) -> None:
-    known = {row["key"]: row for row in former}
-    for row in rows:
-        before = known.get(row["key"])
-        if before is None or passed <= 0:
-            continue
-        for counter, now in row["counts"].items():
-            row[_COUNTED[counter]] = round(max(0.0, now - before["counts"].get(counter, 0)) / passed, 2)
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:
@@ -549,33 +473,3 @@ def _read_by(source: Mapping[str, Any]) -> Sequence[str]:
 def _place_of(sink: Mapping[str, Any]) -> str:
     database = sink.get("database")
     return f"{database['host']}/{database['table']}" if database else str(sink.get("address"))
-
-
-def _connection(told: Document) -> Document:
-    opened = datetime.fromtimestamp(told["openedAt"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    protocol = told.get("protocol") or ""
-    row = {
-        "name": told["name"],
-        "host": told.get("host"),
-        "containerId": told.get("container"),
-        "protocol": protocol,
-        "user": told.get("user"),
-        "mechanism": told.get("mechanism"),
-        "tls": told.get("tls"),
-        "properties": told.get("properties"),
-        "senders": told.get("senders"),
-        "receivers": told.get("receivers"),
-    }
-    counts = {name: told.get(name) or 0 for name in ("messagesIn", "messagesOut")}
-    return _without_none(row) | {"opened": opened, "key": told["name"], "counts": counts}
-
-
-def _link(told: Document) -> Document:
-    row = {name: told.get(name) for name in ("name", "connection", "role", "address", *_LINK_COUNTS)}
-    row["containerId"] = told.get("container")
-    counts = {"deliveries": told.get("deliveries") or 0}
-    return _without_none(row) | {"key": told.get("identity") or told["name"], "counts": counts}
-
-
-def _without_none(row: Document) -> Document:
-    return {name: value for name, value in row.items() if value is not None}
