@@ -734,7 +734,7 @@ def test_several_streams_are_one_source_and_new_ones_join_it(node: StreamNode, p
     place.put("demo.hall", spec, kinds(1, 2, 3))
     send(node, "hall/2", *said(11))
     place.until(lambda: len(rows()) == 11)
-    assert place.statuses["demo.hall"]["queries"][0]["sources"][0]["name"] == "hall/#"
+    place.until(lambda: place.statuses["demo.hall"]["queries"][0]["sources"][0]["name"] == "hall/#")
     place.send(command="delete", name="demo.hall", purge=True)
 
 

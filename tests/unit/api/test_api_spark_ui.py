@@ -63,7 +63,7 @@ class Pages(PipelineHost):
 class Place:
     """An API with accounts, and a client of each."""
 
-    def __init__(self, registry: Registry, accounts: Accounts, folder: Path) -> None:
+    def __init__(self, registry: Registry, accounts: Accounts, audit: AuditLog, folder: Path) -> None:
         self.registry, self.accounts = registry, accounts
         self.pages = Pages(Path("nowhere"))
         self.pages.asked = []
@@ -74,7 +74,7 @@ class Place:
                 stop=asyncio.Event(),
                 pipelines=self.pages,
                 authenticator=Authenticator(accounts, is_required=True),
-                audit=AuditLog(self.audit, "all"),
+                audit=audit,
             )
         )
 
@@ -111,8 +111,11 @@ def place(registry: Registry, tmp_path: Path) -> Any:
                 "spec": spec,
             }
         )
-    with Accounts(tmp_path / "access.db", now=lambda: 1_000.0) as accounts:
-        yield Place(registry, accounts, tmp_path)
+    with (
+        Accounts(tmp_path / "access.db", now=lambda: 1_000.0) as accounts,
+        AuditLog(tmp_path / "audit.log", "all") as audit,
+    ):
+        yield Place(registry, accounts, audit, tmp_path)
 
 
 async def test_only_who_may_see_a_pipelines_pages_is_led_to_them(place: Place) -> None:
