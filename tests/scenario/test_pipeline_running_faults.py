@@ -17,8 +17,12 @@ import pytest
 
 from enmasse.client.blocking import Message
 from tests.scenario.pipeline_runner_place import RunnerPlace
+from tests.scenario.test_pipeline_database import database, server, write_secret
 from tests.support.chance import kills
+from tests.support.postgresql import PostgreSQL
 from tests.support.stream_node import StreamNode
+
+__all__ = ["server"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark")]
 
@@ -58,6 +62,21 @@ PIPELINES: dict[str, dict[str, Any]] = {
         "trigger": TRIGGER,
     },
 }
+
+
+def into_database(server: PostgreSQL) -> dict[str, Any]:
+    """The same readings in two tables of a database: all of them, and the newest of each device."""
+    (source,) = PIPELINES["demo.kills"]["sources"]
+    return {
+        "sources": [{key: value for key, value in source.items() if key != "badRecords"}],
+        "steps": [{"name": "good", "sql": "SELECT device, n FROM readings"}],
+        "sinks": [
+            {"database": database(server, "every")},
+            {"database": database(server, "newest"), "mode": "update", "keys": ["device"], "orderBy": "n"},
+        ],
+        "trigger": TRIGGER,
+    }
+
 
 SPOILING = """
 import runpy
@@ -170,10 +189,13 @@ def is_marked(pid: Path, marks: set[bytes]) -> bool:
 @pytest.mark.chance
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_or_doubled_however_often_the_runner_or_its_java_is_killed(
-    stream_node: StreamNode, place: RunnerPlace, story_chance: random.Random
+    stream_node: StreamNode, place: RunnerPlace, server: PostgreSQL, story_chance: random.Random
 ) -> None:
     for name in ADDRESSES:
         stream_node.create(name)
+    server.execute("CREATE TABLE every (device text, n int)", "CREATE TABLE newest (device text PRIMARY KEY, n int)")
+    place.folder.mkdir()
+    write_secret(place, server)
     marks: set[bytes] = set()
 
     def start() -> None:
@@ -181,14 +203,15 @@ def test_nothing_is_lost_or_doubled_however_often_the_runner_or_its_java_is_kill
         place.start()
         place.next_event("ready")
         marks.add(b"ENMASSE_RUNNER=" + (place.folder / "runner.lock").read_bytes())
-        for name, spec in PIPELINES.items():
+        for name, spec in (PIPELINES | {"demo.database": into_database(server)}).items():
             place.put(name, spec, dict.fromkeys(ADDRESSES, STREAM))
 
     def has_more_than(before: list[int]) -> bool:
         return all(rows > some for rows, some in zip(counted(), before, strict=True))
 
     def counted() -> list[int]:
-        return [len(place.rows(table)) for table in ("readings", "raw")]
+        ((every,),) = server.rows("SELECT count(*) FROM every")
+        return [every, *(len(place.rows(table)) for table in ("readings", "raw"))]
 
     fleets = [
         Fleet(stream_node, "telemetry", readings()),
@@ -211,6 +234,7 @@ def test_nothing_is_lost_or_doubled_however_often_the_runner_or_its_java_is_kill
             fleet.end()
     start()
     check_what_came_of_readings(place, fleets[0].sent)
+    check_what_is_in_the_database(place, server, fleets[0].sent)
     check_what_came_of_temperatures(place, stream_node, fleets[1].sent)
     assert place.process is not None
     place.process.send_signal(signal.SIGTERM)
@@ -240,6 +264,16 @@ def check_what_came_of_readings(place: RunnerPlace, sent: list[bytes]) -> None:
     assert sorted(json.loads(body)["n"] for body in content("alerts")) == hot
     place.until(lambda: len(content("bad")) >= len(broken), LATE_S)
     assert sorted(content("bad")) == sorted(broken)
+
+
+def check_what_is_in_the_database(place: RunnerPlace, server: PostgreSQL, sent: list[bytes]) -> None:
+    """One table has each good reading once, the other the newest of each device."""
+    good = [json.loads(body) for body in sent if not body.startswith(b"broken")]
+    newest = {reading["device"]: reading["n"] for reading in good}
+    place.until(lambda: server.rows("SELECT count(*) FROM every")[0][0] >= len(good), LATE_S)
+    place.until(lambda: dict(server.rows("SELECT device, n FROM newest")) == newest, LATE_S)
+    every = server.rows("SELECT device, n FROM every ORDER BY n")
+    assert every == [(reading["device"], reading["n"]) for reading in good]
 
 
 def check_what_came_of_temperatures(place: RunnerPlace, node: StreamNode, sent: list[bytes]) -> None:
