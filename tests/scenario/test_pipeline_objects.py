@@ -69,7 +69,7 @@ def test_partitions_are_replaced_beside_what_is_added_meanwhile(lake: Lake) -> N
     lake.write(table, [{"k": ODD[0], "v": 100}])
     frame = lake.spark.createDataFrame([(ODD[0], 7), (ODD[1], 8)], "k STRING, v BIGINT")
     assert replacement.finish(chosen.rows(frame), lambda: False) == Replaced(rows=1, rows_before=1, partitions=1)
-    assert replacement.is_done()
+    assert replacement.done() is not None
     found = relation(lake.spark, path).collect()
     rest = [(k, n) for n, k in enumerate(ODD) if n]
     assert Counter((row["k"], row["v"]) for row in found) == Counter([(ODD[0], 7), (ODD[0], 100), *rest])

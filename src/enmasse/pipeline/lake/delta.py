@@ -249,7 +249,7 @@ class DeltaLakeTable:
             AddAction(file["path"], file["bytes"], json.loads(file["partition"]), now_ms, True, file["stats"])
             for file in files
         ]
-        commit_actions(self._path, table, actions, mode, transaction, [file["path"] for file in files])
+        commit_actions(self._path, table, actions, mode, [transaction], [file["path"] for file in files])
         self._sync_log(table)
         return True
 
@@ -267,29 +267,29 @@ def commit_actions(
     table: DeltaTable,
     actions: Sequence[Any],
     mode: Literal["append", "overwrite"],
-    transaction: Transaction,
+    transactions: Sequence[Transaction],
     files: Iterable[str],
 ) -> None:
-    """Commit files that were written, under a transaction that is there once.
+    """Commit files that were written, under transactions that are there once.
 
     Args:
         path: the table's folder.
         table: as it was opened.
         actions: what is added and removed.
         mode: ``overwrite`` removes all that is there.
-        transaction: by which it is told that they are in the table already.
+        transactions: by the first of which it is told that they are in the table already.
         files: that are added, below the folder; they go if they are not in the table.
 
     Raises:
         CommitFailedError: somebody else's transaction came between.
     """
-    commit = CommitProperties(app_transactions=[transaction])
+    commit = CommitProperties(app_transactions=list(transactions))
     names = list(table.metadata().partition_columns)
     try:
         table.create_write_transaction(list(actions), mode, table.schema(), names, commit_properties=commit)
     except CommitFailedError:
         # Storage may have taken it, and its answer was lost: tried again, it is in its own way.
-        if is_committed(path, transaction):
+        if is_committed(path, transactions[0]):
             return
         remove_unnamed(path / file for file in files)
         raise

@@ -3,8 +3,8 @@
 Rules:
 1. What is replaced are the files that the partitions had when it began. What a query has added since stays: its rows
    are of messages that were not read for the new ones.
-2. The transaction carries the name of what was done, and is done once: a process that is killed leaves the table as
-   it was or as it is to be, and the next one sees which.
+2. The transaction carries the name of what was done and what came of it, and is done once: a process that is killed
+   leaves the table as it was or as it is to be, and the next one sees which.
 3. Who computed rows longer than was wanted changes nothing: it asks last of all, while nobody else changes the table.
 4. Files that somebody joined meanwhile are not there any more, and their rows cannot be told from newer ones: then
    nothing is changed, and it is to begin anew.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -176,10 +176,21 @@ class Replacement:
         self._name = name
         self._old: list[dict[str, Any]] = []
 
-    def is_done(self) -> bool:
-        """Return whether it was done, by whichever process."""
+    def done(self) -> Replaced | None:
+        """Return what was done, by whichever process; None: it was not."""
         table = open_delta(self._path)
-        return table is not None and table.transaction_version(self._name) is not None
+        return None if table is None else self._done(table)
+
+    def _done(self, table: DeltaTable) -> Replaced | None:
+        rows, rows_before, partitions = (table.transaction_version(name) for name in self._names)
+        if rows is None or rows_before is None or partitions is None:
+            return None
+        return Replaced(rows, rows_before, partitions)
+
+    @property
+    def _names(self) -> list[str]:
+        """Names of transactions, whose numbers say what was done: the table has them even when its log is cut."""
+        return [f"{self._name}:{field.name}" for field in fields(Replaced)]
 
     def _open(self) -> DeltaTable:
         table = open_delta(self._path)
@@ -214,16 +225,23 @@ class Replacement:
         new = [(file, json.loads(file["partition"])) for file in files]
         actions += [AddAction(it["path"], it["bytes"], where, now_ms, True, it["stats"]) for it, where in new]
         added = [file["path"] for file in files]
+        touched = {
+            json.dumps(where, sort_keys=True) for where in [it["partition"] for it in self._old] + [w for _, w in new]
+        }
+        replaced = Replaced(sum(it["rows"] for it in files), sum(it["rows"] for it in self._old), len(touched))
+        transactions = [
+            Transaction(name, number) for name, number in zip(self._names, astuple(replaced), strict=True)
+        ]
         with turn(self._path):
             table = self._open()
-            is_over = is_given_up() or table.transaction_version(self._name) is not None
+            is_over = is_given_up() or self._done(table) is not None
             there = {file["path"] for file in _files(table)}
             is_busy = any(file["path"] not in there for file in self._old)
             if is_over or is_busy:
                 remove_unnamed(self._path / file for file in added)
             else:
                 try:
-                    commit_actions(self._path, table, actions, "append", Transaction(self._name, 1), added)
+                    commit_actions(self._path, table, actions, "append", transactions, added)
                 except CommitFailedError:
                     is_busy = True
                 else:
@@ -235,10 +253,7 @@ class Replacement:
             raise TableBusyError(
                 f"the files of table {self._path.name} were joined or put in order meanwhile, so nothing was changed"
             )
-        touched = {
-            json.dumps(where, sort_keys=True) for where in [it["partition"] for it in self._old] + [w for _, w in new]
-        }
-        return Replaced(sum(it["rows"] for it in files), sum(it["rows"] for it in self._old), len(touched))
+        return replaced
 
 
 def _files(table: DeltaTable) -> list[dict[str, Any]]:

@@ -125,14 +125,18 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
 
 def test_what_a_query_adds_meanwhile_stays_and_the_rest_of_the_partition_is_replaced(table: Table) -> None:
     replacement = table.replacement()
-    assert not replacement.is_done()
+    assert replacement.done() is None
     assert replacement.begin(lambda found: found.version()) == 2
     table.add("north", "later")
     table.next = [table.sized("north", "right")]
     assert replacement.finish(cast("Any", None), lambda: False) == Replaced(rows=1, rows_before=2, partitions=1)
     assert table.rows() == [("north", "later"), ("north", "right"), ("south", "there")]
-    assert table.replacement().is_done()
-    assert not table.replacement("two").is_done()
+    # Whoever looks later is told the same, also when the entry of the log is gone.
+    opened = DeltaTable(table.path)
+    opened.create_checkpoint()
+    (table.path / "_delta_log" / f"{opened.version():020d}.json").unlink()
+    assert table.replacement().done() == Replaced(rows=1, rows_before=2, partitions=1)
+    assert table.replacement("two").done() is None
 
 
 def test_files_that_were_rewritten_meanwhile_leave_the_table_as_it_is(table: Table) -> None:
@@ -146,7 +150,7 @@ def test_files_that_were_rewritten_meanwhile_leave_the_table_as_it_is(table: Tab
         replacement.finish(cast("Any", None), lambda: False)
     assert table.rows() == before
     assert not (table.path / table.next[0]["path"]).exists()
-    assert not replacement.is_done()
+    assert replacement.done() is None
 
 
 def test_what_was_given_up_while_its_rows_were_computed_changes_nothing(table: Table) -> None:
@@ -157,7 +161,7 @@ def test_what_was_given_up_while_its_rows_were_computed_changes_nothing(table: T
     assert replacement.finish(cast("Any", None), lambda: True) is None
     assert table.rows() == before
     assert not (table.path / table.next[0]["path"]).exists()
-    assert not replacement.is_done()
+    assert replacement.done() is None
 
 
 def test_two_of_one_name_put_their_rows_into_the_table_once(table: Table) -> None:

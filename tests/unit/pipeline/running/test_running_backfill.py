@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from enmasse.model.kinds.pipelines.backfills import Backfill
+from enmasse.model.kinds.pipelines.backfills import Backfill, BackfillStatus
 from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
 from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.lake.replacing import choose
+from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.running.planning.context import RunningContext
 from enmasse.pipeline.running.planning.plans import Place, QueryPlan, TableTarget
 from enmasse.pipeline.running.supervision import backfill
@@ -156,6 +156,18 @@ def test_a_stream_that_may_have_dropped_what_is_needed_is_refused(
         return
     with pytest.raises(PlanError, match=said):
         check_kept(options, until, since)
+
+
+def test_a_backfill_that_another_process_did_says_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, context = SimpleNamespace(columns=["site"]), SimpleNamespace(place=Place("", "", Path()))
+    target = TableTarget("t", Layout(partition_by=("site",)))
+    plan = QueryPlan("table-t", cast("Any", frame), target)
+    running = Running("shop.a", "u", PipelineSpec(), cast("Any", context), [plan], Path, cast("Any", None))
+    monkeypatch.setattr(backfill, "planned", lambda *_: (plan, target, None))
+    monkeypatch.setattr(Replacement, "done", lambda _: Replaced(rows=5, rows_before=4, partitions=3))
+    supervisor = BackfillSupervisor(running, Backfill(at="1", partitions={"site": "north"}), lambda _: None)
+    supervisor._compute()
+    assert supervisor.status() == BackfillStatus(at="1", state="Done", table="t", rows=5, rows_before=4, partitions=3)
 
 
 def test_what_is_read_begins_where_the_stream_began_when_it_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -327,8 +327,8 @@ class BackfillSupervisor:
         path = running.context.place.lake / target.table
         checkpoint = running.checkpoint_of(plan.name)
         replacement = Replacement(path, chosen, f"enmasse-backfill:{running.uid or running.name}:{wanted.at}")
-        if replacement.is_done():
-            self._become("Done")
+        if (before := replacement.done()) is not None:
+            self._become("Done", **asdict(before))
             return
         with at_rest(path):
             batch = replacement.begin(lambda table: last_done(table, path, checkpoint))
@@ -365,7 +365,7 @@ class BackfillSupervisor:
             f"backfill {self._wanted.at}: {done.rows:,} rows replaced {done.rows_before:,} in {done.partitions:,} "
             f"partitions of table {target.table}"
         )
-        self._become("Done", rows=done.rows, rows_before=done.rows_before, partitions=done.partitions)
+        self._become("Done", **asdict(done))
 
 
 def _check_windows(spec: PipelineSpec, until: Reached, chosen: Chosen) -> datetime:
