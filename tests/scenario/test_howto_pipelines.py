@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LATE_S = 300.0
 """Spark starts in seconds, or in minutes where the machine is busy with more than this."""
+
+READING = [{"name": "device", "type": "string"}, {"name": "temperature", "type": ["null", "double"]}]
 
 BUILTIN = {
     "alert-on-devices.md": ("hot", "boiler-1: temperature 41.5 is above 35"),
@@ -192,10 +195,19 @@ def test_a_pipeline_is_tested_as_the_howto_says(needs_spark: None, tmp_path: Pat
     for commands, expected in blocks("test-a-pipeline.md").values():
         told = place.run(commands)
         assert expected is None or told == expected
-    changed = "sed -i 's/name: The old boiler, temp/name: The new boiler, temp/' named-test.yaml"
-    told = place.run(f"{changed}; enmasse pipeline test named.yaml named-test.yaml 2>&1 && exit 1 || true")
+    (tmp_path / "readings.avsc").write_text(json.dumps({"type": "record", "name": "R", "fields": READING}))
+    (tmp_path / "alerts.json").write_text('{"properties": {"name": {"type": "string"}}, "required": ["name"]}')
+    by_schema = (
+        's/format: json, schema: [^}]*DOUBLE"/format: avro, schemaRegistry: {subject: readings, version: 3}/; '
+        "s/address: alerts/address: alerts, schemaRegistry: {subject: alerts}/"
+    )
+    place.run(f"sed -i '{by_schema}' named.yaml")
+    place.run("sed -i 's/name: The old boiler, temp/name: The new boiler, temp/' named-test.yaml")
+    given = "named.yaml named-test.yaml --schema readings=readings.avsc --schema alerts=alerts.json"
+    told = place.run(f"enmasse pipeline test {given} 2>&1 && exit 1 || true")
+    assert "letters: 1 messages, as expected" in told
     assert re.search(r"named +missing +.*The new boiler", told)
-    assert re.search(r"alerts +not expected +.*The old boiler", told)
+    assert re.search(r'alerts +not expected +\{"name": "The old boiler"', told)  # without the schema's id
 
 
 def test_results_are_written_as_the_howto_says(place: Place) -> None:

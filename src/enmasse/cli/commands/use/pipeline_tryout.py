@@ -19,6 +19,7 @@ import typer
 import yaml
 from pydantic import Field, ValidationError
 
+from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchemas, readable
 from enmasse.cli.errors import CliError, UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.output import Writer, make_table
@@ -52,24 +53,11 @@ class Given(Model):
     """What there is: rows of a table that is joined, or messages of an address, in a batch of their own."""
 
     address: str | None = None
+    subject: str | None = None
     table: str | None = None
     schema_: str | None = Field(default=None, alias="schema")
     rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
-
-
-class GivenMessage(Model):
-    """A message, by its body as JSON or as a text."""
-
-    json_: Any = Field(default=None, alias="json")
-    text: str | None = None
-    key: str | None = None
-    properties: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def body(self) -> bytes:
-        """Its bytes."""
-        return (self.text if self.text is not None else json.dumps(self.json_)).encode()
 
 
 class Expected(Model):
@@ -89,16 +77,20 @@ class Rows(Model):
     expect: tuple[Expected, ...] = Field(strict=False, min_length=1)
 
 
+File = Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")]
+Schemas = Annotated[
+    list[str] | None,
+    typer.Option("--schema", metavar="SUBJECT=FILE", help="The schema of a subject of the registry."),
+]
+
+
 def check(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
+    file: File,
     tables: Annotated[
         list[str] | None,
         typer.Option("--table", metavar="NAME=COLUMNS", help="A table that it joins: 'devices=id INT, name STRING'."),
     ] = None,
-    schemas: Annotated[
-        list[str] | None,
-        typer.Option("--schema", metavar="SUBJECT=FILE", help="The schema of a subject of the registry."),
-    ] = None,
+    schemas: Schemas = None,
     models: Annotated[
         list[str] | None,
         typer.Option("--model", metavar="NAME=TYPE", help="What a model gives that its SQL calls: 'pumps=DOUBLE'."),
@@ -186,8 +178,9 @@ def _one_pipeline(file: str) -> tuple[Pipeline, list[Resource]]:
 
 
 def test(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
+    file: File,
     rows: Annotated[str, typer.Argument(metavar="ROWS", help="YAML with what is given and what is expected.")],
+    schemas: Schemas = None,  # noqa: PT028  # a command, and no test
 ) -> None:
     """Run a declared pipeline on given rows, and compare what comes of it with what is expected.
 
@@ -196,12 +189,12 @@ def test(
     """
     writer = Writer()
     pipeline, resources = _one_pipeline(file)
-    wanted = _read_rows(rows)
+    wanted, versions = _read_rows(rows), _versions(pipeline, schemas or ())
     folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
     folder.chmod(0o755)
     try:
         with writer.err.status("starting a platform ..."):
-            differences = asyncio.run(_Trial(pipeline, resources, wanted, folder).run())
+            differences = asyncio.run(_Trial(pipeline, resources, wanted, versions, folder).run())
     except EnmasseError as error:
         raise CliError(str(error)) from None
     finally:
@@ -233,10 +226,19 @@ def _read_rows(place: str) -> Rows:
 class _Trial:
     """One run of a pipeline on given rows."""
 
-    def __init__(self, pipeline: Pipeline, resources: Sequence[Resource], rows: Rows, folder: Path) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        resources: Sequence[Resource],
+        rows: Rows,
+        versions: Sequence[Mapping[str, Any]],
+        folder: Path,
+    ) -> None:
         self._pipeline = pipeline
         self._resources = resources
         self._rows = rows
+        self._versions = versions
+        self._schemas = MessageSchemas(pipeline.spec, ())
         self._folder = folder
         self._service = Service(folder / "data", folder / "up.log")
         self._namespace = str(pipeline.metadata.namespace)
@@ -246,6 +248,7 @@ class _Trial:
         await self._service.start()
         try:
             await self._apply(self._declared())
+            await self._register()
             for given in self._rows.given:
                 if given.table is not None:
                     await self._fill(given.table, given)
@@ -253,7 +256,7 @@ class _Trial:
             batches = [given for given in self._rows.given if given.address is not None]
             for number in range(max(1, len(batches))):
                 if batches:
-                    await self._send(str(batches[number].address), batches[number].messages)
+                    await self._send(str(batches[number].address), batches[number].messages, batches[number].subject)
                 if number:
                     await self._service.run("pipeline", "restart", name, "--namespace", self._namespace)
                 else:
@@ -296,6 +299,18 @@ class _Trial:
                 documents.append(api | {"kind": ADDRESS.name, "metadata": named, "spec": one})
         return documents
 
+    async def _register(self) -> None:
+        """Have the schema registry of the space have the schemas that are given."""
+        place = ("--space", self._pipeline.space, "--namespace", self._namespace)
+        file = self._folder / "schema.json"
+        for version in self._versions:
+            file.write_text(version["schema"])
+            kind = version.get("schemaType", "AVRO").lower()
+            await self._service.run("schema", "register", version["subject"], "-f", str(file), "--type", kind, *place)
+        if self._versions:
+            there = json.loads(await self._service.run("schema", "list", "-o", "json", *place))
+            self._schemas = MessageSchemas(self._pipeline.spec, there)
+
     async def _apply(self, documents: Iterable[Mapping[str, Any]]) -> None:
         file = self._folder / "objects.yaml"
         file.write_text(yaml.safe_dump_all(documents))
@@ -304,10 +319,15 @@ class _Trial:
 
     @staticmethod
     def _playing(document: dict[str, Any]) -> dict[str, Any]:
-        """Return a pipeline that reads what is there, and ends, with tables of the lake for those of databases."""
+        """Return a pipeline that reads what is there, and ends.
+
+        Tables of databases are those of the lake, and each subject has the one version that is given.
+        """
         document = as_lake_tables(document)
         document.pop("status", None)
         document["spec"] = document["spec"] | {"trigger": AVAILABLE_NOW, "paused": False}
+        for part in (*(document["spec"].get("sources") or ()), *(document["spec"].get("sinks") or ())):
+            (part.get("schemaRegistry") or {}).pop("version", None)
         return document
 
     async def _fill(self, table: str, given: Given) -> None:
@@ -327,11 +347,12 @@ class _Trial:
         await self._apply([self._playing(api | {"kind": PIPELINE.name, "metadata": meta, "spec": filling})])
         await self._finish(f"{space}.{address}", 1)
 
-    async def _send(self, address: str, messages: Iterable[GivenMessage]) -> None:
+    async def _send(self, address: str, messages: Iterable[GivenMessage], subject: str | None = None) -> None:
         async with connect(str(self._service.url("amqp"))) as connection:
             sender = await connection.sender(address)
             for one in messages:
-                outcome = await sender.send(Message(one.body, subject=one.key, properties=one.properties))
+                body = self._schemas.encode(one, address, subject)
+                outcome = await sender.send(Message(body, subject=one.key, properties=one.properties))
                 if str(outcome) != "accepted":
                     raise UsageError(f"given message for {address}: {outcome}")
 
@@ -362,12 +383,13 @@ class _Trial:
         """Return what is missing and what is there and was not expected."""
         if expected.table is not None:
             names = sorted({name for row in expected.rows for name in row})
-            wanted = [_text({name: row.get(name) for name in names}) for row in expected.rows]
+            wanted = [readable({name: row.get(name) for name in names}) for row in expected.rows]
             rows = await self._table(expected.table)
-            found = [_text({name: row.get(name) for name in names} if names else row) for row in rows]
+            found = [readable({name: row.get(name) for name in names} if names else row) for row in rows]
         else:
-            wanted = [_of_body(one.body) for one in expected.messages]
-            found = [_of_body(body) for body in await self._messages(str(expected.address), expected)]
+            wanted = [one.readable for one in expected.messages]
+            bodies = await self._messages(str(expected.address), expected)
+            found = [self._schemas.decode(body, str(expected.address)) for body in bodies]
         missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
         lines = [("missing", text) for text in missing.elements()][:_SHOWN]
         return lines + [("not expected", text) for text in more.elements()][:_SHOWN]
@@ -396,14 +418,3 @@ class _Trial:
                 body = delivery.message.body
                 found.append(body if isinstance(body, bytes) else str(body).encode())
         return found
-
-
-def _of_body(body: bytes) -> str:
-    try:
-        return _text(json.loads(body))
-    except ValueError:
-        return body.decode(errors="replace")
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
