@@ -1,4 +1,4 @@
-"""The schema registry in the console: checked first, refused with reasons, compared, and only for who may."""
+"""The schema registry in the console: checked first, refused with reasons, compared, deleted, and only for some."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def registry(installation: Installation) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=base, headers=installation.proof, trust_env=False, timeout=60) as client:
         yield client
         for subject in client.get("subjects").json():
-            for query in ("", "?permanent=true"):
-                assert client.delete(f"subjects/{subject}{query}").status_code == 200
+            assert client.delete(f"subjects/{subject}").status_code == 200
+        for subject in client.get("subjects?deleted=true").json():
+            assert client.delete(f"subjects/{subject}?permanent=true").status_code == 200
         client.delete("config").raise_for_status()
 
 
@@ -96,6 +97,29 @@ def test_a_schema_is_checked_registered_compared_and_refused(visit: Visit, regis
     page.get_by_label("Find a subject").fill("nothing")
     expect(page.get_by_text("No subject is called so.")).to_be_visible()
 
+    visit.open(f"{IN_SPACE}/schemas/readings-value?version=1")
+    delete(visit, "Delete version 1", "Delete version 1 of readings-value?")
+    expect(visit.heading("Version 2")).to_be_visible()
+    expect(visit.button("Show version 1")).to_have_count(0)
+    assert registry.get("subjects/readings-value/versions").json() == [2]
+    visit.press("Actions")
+    expect(page.get_by_role("menuitem", name="Delete version 2")).to_be_disabled()
+    page.keyboard.press("Escape")
+    delete(visit, "Delete the subject", "Delete readings-value?")
+    expect(visit.heading("No schema yet")).to_be_visible()
+    assert registry.get("subjects").json() == []
+    assert registry.get(f"schemas/ids/{first['id']}").status_code == 200
+
+
+def delete(visit: Visit, action: str, question: str) -> None:
+    """Delete something of a schema, after the question was answered once with no."""
+    for answer in ("Keep it", "Delete"):
+        visit.press("Actions")
+        visit.page.get_by_role("menuitem", name=action).click()
+        expect(visit.dialog()).to_contain_text(question)
+        visit.dialog().get_by_role("button", name=answer, exact=True).click()
+        expect(visit.dialog()).to_have_count(0)
+
 
 def test_who_may_only_look_registers_nothing(
     newcomer: Callable[[str], Visit], people: People, registry: httpx.Client
@@ -108,6 +132,9 @@ def test_who_may_only_look_registers_nothing(
     expect(visit.heading("Version 1")).to_be_visible()
     expect(visit.page.locator("#level")).to_be_disabled()
     expect(visit.button("Register a version")).to_be_disabled()
+    visit.press("Actions")
+    expect(visit.page.get_by_role("menuitem", name="Delete the subject")).to_be_disabled()
+    visit.page.keyboard.press("Escape")
     navigation = visit.page.get_by_role("navigation", name="Pages")
     expect(navigation.get_by_role("link", name="Schemas")).to_be_visible()
     expect(navigation.get_by_role("link", name="Models")).to_have_count(0)

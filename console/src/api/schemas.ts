@@ -40,6 +40,12 @@ export async function register(registry: string, subject: string, schema: string
   await sendSignedIn("POST", `${path(`${registry}/subjects`, subject)}/versions`, { body: bodyOf(schema, type) });
 }
 
+/** Deletes a version of a subject, or all where none is given; its messages can be read as before. */
+export async function forget(registry: string, subject: string, version?: number): Promise<void> {
+  const url = path(`${registry}/subjects`, subject);
+  await sendSignedIn("DELETE", version === undefined ? url : `${url}/versions/${version}`);
+}
+
 /** Sets the level of a subject, or of the space where none is given; without a level a subject has that of its space again. */
 export async function setLevel(registry: string, subject: string | undefined, compatibility: string): Promise<void> {
   const url = subject === undefined ? `${registry}/config` : path(`${registry}/config`, subject);

@@ -253,8 +253,8 @@ function Details({ url, message }: { url: string; message: Message }): ReactElem
   return (
     <>
       <Facts facts={[["Id", message.id], ["Durable", message.durable ? "yes" : "no"], ["Priority", message.priority], ["Deliveries before", message.deliveryCount], ...rest(message.properties)]} />
-      {message.applicationProperties && Object.keys(message.applicationProperties).length > 0 && <><h3 className="em-above">Application properties</h3><Facts facts={rest(message.applicationProperties)} /></>}
-      {message.annotations && Object.keys(message.annotations).length > 0 && <><h3 className="em-above">Annotations</h3><Facts facts={rest(message.annotations)} /></>}
+      {message.applicationProperties && Object.keys(message.applicationProperties).length > 0 && <><h3 className="em-above em-section">Application properties</h3><Facts facts={rest(message.applicationProperties)} /></>}
+      {message.annotations && Object.keys(message.annotations).length > 0 && <><h3 className="em-above em-section">Annotations</h3><Facts facts={rest(message.annotations)} /></>}
       <div className="em-above"><Code text={shown(body)} /></div>
       {error && <Refusal error={error} />}
       {body?.truncated && <p>The first part of {bytes(body.bytes)}. <Button variant="link" isInline onClick={() => void read()}>Show more</Button></p>}

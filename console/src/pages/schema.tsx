@@ -4,20 +4,24 @@ import { Link, useNavigate, useParams, useSearchParams } from "react-router";
 import { path, query } from "../api/client";
 import { useGet } from "../api/live";
 import { useRights } from "../api/rights";
-import { type Level, pretty, registryOf, type SchemaVersion } from "../api/schemas";
+import { forget, type Level, pretty, registryOf, type SchemaVersion } from "../api/schemas";
 import { type Space, useSpace } from "../app/space";
 import { Code } from "../parts/code";
+import { useConfirm } from "../parts/confirm";
 import { Diff } from "../parts/diff";
 import { Teach } from "../parts/empty";
+import { plural } from "../parts/format";
 import { PageFrame } from "../parts/frame";
 import { Refusal } from "../parts/problem";
 import { Rows } from "../parts/rows";
+import { type Action, ActionsMenu } from "../parts/table";
 import { LevelChoice } from "./schemas";
 
 export default function SchemaPage(): ReactElement {
   const space = useSpace();
   const { subject = "" } = useParams();
   const navigate = useNavigate();
+  const confirm = useConfirm();
   const rights = useRights(space.namespace);
   const [search, setSearch] = useSearchParams();
   const all = useGet<SchemaVersion[]>(query(`${registryOf(space)}/schemas`, { subjectPrefix: subject }));
@@ -28,6 +32,41 @@ export default function SchemaPage(): ReactElement {
   const mayCreate = rights.may("create", "addressspaces/schemas");
   const list = `${space.to}/schemas`;
   const choose = (version: number, other?: number) => setSearch({ version: String(version), ...(other === undefined ? {} : { against: String(other) }) }, { replace: true });
+  const refused = rights.may("delete", "addressspaces/schemas") ? undefined : "You may not delete schemas here";
+  const stays = "Messages that have it can be read as before. Pipelines that name it fail when they start again.";
+  const deletions = (shown: SchemaVersion): Action<undefined>[] => [
+    {
+      title: `Delete version ${shown.version}`,
+      danger: true,
+      refused: refused ?? (versions.length === 1 ? "It is the only version: delete the subject" : undefined),
+      run: () =>
+        confirm({
+          title: <>Delete version {shown.version} of <bdi>{subject}</bdi>?</>,
+          loses: `New versions are no longer held against it. ${stays}`,
+          action: "Delete",
+          run: async () => {
+            await forget(registryOf(space), subject, shown.version);
+            setSearch({}, { replace: true });
+            all.again();
+          },
+        }),
+    },
+    {
+      title: "Delete the subject",
+      danger: true,
+      refused,
+      run: () =>
+        confirm({
+          title: <>Delete <bdi>{subject}</bdi>?</>,
+          loses: `It goes with ${plural(versions.length, "version")} and its compatibility. ${stays}`,
+          action: "Delete",
+          run: async () => {
+            await forget(registryOf(space), subject);
+            void navigate(list);
+          },
+        }),
+    },
+  ];
   return (
     <PageFrame
       title={subject}
@@ -35,9 +74,12 @@ export default function SchemaPage(): ReactElement {
       beside={shown && <Label isCompact>{shown.schemaType ?? "AVRO"}</Label>}
       actions={
         shown && (
-          <Button onClick={() => void navigate(query(`${space.to}/new-schema`, { subject }))} isAriaDisabled={!mayCreate} title={mayCreate ? undefined : "You may not register schemas here"}>
-            Register a version
-          </Button>
+          <>
+            <Button onClick={() => void navigate(query(`${space.to}/new-schema`, { subject }))} isAriaDisabled={!mayCreate} title={mayCreate ? undefined : "You may not register schemas here"}>
+              Register a version
+            </Button>
+            <ActionsMenu actions={deletions(shown)} />
+          </>
         )
       }
     >
