@@ -270,11 +270,6 @@ def test_what_pipelines_have_learnt_is_shown_looked_back_at_and_taken_back(
     [[newest]] = ask("SELECT max(version) FROM `history:kept`")
     [[before]] = ask(f"SELECT count(*) FROM kept VERSION AS OF {newest - 1}")
     until(lambda: ask("SELECT 1 FROM `models:`") != [], seconds=LATE_MS / 1000)
-    file = {"content-type": "application/octet-stream"}
-    imported = api.post(
-        "addressspaces/shop/models/pumps/import?features=temperature", content=doubled(), headers=file
-    )
-    assert imported.status_code == 200, imported.text
     merge = {"content-type": "application/merge-patch+json"}
     for name in ("kept", "met", "train"):
         assert api.patch(f"pipelines/shop.{name}", json={"spec": {"paused": True}}, headers=merge).status_code == 200
@@ -308,6 +303,16 @@ def test_what_pipelines_have_learnt_is_shown_looked_back_at_and_taken_back(
 
     visit.open(f"{IN_SPACE}/models")
     expect(visit.heading("pumps")).to_be_visible()
+    for content, said in ((b"no model", "expected a file of ONNX"), (doubled(), "")):
+        visit.press("Import")
+        page.locator("#import-file").set_input_files({"name": "Pumps.onnx", "mimeType": "", "buffer": content})
+        expect(page.locator("#import-name")).to_have_value("pumps")
+        page.locator("#import-features").fill("temperature")
+        visit.dialog().get_by_role("button", name="Import", exact=True).click()
+        if said:
+            expect(visit.dialog()).to_contain_text(said)
+            visit.dialog().get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("Model pumps:")).to_be_visible()
     look()
     expect(visit.row("onnx")).to_contain_text("not measured")
     expect(visit.row("kmeans")).to_contain_text(re.compile(r"\d+ rows\d+ rows"))

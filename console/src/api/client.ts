@@ -56,7 +56,7 @@ export async function send(method: string, url: string, options: Options = {}): 
   if (options.signal) init.signal = options.signal;
   if (options.body !== undefined) {
     headers["Content-Type"] = options.contentType ?? JSON_TYPE;
-    init.body = typeof options.body === "string" ? options.body : JSON.stringify(options.body);
+    init.body = typeof options.body === "string" || options.body instanceof Blob ? options.body : JSON.stringify(options.body);
   }
   let response: Response;
   try {

@@ -78,9 +78,10 @@ export function recordsOf<R>(result: QueryResult | undefined): R[] {
   return (result?.rows ?? []).map((row) => Object.fromEntries(result!.columns.map((column, index) => [column.name, row[index]])) as R);
 }
 
-/** Has something be done to a table or a model, and returns what was done, in words. */
-export async function act(space: Space, kind: "tables" | "models", name: string, action: string, body: Record<string, unknown>): Promise<string> {
-  const { value } = await write<QueryResult>("POST", `${path(`${space.api}/${kind}`, name)}/${action}`, { body });
+/** Has something be done to a table or a model, perhaps with a file, and returns what was done, in words. */
+export async function act(space: Space, kind: "tables" | "models", name: string, action: string, body: Record<string, unknown> | File): Promise<string> {
+  const options = body instanceof File ? { body, contentType: "application/octet-stream" } : { body };
+  const { value } = await write<QueryResult>("POST", `${path(`${space.api}/${kind}`, name)}/${action}`, options);
   return String(value.rows[0]?.[0] ?? "");
 }
 

@@ -1,5 +1,7 @@
-import { Alert, Button, Card, CardBody, CardTitle, Label } from "@patternfly/react-core";
-import { type ReactElement, useState } from "react";
+import { Alert, Button, Card, CardBody, CardTitle, Form, FormGroup, FormHelperText, HelperText, HelperTextItem, Label, Modal, ModalBody, ModalFooter, ModalHeader, TextInput } from "@patternfly/react-core";
+import { type FormEvent, type ReactElement, useState } from "react";
+import { query } from "../api/client";
+import { type ApiError, asApiError } from "../api/errors";
 import { useRights } from "../api/rights";
 import { type Space, useSpace } from "../app/space";
 import { Sparkline } from "../parts/chart";
@@ -39,6 +41,7 @@ function Models({ space }: { space: Space }): ReactElement {
   const rights = useRights(space.namespace);
   const spark = useSpark(space, rights);
   const [done, setDone] = useState<string>();
+  const [importing, setImporting] = useState(false);
   const mayQuery = rights.may("create", "addressspaces/query");
   const { result, error, again } = useAnswer(space, spark.runs && mayQuery ? "SELECT * FROM `models:` ORDER BY model, CAST(version AS INT) DESC" : null);
   const refused = refusedChange(rights, "models");
@@ -59,6 +62,11 @@ function Models({ space }: { space: Space }): ReactElement {
       title="Models"
       trail={[{ title: "Spaces", to: "/spaces" }, { title: space.name, to: `${space.to}/addresses` }]}
       about="What pipelines predict with: each version with what was measured of it, with rows that were held back."
+      actions={
+        <Button variant="secondary" onClick={() => setImporting(true)} isAriaDisabled={refused !== undefined} title={refused}>
+          Import
+        </Button>
+      }
     >
       {done && <Alert isInline variant="success" title={done} className="em-health" />}
       {error && <Refusal error={error} />}
@@ -67,8 +75,8 @@ function Models({ space }: { space: Space }): ReactElement {
       {mayQuery && spark.runs && !result && !error && <Asking />}
       {result && models.size === 0 && (
         <Teach title="No model yet">
-          The built-in pipeline <b>train</b> makes one of a table, and a file of ONNX or scikit-learn becomes one by
-          <Code text={`enmasse model import pumps.onnx --space ${space.name}`} />
+          The built-in pipeline <b>train</b> makes one of a table, and a file of ONNX is imported. One of scikit-learn becomes ONNX by
+          <Code text={`enmasse model import pumps.skops --space ${space.name}`} />
         </Teach>
       )}
       {[...models].map(([model, versions]) => (
@@ -110,6 +118,79 @@ function Models({ space }: { space: Space }): ReactElement {
           </CardBody>
         </Card>
       ))}
+      {importing && (
+        <ImportModel
+          space={space}
+          close={() => setImporting(false)}
+          imported={(said) => {
+            setImporting(false);
+            setDone(said);
+            spark.start();
+            again();
+          }}
+        />
+      )}
     </PageFrame>
+  );
+}
+
+function ImportModel({ space, close, imported }: { space: Space; close: () => void; imported: (said: string) => void }): ReactElement {
+  const [file, setFile] = useState<File>();
+  const [name, setName] = useState("");
+  const [features, setFeatures] = useState("");
+  const [error, setError] = useState<ApiError>();
+  const [busy, setBusy] = useState(false);
+  const choose = (given: File | undefined) => {
+    setFile(given);
+    if (given) setName(given.name.replace(/\.[^.]*$/, "").toLowerCase().replaceAll("-", "_"));
+  };
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
+    if (!file || !name) return;
+    setBusy(true);
+    setError(undefined);
+    try {
+      imported(`Model ${name}: ${await act(space, "models", name, query("import", { features }), file)}`);
+    } catch (caught) {
+      setError(asApiError(caught));
+      setBusy(false);
+    }
+  };
+  return (
+    <Modal isOpen variant="medium" onClose={close} aria-labelledby="import-title">
+      <ModalHeader title="Import a model" labelId="import-title" description="As a new version, which counts: pipelines take it with their next batch." />
+      <ModalBody>
+        <Form id="import-form" onSubmit={(event) => void submit(event)}>
+          <FormGroup label="File of ONNX" fieldId="import-file" isRequired>
+            <input id="import-file" type="file" accept=".onnx" required onChange={(event) => choose(event.target.files?.[0])} />
+          </FormGroup>
+          <FormGroup label="Name" fieldId="import-name" isRequired>
+            <TextInput id="import-name" value={name} onChange={(_, value) => setName(value)} isRequired autoComplete="off" aria-describedby="import-name-help" />
+            <FormHelperText>
+              <HelperText id="import-name-help">
+                <HelperTextItem>Steps call it in SQL as <code>model_{name || "NAME"}({features || "features"})</code>.</HelperTextItem>
+              </HelperText>
+            </FormHelperText>
+          </FormGroup>
+          <FormGroup label="What it takes, in order" fieldId="import-features">
+            <TextInput id="import-features" value={features} onChange={(_, value) => setFeatures(value)} autoComplete="off" placeholder="temperature, pressure" aria-describedby="import-features-help" />
+            <FormHelperText>
+              <HelperText id="import-features-help">
+                <HelperTextItem>Names of its features. Left out, they are called as its inputs are, or f1, f2 and so on.</HelperTextItem>
+              </HelperText>
+            </FormHelperText>
+          </FormGroup>
+        </Form>
+        {error && <Refusal error={error} />}
+      </ModalBody>
+      <ModalFooter>
+        <Button type="submit" form="import-form" isLoading={busy} isDisabled={busy || !file || !name}>
+          Import
+        </Button>
+        <Button variant="link" onClick={close}>
+          Cancel
+        </Button>
+      </ModalFooter>
+    </Modal>
   );
 }
