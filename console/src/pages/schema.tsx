@@ -75,7 +75,7 @@ export default function SchemaPage(): ReactElement {
       actions={
         shown && (
           <>
-            <Button onClick={() => void navigate(query(`${space.to}/new-schema`, { subject }))} isAriaDisabled={!mayCreate} title={mayCreate ? undefined : "You may not register schemas here"}>
+            <Button className="em-beside" onClick={() => void navigate(query(`${space.to}/new-schema`, { subject }))} isAriaDisabled={!mayCreate} title={mayCreate ? undefined : "You may not register schemas here"}>
               Register a version
             </Button>
             <ActionsMenu actions={deletions(shown)} />
