@@ -138,7 +138,7 @@ class Bench:
 
     def java(self) -> list[int]:
         """The driver, whose executor is in the same process."""
-        gateway = self.spark.sparkContext._gateway  # noqa: SLF001  # nothing else tells
+        gateway = self.spark.sparkContext._gateway  # nothing else tells
         assert gateway is not None
         return [gateway.proc.pid]
 

@@ -231,7 +231,7 @@ def _start_java(settings: Mapping[str, str], secret: Mapping[str, str]) -> None:
     conf = SparkConf().setAll(list(settings.items()))
     SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # the only way to have Java alone
     for key, value in secret.items():
-        SparkContext._jvm.java.lang.System.setProperty(key, value)  # type: ignore[union-attr]  # noqa: SLF001
+        SparkContext._jvm.java.lang.System.setProperty(key, value)  # type: ignore[union-attr]
 
 
 def _thrifty(heap: str) -> str:
@@ -275,4 +275,4 @@ def _errors_to(path: Path) -> Iterator[None]:
 
 def activate(session: SparkSession) -> None:
     """Spark looks a Python data source up in the session that is the thread's active one, whatever the frame's."""
-    session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]  # noqa: SLF001
+    session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]

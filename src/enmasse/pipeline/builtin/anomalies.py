@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.builtins import AnomaliesParameters, band_limits
 from enmasse.pipeline.builtin.device_state import Devices, by_bucket, name_codes

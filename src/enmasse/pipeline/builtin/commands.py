@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.builtins import CommandsParameters

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.durations import milliseconds

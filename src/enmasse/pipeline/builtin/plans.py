@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.builtins import BuiltinParameters

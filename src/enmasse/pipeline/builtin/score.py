@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.builtins import ScoreParameters
 from enmasse.pipeline.builtin.models import Model, Models

@@ -61,20 +61,20 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         self._looks = 0
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Everything that is there."""
         return ReadAllAvailable()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
         table = self._open()
         return _offset(table, table.version() if self._starting == "latest" else _NOTHING)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of a query that ends."""
         self._target = self._open().version()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # its own
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the newest version."""
         if self._target is not None:
             return {**start, "version": max(self._target, start["version"])}
@@ -87,7 +87,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._looks += 1
         return {**start, "version": version}
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return nothing: versions are no rows, by which a lag is told."""
         return None
 
@@ -160,7 +160,7 @@ class ChangesSource(DataSource):
         """Return the columns that the table had when the query started."""
         return StructType.fromJson(json.loads(self.options["schema"]))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         return ChangesReader(self.options, schema)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from deltalake.exceptions import DeltaError
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import TableSchemaError

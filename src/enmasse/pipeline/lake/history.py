@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from enmasse.model.kinds.pipelines.sinks import DELETED, HISTORY_COLUMNS

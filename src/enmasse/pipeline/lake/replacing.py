@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from deltalake import Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
 from enmasse.pipeline.errors import PlanError, TableBusyError

@@ -112,7 +112,7 @@ def refusal(spark: SparkSession, plan: QueryPlan) -> str:
             as_messages(plan.frame, plan.target)
         except PlanError as error:
             return f"query {plan.name}: {error}"
-    jvm: Any = spark._jvm  # noqa: SLF001  # Spark asks this itself only once a query starts
+    jvm: Any = spark._jvm  # Spark asks this itself only once a query starts
     checker = getattr(jvm, _CHECKER)
     mode = getattr(getattr(jvm, _MODES), plan.target.mode.capitalize())
     try:

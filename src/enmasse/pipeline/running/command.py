@@ -135,7 +135,7 @@ def require_executor(spark: SparkSession, url: str, seconds: float = EXECUTOR_S)
     Raises:
         UnavailableError: it has given none.
     """
-    context = spark.sparkContext._jsc.sc()  # noqa: SLF001  # Python does not learn of it
+    context = spark.sparkContext._jsc.sc()  # Python does not learn of it
     deadline = time.monotonic() + seconds
     # The driver itself is one of them.
     while context.getExecutorMemoryStatus().size() < 2:

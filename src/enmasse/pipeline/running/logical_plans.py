@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def analyzed(frame: DataFrame) -> Any:
     """Return what Spark understood of a frame, before it is optimised."""
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # the plan is there alone
+    return frame._jdf.queryExecution().analyzed()  # the plan is there alone
 
 
 def each(sequence: Any) -> list[Any]:

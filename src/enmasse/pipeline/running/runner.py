@@ -37,7 +37,7 @@ class SparkWatch:
 
     def __init__(self, spark: SparkSession, problem: Callable[[], str], on_end: Callable[[str], None]) -> None:
         self._context = spark.sparkContext
-        self._java: Any = getattr(self._context._gateway, "proc", None)  # noqa: SLF001  # PySpark started it
+        self._java: Any = getattr(self._context._gateway, "proc", None)  # PySpark started it
         self._java_problem = problem
         self._on_end = on_end
         self._closed = threading.Event()
@@ -60,7 +60,7 @@ class SparkWatch:
         elif ended := self._java_end(LOOK_S):
             return ended
         try:
-            is_stopped = self._context._jsc.sc().isStopped()  # noqa: SLF001  # Python does not learn of it
+            is_stopped = self._context._jsc.sc().isStopped()  # Python does not learn of it
         except (Py4JError, OSError, AttributeError):
             # It may have ended since it was waited for.
             return self._java_end(1.0) or "Spark's Java process does not answer"
@@ -177,7 +177,7 @@ class Runner:
             supervisor.close()
         for supervisor in supervisors:
             supervisor.join(max(0.0, deadline - time.monotonic()))
-        java = getattr(self._spark.sparkContext._gateway, "proc", None)  # noqa: SLF001  # or it outlives us
+        java = getattr(self._spark.sparkContext._gateway, "proc", None)  # or it outlives us
         # Java may have been ended together with us, by a signal to the whole group.
         with suppress(Py4JError, OSError):
             self._spark.stop()

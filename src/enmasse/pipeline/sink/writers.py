@@ -95,7 +95,7 @@ class EnmasseStreamWriter(DataSourceStreamArrowWriter):
         """Write one task's rows; returns once each is accepted."""
         return _write(self._options, of_streaming_task(), iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Everything was accepted already; report what was not."""
         _report(f"batch {batchId}", messages)
 

@@ -76,7 +76,7 @@ class EnmasseDataSource(DataSource):
             return ddl if options.include_properties else f"{ddl}, address STRING"
         return written(SourceOptions.parse(consumed.shared(self.options), is_batch=True).columns)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query.
 
         Raises:
@@ -100,7 +100,7 @@ class EnmasseDataSource(DataSource):
         options = _checked(SourceOptions.parse(consumed.shared(self.options), is_batch=True), schema)
         return consumed.batch_reader(self.options) or EnmasseReader(options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> EnmasseStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> EnmasseStreamWriter:
         """Return the writer of a streaming query.
 
         Raises:
@@ -170,29 +170,29 @@ class EnmasseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return self._planner
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger`` or ``maxBytesPerTrigger``, else everything."""
         options = self._options
         if options.max_rows is not None:
             return ReadMaxRows(options.max_rows)
         return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
         return self._plan().initial().to_json()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of a query that ends."""
         self._plan().fix_target()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends; waits a while for news."""
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         # Spark knows no limit of both kinds; where it asks for everything, it is to have everything.
         max_bytes = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes
         return self._plan().latest(Position.from_json(start), max_rows, max_bytes).to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the end of the stream as last seen, for the query's progress."""
         state = self._plan().state
         if state is None:
@@ -238,7 +238,7 @@ class EnmasseReader(DataSourceReader):
         self._wanted = Wanted()
 
     @property
-    def pushFilters(self) -> _PushFilters:  # noqa: N802
+    def pushFilters(self) -> _PushFilters:
         """Takes up filters of partition, offset and timestamp."""
         return _PushFilters(self._wanted)
 

@@ -69,24 +69,24 @@ class SeveralStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> Mapping[str, Any]:
         return {"_options": self._options, "_read": self._read}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger`` or ``maxBytesPerTrigger`` over all streams, else everything."""
         one = next(iter(self._options.values()))
         if one.max_rows is not None:
             return ReadMaxRows(one.max_rows)
         return ReadAllAvailable() if one.max_bytes is None else ReadMaxBytes(one.max_bytes)
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
         return {name: self._planner(name).initial().to_json() for name in self._options}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of a query that ends."""
         self._is_ending = True
         for name in self._options:
             self._planner(name).fix_target()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends; waits a while for news of any of them."""
         one = next(iter(self._options.values()))
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -122,7 +122,7 @@ class SeveralStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end[name] = reached.to_json()
         return end
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the ends of the streams as last seen, for the query's progress."""
         found = {}
         for name, watched in self._watched.items():

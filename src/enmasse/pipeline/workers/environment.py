@@ -21,7 +21,7 @@ def share_workers(spark: SparkSession) -> None:
     """
     environment = spark.sparkContext.environment
     environment.pop("PYTHONHASHSEED", None)  # Java has it from its start script and hands it on.
-    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes is in no public method
+    java: Any = spark._jvm  # what Spark prefixes is in no public method
     installed = java.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (installed, os.environ.get("PYTHONPATH"))))
 
@@ -35,7 +35,7 @@ def guard_source_environment(spark: SparkSession) -> None:
     before does not prevent it: Scala's map makes room when it is nearly full, even to replace a value, and moves its
     entries for that. So the source gets a map that several may write.
     """
-    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes is in no public method
+    java: Any = spark._jvm  # what Spark prefixes is in no public method
     # A session keeps what it looked up first: not this one, which may be the caller's.
     former = _source(spark.newSession())
     guarded = java.org.apache.spark.api.python.SimplePythonFunction(
@@ -59,5 +59,5 @@ def source_environment(spark: SparkSession) -> Any:
 
 
 def _source(spark: SparkSession) -> Any:
-    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  # sources of data are known there alone
+    state: Any = spark._jsparkSession.sessionState()  # sources of data are known there alone
     return state.dataSourceManager().lookupDataSource(SOURCE).dataSourceCls()

@@ -134,4 +134,4 @@ def _nodes(plan: Any) -> set[str]:
 
 
 def _state(session: SparkSession) -> Any:
-    return session._jsparkSession.sessionState()  # noqa: SLF001  # its functions are known there alone
+    return session._jsparkSession.sessionState()  # its functions are known there alone

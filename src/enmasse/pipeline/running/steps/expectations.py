@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.pipeline.errors import PlanError
 

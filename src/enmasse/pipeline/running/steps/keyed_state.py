@@ -330,7 +330,7 @@ def by_key(frame: DataFrame, call: StatefulCall, by: str, columns: str, mode: st
         columns: what it gives, as DDL.
         mode: the output mode of the query, ``append`` or ``update``.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # workers need it not
+    from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
 
     key = F.col(f"`{by}`").cast("string")
     keyed = frame.withColumn(KEY, key).withColumn(BUCKET, F.pmod(F.hash(KEY), F.lit(BUCKETS)))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql import functions as F
 
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.logical_plans import observed

@@ -165,7 +165,7 @@ class QuerySupervisor:
         try:
             with self._limiter.slot():
                 self._query = query = self._start()
-                self._limiter.wait_until(lambda: not query.isActive or query._jsq.lastProgress() is not None)  # noqa: SLF001
+                self._limiter.wait_until(lambda: not query.isActive or query._jsq.lastProgress() is not None)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again and the neighbours go on
             self._failed(error, now)
             return
@@ -174,7 +174,7 @@ class QuerySupervisor:
             self.state = "Starting"
 
     def _read_progress(self, query: StreamingQuery) -> None:
-        java = query._jsq  # noqa: SLF001  # the public way turns a hundred reports into JSON at each check
+        java = query._jsq  # the public way turns a hundred reports into JSON at each check
         newest = java.lastProgress()
         known = self._progress.reported
         if newest is None or (known is not None and known[2] == newest.timestamp()):
@@ -193,7 +193,7 @@ class QuerySupervisor:
         self.error = None
 
     def _ended(self, query: StreamingQuery, now: float) -> None:
-        found = query._jsq.exception()  # noqa: SLF001  # the public way loses Python's part of the story
+        found = query._jsq.exception()  # the public way loses Python's part of the story
         self._query = None
         if not found.isDefined():
             self.state = "Finished"

@@ -108,19 +108,19 @@ class ConsumedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, position: int) -> dict[str, Any]:
         return {"spool": self._plan().spool_id, "next": position}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger``, or its default: what is taken must fit the spool."""
         return ReadMaxRows(self._options.max_rows)
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
         return self._offset(self._plan().initial())
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Take no more than what is there now."""
         self._plan().fix_target()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends; waits a while for messages."""
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._offset(self._plan(start).latest(int(start["next"]), max_rows))
