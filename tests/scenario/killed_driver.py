@@ -24,7 +24,7 @@ warnings.filterwarnings("ignore", message="PySpark does not yet fully support pa
 
 from enmasse.pipeline.lake.compaction import compact  # PySpark warns when it is imported
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.session import start_session
+from enmasse.pipeline.session import activate, start_session
 from enmasse.pipeline.workers.environment import guard_source_environment
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def keep_running(
     spark: SparkSession, start: Callable[[], StreamingQuery], gate: threading.Lock, failures: Path
 ) -> None:
     # Writers are looked up in the active session of the thread.
-    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+    activate(spark)
     while True:
         try:
             # One after the other, as a runner has them begin.

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from enmasse.client.blocking import Message
+from enmasse.pipeline.session import activate
 from enmasse.pipeline.workers.environment import guard_source_environment, source_environment
 
 if TYPE_CHECKING:
@@ -81,11 +82,11 @@ def test_what_queries_share_when_they_begin_may_be_written_by_several_at_once(
     # All sessions of this Java share it.
     environment.remove("SPARK_BUFFER_SIZE")
     # Sources are looked up in the thread's active session.
-    spark._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
+    activate(session)
     try:
         source = session.readStream.format("enmasse").options(url=stream_node.url, address=address).load()
         writer = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
         assert writer.trigger(availableNow=True).start().awaitTermination(60)
     finally:
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+        activate(spark)
     assert "SPARK_BUFFER_SIZE" in set(environment)

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.workers.environment import share_workers
@@ -230,8 +230,9 @@ def _start_java(settings: Mapping[str, str], secret: Mapping[str, str]) -> None:
 
     conf = SparkConf().setAll(list(settings.items()))
     SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # the only way to have Java alone
+    jvm: Any = SparkContext._jvm
     for key, value in secret.items():
-        SparkContext._jvm.java.lang.System.setProperty(key, value)  # type: ignore[union-attr]
+        jvm.java.lang.System.setProperty(key, value)
 
 
 def _thrifty(heap: str) -> str:
@@ -275,4 +276,5 @@ def _errors_to(path: Path) -> Iterator[None]:
 
 def activate(session: SparkSession) -> None:
     """Spark looks a Python data source up in the session that is the thread's active one, whatever the frame's."""
-    session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
+    jvm: Any = session._jvm
+    jvm.SparkSession.setActiveSession(session._jsparkSession)

@@ -137,7 +137,7 @@ class AnomalyKeeper:
                 (1.0 - weight) * (variance + distance * step),
                 float(bool(reason)),
                 last_alert,
-                seen if seen > seen_s else seen_s,  # noqa: FURB136
+                seen if seen > seen_s else seen_s,  # noqa: FURB136  # the same
             )
 
 

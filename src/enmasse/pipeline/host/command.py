@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.child import die_with_parent, end_of_input
@@ -77,10 +78,10 @@ async def run_host(settings: HostSettings) -> int:
         host = Host(settings, http)
         work = asyncio.create_task(host.run(), name="host")
         server = asyncio.create_task(serve_socket(host, layout.pipelines_socket, stop), name="socket")
-        tasks = [work, server]
+        tasks: list[asyncio.Task[Any]] = [work, server]
         if settings.supervised:
             tasks.append(asyncio.create_task(end_of_input(), name="supervisor"))
-        tasks.append(asyncio.create_task(stop.wait(), name="stop"))  # type: ignore[arg-type]  # its result is not used
+        tasks.append(asyncio.create_task(stop.wait(), name="stop"))
         print(json.dumps({"event": "listening", "pid": os.getpid()}), flush=True)  # noqa: T201  # for the process that started this one
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         stop.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import httpx
@@ -93,14 +94,12 @@ class Declared:
         wanted: dict[str, Callable[[], Following]] = {}
         for namespace in namespaces:
             path = f"{_ENMASSE}/namespaces/{namespace}/addresses"
-            wanted[_addresses(namespace)] = lambda path=path: Following(  # type: ignore[misc]  # bound at once
-                self._http, path, self._changed, keep=_address
-            )
+            wanted[_addresses(namespace)] = partial(Following, self._http, path, self._changed, keep=_address)
         for plural, keys in (("secrets", secrets), ("configmaps", config_maps)):
             for namespace, name in keys:
                 path = f"/api/v1/namespaces/{namespace}/{plural}"
-                wanted[f"{plural} {namespace} {name}"] = lambda path=path, name=name: Following(  # type: ignore[misc]
-                    self._http, path, self._changed, name=name
+                wanted[f"{plural} {namespace} {name}"] = partial(
+                    Following, self._http, path, self._changed, name=name
                 )
         for what in [what for what in self._more if what not in wanted]:
             del self._more[what]

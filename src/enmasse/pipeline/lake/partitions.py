@@ -78,14 +78,13 @@ class Partitions:
             if partition.name in names:
                 continue
             if partition == Partition(DAY):
-                partition = Partition(DAY, DAY, event_time(fields) or "")  # noqa: PLW2901
-                if not partition.column:
+                if (column := event_time(fields)) is None:
                     raise TableSchemaError(
                         f"partitionBy names {DAY!r}, but there is no such column, nor a TIMESTAMP to make it of"
                     )
+                made.append(Partition(DAY, DAY, column))
             elif partition.function:
                 self._check(partition, {field["name"]: field["type"] for field in fields})
-            if partition.function:
                 made.append(partition)
         return made
 

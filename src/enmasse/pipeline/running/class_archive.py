@@ -81,7 +81,7 @@ def _count(frame: DataFrame, _batch: int) -> None:
 
 def _work(spark: SparkSession, folder: Path) -> None:
     """A bit of everything that pipelines do."""
-    from pyspark.sql import functions as F  # noqa: PLC0415
+    from pyspark.sql import functions as F  # noqa: PLC0415  # loaded when the session was made
 
     (folder / "in").mkdir()
     (folder / "in" / "rows.json").write_text('{"device": "d", "value": 1, "at": "2026-01-31T12:00:00Z"}\n')

@@ -112,13 +112,13 @@ class EnmasseDataSource(DataSource):
         settle()
         return EnmasseStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
-    def writer(self, schema: StructType, overwrite: bool) -> EnmasseWriter:  # Spark's
+    def writer(self, schema: StructType, overwrite: bool) -> EnmasseWriter:
         """Return the writer of a batch.
 
         Raises:
             OptionError: an option or a column is wrong.
         """
-        from enmasse.pipeline.sink.writers import EnmasseWriter  # noqa: PLC0415
+        from enmasse.pipeline.sink.writers import EnmasseWriter  # noqa: PLC0415  # the same
 
         settle()
         return EnmasseWriter(SinkOptions.parse(self.options, is_batch=True), schema, overwrite=overwrite)

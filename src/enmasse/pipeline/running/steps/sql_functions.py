@@ -7,7 +7,7 @@ with a pandas Series for each argument.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pandas import Series
 from pyarrow import Array, ArrowInvalid, ArrowTypeError, array
@@ -54,12 +54,12 @@ def _udf(declared: SqlFunction, place: str, modules: Mapping[str, str]) -> UserD
         raise PlanError(f"{place}.returns: expected a type such as DOUBLE, got {declared.returns!r}") from None
     timeout_s = milliseconds(declared.timeout or DEFAULT_TIMEOUT) / 1000
     call = FunctionCall(module, function, modules, (), timeout_s)
-    made: UserDefinedFunctionLike
+    made: Any
     if declared.vectorized:
-        made = pandas_udf(over_series(call), returns)  # type: ignore[assignment]  # the stubs have another overload
+        made = pandas_udf(over_series(call), returns)
     else:
-        made = arrow_udf(over_rows(call, to_arrow_type(returns, timezone="UTC")), returns)  # type: ignore[assignment]
-    return made
+        made = arrow_udf(over_rows(call, to_arrow_type(returns, timezone="UTC")), returns)
+    return cast("UserDefinedFunctionLike", made)
 
 
 def over_series(call: FunctionCall) -> Any:
