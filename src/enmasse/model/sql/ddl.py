@@ -90,8 +90,13 @@ class Column:
 
     def written(self, between: str = " ") -> str:
         """Return the column as Spark takes it."""
-        name = self.name if _PLAIN_NAME.fullmatch(self.name) else f"`{self.name.replace('`', '``')}`"
+        name = self.name if _PLAIN_NAME.fullmatch(self.name) else quote_identifier(self.name)
         return f"{name}{between}{self.type}{'' if self.is_nullable else ' NOT NULL'}"
+
+
+def quote_identifier(name: str) -> str:
+    """Return a name of any characters as it stands in SQL of Spark."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def parse_ddl(text: str) -> tuple[Column, ...]:

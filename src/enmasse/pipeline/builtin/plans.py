@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.builtins import BuiltinParameters
 from enmasse.model.schema.schema import explain
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.planning.plans import JobPlan
 
@@ -64,7 +65,7 @@ def as_json_messages(frame: DataFrame, message_id: Column, leave_out: Sequence[s
         message_id: the same whenever the same row comes again.
         leave_out: columns that are left out of the message.
     """
-    fields = [F.col(f"`{name}`") for name in frame.columns if name not in leave_out]
+    fields = [F.col(quote_identifier(name)) for name in frame.columns if name not in leave_out]
     return frame.select(
         F.to_json(F.struct(*fields)).alias("value"),
         F.col("device").alias("key"),

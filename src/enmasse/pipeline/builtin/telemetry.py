@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sources import SourceSpec
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.model.sql.message_columns import raw_columns
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def telemetry_messages(
             max_rows_per_batch=limited.max_rows_per_batch,
         )
     )
-    fields = [F.col(f"`{name}`") for name in decoded.columns if not name.startswith("_")]
+    fields = [F.col(quote_identifier(name)) for name in decoded.columns if not name.startswith("_")]
     return decoded.select(
         *(F.col(f"_{column.name}").cast(str(column.type)).alias(column.name) for column in _RAW[:-1]),
         F.to_json(F.struct(*fields)).cast("binary").alias("value"),
@@ -130,9 +131,10 @@ def readings_of(stream: DataFrame, metrics: Sequence[str] = ()) -> DataFrame:
     fields = ["device", "ts", *metrics]
     if metrics and len({name.lower() for name in fields}) == len(fields):
         # Looking for known fields costs half of what a map of all costs; Spark tells names apart by letters alone.
-        messages = _parsed(stream, ", ".join(f"{_quoted(name)} STRING" for name in fields), "message.{}")
+        messages = _parsed(stream, ", ".join(f"{quote_identifier(name)} STRING" for name in fields), "message.{}")
         pairs = [
-            F.struct(F.lit(name).alias("metric"), F.col(f"message.{_quoted(name)}").alias("text")) for name in metrics
+            F.struct(F.lit(name).alias("metric"), F.col(f"message.{quote_identifier(name)}").alias("text"))
+            for name in metrics
         ]
         found = F.array(*pairs)
     else:
@@ -150,10 +152,6 @@ def readings_of(stream: DataFrame, metrics: Sequence[str] = ()) -> DataFrame:
         "device", "metric", "try_cast(text AS DOUBLE) AS value", "time", "timestamp", "partition", "offset"
     )
     return values.where("abs(value) < double('Infinity')")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def days_of(stream: DataFrame, oldest_s: float) -> DataFrame:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.builtins import TrainParameters
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.builtin.features import encoder_of, feature_stages, scaling_of
 from enmasse.pipeline.builtin.models import Model, Models
 from enmasse.pipeline.builtin.plans import checked, seconds
@@ -112,7 +113,7 @@ def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
     fields = wanted.features if wanted.target is None else (*wanted.features, wanted.target)
     lacking = [name for name in fields if name not in table.columns]
     if not lacking:
-        texts = {name: F.col(f"`{name}`").cast("string") for name in fields}
+        texts = {name: F.col(quote_identifier(name)).cast("string") for name in fields}
         frame = table
     elif {"value", "key", "timestamp", "partition", "offset"} <= set(table.columns):
         frame = messages_of(table)
@@ -133,7 +134,7 @@ def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
     columns = [text if _is_text(wanted, name) else text.try_cast("double") for name, text in texts.items()]
     rows = frame.select(*[column.alias(name) for name, column in zip(texts, columns, strict=True)])
     for name in fields:
-        column = F.col(f"`{name}`")
+        column = F.col(quote_identifier(name))
         if not _is_text(wanted, name):
             rows = rows.withColumn(name, F.when(F.abs(column) < float("inf"), column))
         if wanted.impute is None or name == wanted.target:

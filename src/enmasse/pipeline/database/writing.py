@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import (
     COLUMNS,
@@ -217,13 +218,9 @@ def _plain(rows: DataFrame) -> DataFrame:
     """Return rows in which what has parts is JSON."""
     nested = (ArrayType, MapType, StructType, VariantType)
     columns = [
-        F.to_json(F.col(_named(field.name))).alias(field.name)
+        F.to_json(F.col(quote_identifier(field.name))).alias(field.name)
         if isinstance(field.dataType, nested)
-        else F.col(_named(field.name))
+        else F.col(quote_identifier(field.name))
         for field in rows.schema
     ]
     return rows.select(*columns)
-
-
-def _named(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from enmasse.model.sql.ddl import Column, written
+from enmasse.model.sql.ddl import Column, quote_identifier, written
 from enmasse.model.sql.message_columns import CARRIED, TOMBSTONE
 from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
@@ -143,7 +143,7 @@ def filled(decoded: DataFrame) -> DataFrame:
     is_record = F.col("_problem").isNull() | ~F.col("_problem").rlike(WHOLE_PROBLEMS)
     columns = []
     for name in (name for name in decoded.columns if name not in ("_problem", "_value")):
-        value = F.col(f"`{name}`")
+        value = F.col(quote_identifier(name))
         fits = ~F.coalesce(_is_of(name), F.lit(False))
         columns.append((value if name.startswith("_") else F.when(fits, value)).alias(name))
     return decoded.where(is_record).select(*columns)

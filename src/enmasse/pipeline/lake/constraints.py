@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import TableSchemaError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def declare_constraints(table: DeltaTable, name: str, wanted: Mapping[str, str])
 def meeting(frame: DataFrame, table: str, constraints: Mapping[str, str]) -> DataFrame:
     """Return rows whose evaluation fails where one does not meet a table's constraints."""
     columns = [name for name in frame.columns if name != DELETED]
-    row = F.substring(F.to_json(F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in columns])), 1, _SHOWN)
+    row = F.substring(F.to_json(F.struct(*[F.col(quote_identifier(name)) for name in columns])), 1, _SHOWN)
     for name, condition in constraints.items():
         is_met = F.coalesce(F.expr(condition), F.lit(False))
         if DELETED in frame.columns:

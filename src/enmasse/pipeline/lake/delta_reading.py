@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import DataLossError, TableSchemaError
 from enmasse.pipeline.lake.file_writing import SAFE, partition_text
 from enmasse.pipeline.lake.objects import (
@@ -80,7 +81,7 @@ def with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> Dat
     escaped = {part.partition("=")[0] for file in files if _NOT_ASCII.search(file) for part in file.split("/")}
     columns = []
     for field in schema.fields:
-        column = F.col(f"`{field.name.replace('`', '``')}`")
+        column = F.col(quote_identifier(field.name))
         if isinstance(field.dataType, StringType) and quote(field.name, safe=SAFE) in escaped:
             column = F.decode(F.encode(column, "ISO-8859-1"), "UTF-8").alias(field.name)
         columns.append(column)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from enmasse.model.kinds.pipelines.sinks import DELETED, HISTORY_COLUMNS
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import TableSchemaError
 
 if TYPE_CHECKING:
@@ -63,21 +64,23 @@ def changes(
     data = [name for name in rows.columns if name != DELETED]
     is_deleting = F.col(DELETED) if DELETED in rows.columns else F.lit(False)
     none = F.lit(None).cast(rows.select(*data).schema)
-    whole = F.struct(*[F.col(_quoted(name)) for name in data])
-    order = F.col(_quoted(order_by))
+    whole = F.struct(*[F.col(quote_identifier(name)) for name in data])
+    order = F.col(quote_identifier(order_by))
     unknown = F.lit(None).cast(table.select(F.struct(F.col(TO))).schema.fields[0].dataType)
 
     def event(at: Column, rank: int, row: Column, known: Column) -> list[Column]:
-        named = [F.col(_quoted(key)) for key in keys]
+        named = [F.col(quote_identifier(key)) for key in keys]
         return [*named, at.alias(_AT), F.lit(rank).alias(_RANK), row.alias(_ROW), known.alias(_KNOWN)]
 
     # Which rows have no place in time is found here, once for all.
     at = F.when(order.isNull(), F.raise_error(F.lit(_no_order(order_by)))).otherwise(order)
     events = [rows.select(*event(at, _COMES, F.when(is_deleting, none).otherwise(whole), unknown))]
-    touched = rows.select(*[F.col(_quoted(key)).alias(f"{_ROW}{n}") for n, key in enumerate(keys)]).distinct()
+    touched = rows.select(
+        *[F.col(quote_identifier(key)).alias(f"{_ROW}{n}") for n, key in enumerate(keys)]
+    ).distinct()
 
     def of_touched(other: DataFrame) -> DataFrame:
-        same = [other[_quoted(key)].eqNullSafe(touched[f"{_ROW}{n}"]) for n, key in enumerate(keys)]
+        same = [other[quote_identifier(key)].eqNullSafe(touched[f"{_ROW}{n}"]) for n, key in enumerate(keys)]
         return other.join(touched, same, "left_semi")
 
     versions = of_touched(table)
@@ -88,7 +91,7 @@ def changes(
     every = events[0]
     for more in events[1:]:
         every = every.unionAll(more)
-    named = [F.col(_quoted(key)) for key in keys]
+    named = [F.col(quote_identifier(key)) for key in keys]
     moments = every.groupBy(*named, _AT).agg(
         F.max_by(F.struct(_ROW), _RANK)[_ROW].alias(_ROW),
         F.max(_RANK).alias(_RANK),
@@ -100,7 +103,8 @@ def changes(
     is_new = (F.col(_RANK) == _COMES) | ~F.col(_KNOWN)[TO].eqNullSafe(F.col(TO))
     changed = placed.where(F.when(is_version, ~was_version | is_new).otherwise(was_version))
     columns = [
-        F.col(_quoted(name)) if name in keys else F.col(f"{_ROW}.{_quoted(name)}").alias(name) for name in data
+        F.col(quote_identifier(name)) if name in keys else F.col(f"{_ROW}.{quote_identifier(name)}").alias(name)
+        for name in data
     ]
     return changed.select(
         *columns,
@@ -113,7 +117,3 @@ def changes(
 
 def _no_order(order_by: str) -> str:
     return f"a row has no value of {order_by!r}, by which keepHistory places it: leave such rows out in a step"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

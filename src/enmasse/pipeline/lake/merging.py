@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.delta_reading import rows_of
 from enmasse.pipeline.lake.file_writing import written
@@ -75,17 +76,17 @@ class Merging:
         is_deleting = DELETED in names
         if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
             reader = self._tombstones.heeded(staged)
-        columns = {_quoted(name): f"s.{_quoted(name)}" for name in names if name != DELETED}
+        columns = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in names if name != DELETED}
         changed = columns
         if self._layout.is_partial:
             changed = {name: f"coalesce({value}, t.{name})" for name, value in columns.items()}
         newer = None
         if self._layout.order_by:
-            by = _quoted(self._layout.order_by)
+            by = quote_identifier(self._layout.order_by)
             newer = f"(t.{by} IS NULL OR s.{by} >= t.{by})"
         merge = self._merge_by(table, reader, self._layout.keys, commit)
         if is_deleting:
-            flag = f"s.{_quoted(DELETED)}"
+            flag = f"s.{quote_identifier(DELETED)}"
             both = f" AND {newer}" if newer else ""
             merge = merge.when_matched_delete(f"{flag}{both}").when_matched_update(changed, f"NOT {flag}{both}")
             merge = merge.when_not_matched_insert(columns, f"NOT {flag}")
@@ -110,25 +111,29 @@ class Merging:
         if not files:
             return
         versions = ds.dataset([str(folder / file["path"]) for file in files], format="parquet")
-        columns = {_quoted(name): f"s.{_quoted(name)}" for name in versions.schema.names if name != DELETED}
-        flag = f"s.{_quoted(DELETED)}"
+        columns = {
+            quote_identifier(name): f"s.{quote_identifier(name)}" for name in versions.schema.names if name != DELETED
+        }
+        flag = f"s.{quote_identifier(DELETED)}"
         merge = self._merge_by(table, versions.scanner().to_reader(), [*self._layout.keys, history.FROM], commit)
         merge = merge.when_matched_delete(flag).when_matched_update(columns, f"NOT {flag}")
         merge.when_not_matched_insert(columns, f"NOT {flag}").execute()
 
     def _merge_by(self, table: DeltaTable, source: Any, keys: Sequence[str], commit: CommitProperties) -> Any:
         # DataFusion binds AND more tightly than IS NOT DISTINCT FROM.
-        same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in keys)
+        same = " AND ".join(
+            f"(t.{quote_identifier(key)} IS NOT DISTINCT FROM s.{quote_identifier(key)})" for key in keys
+        )
         return table.merge(source, same, source_alias="s", target_alias="t", commit_properties=commit)
 
 
 def last_of_each(frame: DataFrame, by: Sequence[str], order_by: str | None) -> DataFrame:
     """Return one row for each value of some columns: the greatest by ``order_by``, else the last of the batch."""
     numbered = frame.withColumn(_ROW, F.monotonically_increasing_id())
-    order = F.struct(*[F.col(_quoted(name)) for name in filter(None, [order_by, _ROW])])
-    rest = F.struct(*[F.col(_quoted(name)) for name in frame.columns])
-    last = numbered.groupBy(*[F.col(_quoted(name)) for name in by]).agg(F.max_by(rest, order).alias(_LAST))
-    return last.select(*[F.col(f"{_LAST}.{_quoted(name)}") for name in frame.columns])
+    order = F.struct(*[F.col(quote_identifier(name)) for name in filter(None, [order_by, _ROW])])
+    rest = F.struct(*[F.col(quote_identifier(name)) for name in frame.columns])
+    last = numbered.groupBy(*[F.col(quote_identifier(name)) for name in by]).agg(F.max_by(rest, order).alias(_LAST))
+    return last.select(*[F.col(f"{_LAST}.{quote_identifier(name)}") for name in frame.columns])
 
 
 @contextmanager
@@ -139,7 +144,3 @@ def _staged(staging: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.columns import check_columns, event_time, nullable
 
@@ -55,7 +56,7 @@ class Partitions:
             TableSchemaError: there is nothing to make them of.
         """
         for partition in self._made(frame.columns, json.loads(frame.schema.json())["fields"]):
-            column = F.col(f"`{partition.column.replace('`', '``')}`")
+            column = F.col(quote_identifier(partition.column))
             frame = frame.withColumn(partition.name, _MAKE[partition.function](column, partition.count))
         return frame
 

@@ -26,6 +26,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import PlanError, TableBusyError
 from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import commit_actions, sync_log
@@ -73,20 +74,17 @@ class Chosen:
     def rows(self, frame: DataFrame) -> DataFrame:
         """Return the rows of these partitions, of rows that have the columns which lay out the table."""
         for name, value in self.values.items():
-            frame = frame.where(_column(name).cast("string") == value)
+            frame = frame.where(F.col(quote_identifier(name)).cast("string") == value)
         time = self.time
         if time is None:
             return frame
         if time.function and time.column in frame.columns:
             # The same once more, in a form that a source may know to leave out what is older.
             frame = frame.where(
-                (_column(time.column) >= F.lit(self.start)) & (_column(time.column) < F.lit(self.end))
+                (F.col(quote_identifier(time.column)) >= F.lit(self.start))
+                & (F.col(quote_identifier(time.column)) < F.lit(self.end))
             )
-        return frame.where(_column(time.name).cast("string").between(self.first, self.last))
-
-
-def _column(name: str) -> Any:
-    return F.col(f"`{name.replace('`', '``')}`")
+        return frame.where(F.col(quote_identifier(time.name)).cast("string").between(self.first, self.last))
 
 
 def choose(

@@ -19,6 +19,7 @@ import pyarrow as pa
 from fastavro.validation import ValidationError
 
 from enmasse.model.sql.avro import AvroSchemaError, parse_avro
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.decoding.registered import json_check
 from enmasse.pipeline.errors import PlanError, RowRefusedError
 from enmasse.pipeline.registry_copy import RegisteredSchema
@@ -73,7 +74,7 @@ class Encoding:
         if self.bad_records is not None:
             made.setdefault("address", "string")
             made.setdefault("properties", "map<string,string>")
-        out = ", ".join(["value BINARY", *(f"`{name}` {of}" for name, of in made.items())])
+        out = ", ".join(["value BINARY", *(f"{quote_identifier(name)} {of}" for name, of in made.items())])
         return frame.mapInArrow(_Stage(self, content, carried, list(made)), out)
 
     def _content(self, columns: Sequence[str], *, with_address: bool) -> list[str]:

@@ -25,6 +25,7 @@ from enmasse.model.kinds.pipelines.sources import (
     is_several,
 )
 from enmasse.model.schema.quantities import amount_of
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.decoding import (
     BAD_ROWS,
     bad,
@@ -146,7 +147,7 @@ class RunningContext:
         # What does not fit is told apart as with messages; Spark would not look at columns that nobody asks for.
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "columnPruning": "false"}
         rows = reader.options(**options).schema(f"{source.schema_}, _corrupt STRING").load(str(folder))
-        some = F.substring(F.col(f"`{rows.columns[0]}`").cast("string"), 1, 0)
+        some = F.substring(F.col(quote_identifier(rows.columns[0])).cast("string"), 1, 0)
         problem = F.when(F.col("_corrupt").isNotNull(), F.concat_ws("", F.lit("it does not fit the schema"), some))
         value = F.encode("_corrupt", "UTF-8")
         decoded = rows.select("*", file.alias("_file"), problem.alias("_problem"), value.alias("_value"))

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.sinks import TableMaintenance
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
@@ -75,7 +76,7 @@ def _share(plans: Sequence[QueryPlan]) -> QueryPlan:
 
 
 def _part_of(frame: DataFrame, index: int) -> DataFrame:
-    columns = F.struct(*[F.col(f"`{name}`") for name in frame.columns])
+    columns = F.struct(*[F.col(quote_identifier(name)) for name in frame.columns])
     return frame.select(F.lit(index).alias(_PART), columns.alias(f"of{index}"))
 
 
@@ -235,5 +236,5 @@ def as_messages(frame: DataFrame, target: AddressTarget) -> DataFrame:
         return frame
     content = [name for name in frame.columns if not (address == ANY and name == "address")]
     kept = [F.col("address")] if address == ANY else []
-    quoted = [F.col(f"`{name}`") for name in content]
+    quoted = [F.col(quote_identifier(name)) for name in content]
     return frame.select(F.to_json(F.struct(*quoted)).alias("value"), *kept)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import PlanError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def hold(
             fate = F.when(~F.col(f"{_MET}{number}"), F.lit(number)).otherwise(fate)
     counts = [F.count(F.lit(1)).alias(ALL)]
     counts += [F.count_if(~F.col(f"{_MET}{number}")).alias(one.name) for number, one in enumerate(expectations)]
-    shown = [F.col(_quoted(column)) for column in columns]
+    shown = [F.col(quote_identifier(column)) for column in columns]
     rows = marked.withColumn(_FATE, fate)
     failing = [number for number, one in enumerate(expectations) if one.action == "fail"]
     goes_on = F.col(_FATE).isNull()
@@ -104,11 +105,7 @@ def _letters(
     for place in ("partition", "offset"):
         if f"_{place}" in columns:
             entries += [F.lit(place), F.col(f"_{place}").cast("string")]
-    content = [F.col(_quoted(column)) for column in columns if not column.startswith("_")]
+    content = [F.col(quote_identifier(column)) for column in columns if not column.startswith("_")]
     value = F.to_json(F.struct(*content)).alias("value")
     key = [F.col("_key").alias("key")] if "_key" in columns else []
     return rows.select(value, F.create_map(*entries).alias("properties"), *key)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pandas as pd
 import pyarrow as pa
 
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import FunctionError
 from enmasse.pipeline.running.steps.functions import FunctionCall
 from enmasse.pipeline.workers.settling import settle
@@ -332,7 +333,7 @@ def by_key(frame: DataFrame, call: StatefulCall, by: str, columns: str, mode: st
     """
     from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
 
-    key = F.col(f"`{by}`").cast("string")
+    key = F.col(quote_identifier(by)).cast("string")
     keyed = frame.withColumn(KEY, key).withColumn(BUCKET, F.pmod(F.hash(KEY), F.lit(BUCKETS)))
     timeouts = {"processingTime": "ProcessingTimeTimeout", "eventTime": "EventTimeTimeout", None: "NoTimeout"}
     found = keyed.groupBy(BUCKET).applyInPandasWithState(
@@ -340,7 +341,7 @@ def by_key(frame: DataFrame, call: StatefulCall, by: str, columns: str, mode: st
     )
     # Spark 4.3 gives these rows in a form that some steps behind it, such as a function in SQL, do not take. A
     # condition over a column whose values it cannot know has it make others of them.
-    return found.where(MADE).select(*[F.col(f"`{name}`") for name in call.call.columns])
+    return found.where(MADE).select(*[F.col(quote_identifier(name)) for name in call.call.columns])
 
 
 def _moment(us: int) -> datetime:
