@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from enmasse.pipeline.builtin.onnx_model import OnnxModel, saved
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta_reading import existing_delta
 from enmasse.pipeline.lake.objects import LakePath
 
 MOST_ROWS: Final = 100_000
@@ -27,12 +27,10 @@ def measured(model: OnnxModel, content: bytes, table: LakePath, target: str) -> 
         target: the column with what is right.
 
     Raises:
-        PlanError: there is no such table or column, or the model does not take its rows.
+        TableSchemaError: there is no such table.
+        PlanError: there is no such column, or the model does not take its rows.
     """
-    delta = open_delta(table)
-    if delta is None:
-        raise PlanError(f"there is no Delta table {table.name!r} in the lake")
-    dataset = delta.to_pyarrow_dataset()
+    dataset = existing_delta(table).to_pyarrow_dataset()
     wanted = list(dict.fromkeys([*model.features, target]))
     if missing := next((name for name in wanted if name not in dataset.schema.names), None):
         there = ", ".join(dataset.schema.names)

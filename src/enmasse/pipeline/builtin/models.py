@@ -203,10 +203,6 @@ class Models:
             return []
         return sorted(path.name for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())
 
-    def folder_of(self, version: str) -> Path:
-        """Return the folder of a version."""
-        return self._folder / version
-
     def add(self, model: Made, save: Callable[[Path], None], keep: int) -> Made:
         """Make a version and have it count.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from weakref import WeakValueDictionary
 
 from enmasse.model.kinds.pipelines.sinks import TableFormat
-from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
@@ -137,6 +137,33 @@ class Table(Protocol):
             TableMismatchError: the table went to another query meanwhile.
             TableSchemaError: the rows do not fit.
         """
+
+
+def check_writer(
+    name: str, owner: str | None, query: str | None, written_by: tuple[str | None, str | None], *, adopt: bool
+) -> None:
+    """Make sure that a query may go on with a table.
+
+    Args:
+        name: the table's.
+        owner: who writes it now.
+        query: the id of the query, once it has one.
+        written_by: owner and query that wrote it until now.
+        adopt: whether another checkpoint than before is meant.
+
+    Raises:
+        TableMismatchError: it is another owner's, or was written under another checkpoint.
+    """
+    former, last = written_by
+    if owner and former not in (None, owner):
+        raise TableMismatchError(
+            f"the table {name} is written by {former}: one query writes a table; choose another name"
+        )
+    if last not in (None, query) and not adopt:
+        raise TableMismatchError(
+            f"the table {name} was written under another checkpoint, so rows would be lost or doubled: bring that "
+            "checkpoint back, restart the pipeline from a point you name, or choose another table"
+        )
 
 
 def query_of(frame: DataFrame) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -23,8 +23,9 @@ from enmasse.pipeline.errors import DataLossError, TableSchemaError
 from enmasse.pipeline.lake.delta_reading import (
     FilesPartition,
     TableFile,
+    TableSource,
+    existing_delta,
     files_of,
-    open_delta,
     partitions_of,
     read_files,
 )
@@ -67,12 +68,12 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
-        table = self._open()
+        table = existing_delta(self._path)
         return _offset(table, table.version() if self._starting == "latest" else _NOTHING)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of a query that ends."""
-        self._target = self._open().version()
+        self._target = existing_delta(self._path).version()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the newest version."""
@@ -133,14 +134,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return [TableFile(unquote(one["path"]), one.get("partitionValues") or {}) for one in added]
 
-    def _open(self) -> DeltaTable:
-        table = open_delta(self._path)
-        if table is None:
-            raise TableSchemaError(f"there is no Delta table {self._path.name!r} in the lake any more")
-        return table
-
     def _same(self, offset: Mapping[str, Any]) -> DeltaTable:
-        table = self._open()
+        table = existing_delta(self._path)
         if str(table.metadata().id) != offset["table"]:
             raise DataLossError(
                 f"the table {self._path.name} was made anew: begin anew with a restart from earliest or latest"
@@ -148,17 +143,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return table
 
 
-class ChangesSource(DataSource):
+class ChangesSource(TableSource):
     """The format of Spark's by which a query reads a table as a stream."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format``."""
         return FORMAT
-
-    def schema(self) -> StructType:
-        """Return the columns that the table had when the query started."""
-        return StructType.fromJson(json.loads(self.options["schema"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
@@ -177,11 +168,7 @@ def stream_of(spark: SparkSession, path: LakePath, starting: str, *, skips_chang
     Raises:
         TableSchemaError: there is no Delta table.
     """
-    table = open_delta(path)
-    if table is None:
-        raise TableSchemaError(
-            f"there is no Delta table {path.name!r} in the lake; a pipeline makes it when it starts"
-        )
+    table = existing_delta(path)
     activate(spark)
     spark.dataSource.register(ChangesSource)
     options = {

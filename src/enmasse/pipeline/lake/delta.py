@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake import history
-from enmasse.pipeline.lake.batches import Layout, Mode, checkpoint_query, query_of, turn
+from enmasse.pipeline.lake.batches import Layout, Mode, check_writer, checkpoint_query, query_of, turn
 from enmasse.pipeline.lake.columns import added_columns, is_ordered
 from enmasse.pipeline.lake.constraints import declare_constraints, meeting
 from enmasse.pipeline.lake.delta_reading import open_delta
@@ -176,16 +176,7 @@ class DeltaLakeTable:
         owner, last = written.get(_OWNER), written.get(QUERY)
         if owner is None and last is None and table.version() > 0:
             raise TableMismatchError(f"the table {self._path.name} was made by somebody else; choose another name")
-        if self._owner is not None and owner not in (None, self._owner):
-            raise TableMismatchError(
-                f"the table {self._path.name} is written by {owner}: one query writes a table; choose another name"
-            )
-        if last not in (None, query) and not self._adopt:
-            raise TableMismatchError(
-                f"the table {self._path.name} was written under another checkpoint, so rows would be lost or "
-                "doubled: bring that checkpoint back, restart the pipeline from a point you name, or choose "
-                "another table"
-            )
+        check_writer(self._path.name, self._owner, query, (owner, last), adopt=self._adopt)
 
     def _fit(self, table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
         there = json.loads(table.schema().to_json())["fields"]

@@ -59,6 +59,20 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
         raise
 
 
+def existing_delta(path: LakePath) -> DeltaTable:
+    """Return the table as it is now.
+
+    Raises:
+        TableSchemaError: there is none.
+    """
+    table = open_delta(path)
+    if table is None:
+        raise TableSchemaError(
+            f"there is no Delta table {path.name!r} in the lake; a pipeline makes it when it starts"
+        )
+    return table
+
+
 def rows_of(spark: SparkSession, table: DeltaTable, path: LakePath) -> DataFrame:
     """Return the rows of a table in the version in which it was opened."""
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
@@ -174,9 +188,7 @@ class VersionReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the files of the version, for several tasks."""
-        table = open_delta(lake_path(self._path))
-        if table is None:
-            raise TableSchemaError(f"there is no table {self._path} any more")
+        table = existing_delta(lake_path(self._path))
         table.load_as_version(self._version)
         return partitions_of(self._path, tuple(files_of(table)))
 
@@ -185,17 +197,21 @@ class VersionReader(DataSourceReader):
         return read_files(cast("FilesPartition", partition), self._schema)
 
 
-class VersionSource(DataSource):
+class TableSource(DataSource):
+    """A format of Spark's that reads a table of the lake, whose columns are an option."""
+
+    def schema(self) -> StructType:
+        """Return the columns that the table had when the query was planned."""
+        return StructType.fromJson(json.loads(self.options["schema"]))
+
+
+class VersionSource(TableSource):
     """The format of Spark's by which tables in object storage are read."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format``."""
         return FORMAT
-
-    def schema(self) -> StructType:
-        """Return the columns of the version."""
-        return StructType.fromJson(json.loads(self.options["schema"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of one query."""

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from enmasse.pipeline.errors import TableMismatchError
-from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of
+from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
+from enmasse.pipeline.lake.batches import Mode, check_writer, checkpoint_query, query_of
 from enmasse.pipeline.lake.columns import added_columns
 from enmasse.pipeline.lake.file_writing import put_whole, sync, written
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath
@@ -42,6 +42,18 @@ def parquet_fields(path: LakePath) -> list[dict[str, object]] | None:
         return list(json.loads((path / _SCHEMA).read_text()))
     except FileNotFoundError:
         return None
+
+
+def parquet_table(path: LakePath) -> tuple[Path, list[dict[str, object]]]:
+    """Return the folder of a table of plain Parquet, and its columns as Spark writes them in JSON.
+
+    Raises:
+        TableSchemaError: there is no table.
+    """
+    fields = parquet_fields(path)
+    if fields is None or isinstance(path, ObjectPath):
+        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    return path, fields
 
 
 class ParquetTable:
@@ -80,17 +92,7 @@ class ParquetTable:
     def _check_owner(self, query: str | None) -> None:
         if (self._path / "_delta_log").exists():
             raise TableMismatchError(f"{self._path} holds a Delta table; choose another name")
-        owner, last = self._written_by()
-        if self._owner and owner not in (None, self._owner):
-            raise TableMismatchError(
-                f"the table {self._path.name} is written by {owner}: one query writes a table; choose another name"
-            )
-        if last not in (None, query) and not self._adopt:
-            raise TableMismatchError(
-                f"the table {self._path.name} was written under another checkpoint, so rows would be lost or "
-                "doubled: bring that checkpoint back, restart the pipeline from a point you name, or choose "
-                "another table"
-            )
+        check_writer(self._path.name, self._owner, query, self._written_by(), adopt=self._adopt)
 
     def _written_by(self) -> tuple[str | None, str | None]:
         """Return who writes the table, and the id of the query, once it wrote."""

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.delta_reading import (
     FilesPartition,
     TableFile,
+    TableSource,
     files_of,
     open_delta,
     partitions_of,
@@ -39,7 +40,7 @@ from enmasse.pipeline.lake.delta_reading import (
 )
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, lake_path
-from enmasse.pipeline.lake.parquet import parquet_fields
+from enmasse.pipeline.lake.parquet import parquet_table
 from enmasse.pipeline.session import activate
 
 if TYPE_CHECKING:
@@ -93,12 +94,10 @@ def present_version(path: LakePath, fields: Sequence[Mapping[str, Any]] = ()) ->
     if delta is not None:
         _check_fields(path.name, json.loads(delta.schema().to_json())["fields"], fields)
         return Version(str(delta.version()), now, tuple(files_of(delta)))
-    there = parquet_fields(path)
-    if there is None or isinstance(path, ObjectPath):
-        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    folder, there = parquet_table(path)
     _check_fields(path.name, there, fields)
     names = sorted(
-        str(file.relative_to(path)) for file in path.rglob("*.parquet") if not file.name.startswith(("_", "."))
+        str(file.relative_to(folder)) for file in folder.rglob("*.parquet") if not file.name.startswith(("_", "."))
     )
     names = [name for name in names if not name.startswith("_")]
     digest = sha256("\0".join(names).encode()).hexdigest()[:12]
@@ -281,17 +280,13 @@ def _database_of(document: str | None) -> Database | None:
     return Database.model_validate_json(document)
 
 
-class ReferenceSource(DataSource):
+class ReferenceSource(TableSource):
     """The format of Spark's by which a streaming query joins a table as it is in each batch."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format``."""
         return FORMAT
-
-    def schema(self) -> StructType:
-        """Return the columns that the table had when the query started."""
-        return StructType.fromJson(json.loads(self.options["schema"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of one batch."""

@@ -17,11 +17,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import turn
-from enmasse.pipeline.lake.delta_reading import files_of, open_delta, rows_of, with_texts
+from enmasse.pipeline.lake.delta_reading import existing_delta, files_of, open_delta, rows_of, with_texts
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.mending import LOG
-from enmasse.pipeline.lake.objects import LakePath, ObjectPath, missing_of
-from enmasse.pipeline.lake.parquet import parquet_fields
+from enmasse.pipeline.lake.objects import LakePath, missing_of
+from enmasse.pipeline.lake.parquet import parquet_fields, parquet_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -72,9 +72,7 @@ def schema_of(path: LakePath) -> StructType:
     delta = open_delta(path)
     if delta is not None:
         return StructType.fromJson(json.loads(delta.schema().to_json()))
-    fields = parquet_fields(path)
-    if fields is None:
-        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    _, fields = parquet_table(path)
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
@@ -94,14 +92,12 @@ def relation(spark: SparkSession, path: LakePath, version: int | datetime | None
         if version is not None:
             _go_back(delta, path, version)
         return rows_of(spark, delta, path)
-    fields = parquet_fields(path)
-    if fields is None or isinstance(path, ObjectPath):
-        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    folder, fields = parquet_table(path)
     if version is not None:
         raise TableSchemaError(f"the table {path.name} is plain Parquet and has no versions")
     schema = StructType.fromJson({"type": "struct", "fields": fields})
-    rows = spark.read.schema(schema).parquet(str(path.resolve()))
-    return with_texts(rows, schema, [str(file) for file in path.rglob("*.parquet")])
+    rows = spark.read.schema(schema).parquet(str(folder.resolve()))
+    return with_texts(rows, schema, [str(file) for file in folder.rglob("*.parquet")])
 
 
 def _go_back(delta: DeltaTable, path: LakePath, version: int | datetime) -> None:
@@ -133,9 +129,7 @@ def restore(path: LakePath, version: int | datetime) -> str:
     for _ in range(_ATTEMPTS):
         # Batches and compaction change the table meanwhile: each attempt begins with what is there.
         with turn(path), suppress(CommitFailedError):
-            delta, past = open_delta(path), open_delta(path)
-            if delta is None or past is None:
-                raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+            delta, past = existing_delta(path), existing_delta(path)
             _go_back(past, path, version)
             delta.restore(past.version())
             delta.update_incremental()
@@ -165,9 +159,7 @@ def history(spark: SparkSession, path: LakePath, most: int = 1000) -> DataFrame:
     Raises:
         TableSchemaError: there is no such table.
     """
-    delta = open_delta(path)
-    if delta is None:
-        raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+    delta = existing_delta(path)
     rows: list[tuple[Any, ...]] = []
     for entry in delta.history(most):
         figures = entry.get("operationMetrics") or {}
@@ -200,9 +192,7 @@ def statistics(spark: SparkSession, path: LakePath) -> DataFrame:
     Raises:
         TableSchemaError: there is no such table.
     """
-    delta = open_delta(path)
-    if delta is None:
-        raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+    delta = existing_delta(path)
     files = delta.get_add_actions(flatten=True)
 
     def values(prefix: str, name: str) -> list[Any]:
@@ -254,10 +244,8 @@ def facts(path: LakePath) -> TableFacts:
     delta = open_delta(path)
     if delta is not None:
         return _delta_facts(path.name, delta)
-    fields = parquet_fields(path)
-    if fields is None or isinstance(path, ObjectPath):
-        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
-    files = [file for file in path.rglob("*.parquet") if not file.name.startswith(("_", "."))]
+    folder, fields = parquet_table(path)
+    files = [file for file in folder.rglob("*.parquet") if not file.name.startswith(("_", "."))]
     return TableFacts(
         path.name,
         "parquet",

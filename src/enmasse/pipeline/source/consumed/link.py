@@ -7,7 +7,7 @@ comes out as ``OptionError``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -191,17 +191,7 @@ class Link:
         Raises:
             UnavailableError: the connection is lost.
         """
-
-        async def gather() -> list[Delivery]:
-            async with translated(self._options.source):
-                first = await self._receiver.receive(timeout_s)
-                return [] if first is None else self._gathered(first, max_rows, max_bytes)
-            raise AssertionError
-
-        found = self._background.run(gather())
-        if not found:
-            self._check()
-        return found
+        return self._gather(lambda: self._receiver.receive(timeout_s), max_rows, max_bytes)
 
     def drain(self, max_rows: int, max_bytes: int) -> list[Delivery]:
         """Return what is there, as far as it may be; nothing once nothing is left.
@@ -210,15 +200,24 @@ class Link:
             UnavailableError: the connection is lost, or the node did not answer.
         """
 
+        async def drained() -> Delivery | None:
+            first = self._receiver.receive_nowait()
+            if first is None:
+                await self._receiver.drain(ANSWER_S)
+                first = self._receiver.receive_nowait()
+            # Credit is given again by the next call that waits.
+            return first or await self._receiver.receive(0)
+
+        return self._gather(drained, max_rows, max_bytes)
+
+    def _gather(
+        self, receive: Callable[[], Awaitable[Delivery | None]], max_rows: int, max_bytes: int
+    ) -> list[Delivery]:
+        """Return a delivery and what is there behind it."""
+
         async def gather() -> list[Delivery]:
             async with translated(self._options.source):
-                first = self._receiver.receive_nowait()
-                if first is None:
-                    await self._receiver.drain(ANSWER_S)
-                    first = self._receiver.receive_nowait()
-                if first is None:
-                    # Credit is given again by the next call that waits.
-                    first = await self._receiver.receive(0)
+                first = await receive()
                 return [] if first is None else self._gathered(first, max_rows, max_bytes)
             raise AssertionError
 
