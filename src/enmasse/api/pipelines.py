@@ -197,6 +197,19 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
             raise ClientDisconnect
         return answer
 
+    def check_change(request: Request, namespace: str, name: str) -> None:
+        # Whoever may declare what writes tables and models may also change them so.
+        request.state.rights.require(
+            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
+        )
+        registry.store.get(space.name, namespace, name)
+
+    async def made(request: Request, namespace: str, name: str, change: Document) -> Response:
+        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
+        if answer.get("error"):
+            raise RequestError(422, str(answer["error"]))
+        return _result(answer)
+
     @router.post(
         f"/namespaces/{{namespace}}/{space.plural}/{{name}}/query",
         summary="AddressSpace: query its tables and addresses with SQL",
@@ -254,16 +267,9 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         response_class=JSONResponse,
     )
     async def change_table(request: Request, namespace: str, name: str, table: str, action: str) -> Response:
-        # Whoever may declare what is written to tables may also change them so.
-        request.state.rights.require(
-            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
-        )
-        registry.store.get(space.name, namespace, name)
+        check_change(request, namespace, name)
         change = _table_change(table, action, await read_body(request, OBJECTS))
-        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
-        if answer.get("error"):
-            raise RequestError(422, str(answer["error"]))
-        return _result(answer)
+        return await made(request, namespace, name, change)
 
     @router.post(
         f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/rollback",
@@ -272,10 +278,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         response_class=JSONResponse,
     )
     async def roll_back(request: Request, namespace: str, name: str, model: str) -> Response:
-        request.state.rights.require(
-            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
-        )
-        registry.store.get(space.name, namespace, name)
+        check_change(request, namespace, name)
         body = await read_body(request, OBJECTS)
         if unknown := next((field for field in body if field != "version"), None):
             raise RequestError(400, f"{unknown}: unknown; rollback takes version")
@@ -285,10 +288,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         if table_problem(model) is not None:
             raise RequestError(404, f"there is no model {describe_value(model)}")
         change = {"model": model, "version": version}
-        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
-        if answer.get("error"):
-            raise RequestError(422, str(answer["error"]))
-        return _result(answer)
+        return await made(request, namespace, name, change)
 
     @router.post(
         f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/import",
@@ -306,10 +306,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         held_back: HeldBack = "",
         target: Target = "",
     ) -> Response:
-        request.state.rights.require(
-            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
-        )
-        registry.store.get(space.name, namespace, name)
+        check_change(request, namespace, name)
         if (problem := table_problem(model)) is not None:
             raise RequestError(400, f"the name of the model: {problem}")
         if media_type(request) != ONNX:
@@ -322,10 +319,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
             )
         change = {"model": model, "file": content, "features": named, "output": output or None}
         change |= {"heldBack": held_back, "target": target} if held_back else {}
-        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
-        if answer.get("error"):
-            raise RequestError(422, str(answer["error"]))
-        return _result(answer)
+        return await made(request, namespace, name, change)
 
     @router.get(
         f"/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log",

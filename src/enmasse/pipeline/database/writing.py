@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pyarrow.dataset as ds
 from pyspark.sql import functions as F
@@ -37,7 +36,7 @@ from enmasse.pipeline.database.statements import (
 )
 from enmasse.pipeline.errors import DatabaseError
 from enmasse.pipeline.lake.batches import query_of
-from enmasse.pipeline.lake.file_writing import written
+from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.merging import last_of_each
 from enmasse.pipeline.lake.tombstones import Tombstones
 
@@ -129,14 +128,10 @@ class DatabaseTable:
     @contextmanager
     def _staged(self, rows: DataFrame) -> Iterator[ds.Dataset | None]:
         """Have the rows in files; None: there are none."""
-        folder = self._folder / "staged" / uuid4().hex
-        folder.mkdir(parents=True)
-        try:
+        with staging_folder(self._folder / "staged") as folder:
             files = written(rows, folder)
             paths = [str(folder / file["path"]) for file in files]
             yield ds.dataset(paths, format="parquet") if paths else None
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _types(self, cursor: Any, columns: Sequence[str]) -> Mapping[str, str]:
         """Return the types of the table's columns that rows have.

@@ -242,6 +242,9 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
         )
         return status == "True"
 
+    def note_rule(kind: str, rule: Rule | None) -> bool:
+        return rule is None or note(kind, "True" if rule.is_allowed else "False", rule.reason, rule.message)
+
     has_space = space is not None and not space.is_going
     if has_space:
         note("SpaceFound", "True", "Found")
@@ -251,36 +254,18 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     addresses, has_addresses = _judge_addresses(pipeline, facts, note)
     needs_user = facts.space is not None and facts.space.needs_user
     secrets = judge_secrets(pipeline, facts.secrets, needs_user=needs_user)
-    has_credentials = note(
-        "CredentialsFound", "False" if secrets.problem else "True", secrets.reason, secrets.problem
-    )
+    has_credentials = note_rule("CredentialsFound", Rule(not secrets.problem, secrets.reason, secrets.problem))
     modules, has_code = _judge_code(pipeline, facts, note)
-    has_lake = True
-    if facts.lake is not None:
-        problem = facts.lake.problem
-        has_lake = note("LakeFound", "False" if problem else "True", facts.lake.reason, problem)
-    has_spark = (
-        note("SparkAvailable", "True", "Found")
-        if not facts.spark
-        else note("SparkAvailable", "False", "SparkMissing", facts.spark)
+    lake = facts.lake
+    has_lake = note_rule("LakeFound", None if lake is None else Rule(not lake.problem, lake.reason, lake.problem))
+    has_spark = note_rule(
+        "SparkAvailable", Rule(not facts.spark, "SparkMissing" if facts.spark else "Found", facts.spark)
     )
-    may_python = True
-    if runs_python(pipeline):
-        rule = facts.python
-        may_python = note("PythonAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
-    may_cluster = True
-    if facts.cluster is not None:
-        rule = facts.cluster
-        may_cluster = note("ClusterAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
-    may_reach = True
-    if facts.databases is not None:
-        rule = facts.databases
-        may_reach = note("DatabasesAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
+    may_python = note_rule("PythonAllowed", facts.python if runs_python(pipeline) else None)
+    may_cluster = note_rule("ClusterAllowed", facts.cluster)
+    may_reach = note_rule("DatabasesAllowed", facts.databases)
     rest = _rest_of(pipeline)
-    has_room = True
-    if not rest:
-        room = facts.room
-        has_room = note("ResourcesGranted", "True" if room.is_allowed else "False", room.reason, room.message)
+    has_room = note_rule("ResourcesGranted", None if rest else facts.room)
     must_not = (
         not (has_space and may_python and may_cluster and may_reach and has_spark)
         or bool(rest)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -103,6 +105,17 @@ def put_whole(path: LakePath, text: str) -> None:
     sync(new)
     new.rename(path)
     sync(path.parent)
+
+
+@contextmanager
+def staging_folder(parent: Path) -> Iterator[Path]:
+    """Give a new folder for files on their way into a table, which is removed at the end of the block."""
+    folder = parent / uuid4().hex
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def written(frame: DataFrame, root: LakePath, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 import pyarrow.dataset as ds
 from pyspark.sql import functions as F
@@ -16,7 +13,7 @@ from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.delta_reading import rows_of
-from enmasse.pipeline.lake.file_writing import written
+from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.objects import LakePath
 from enmasse.pipeline.lake.tombstones import Tombstones
 
@@ -56,7 +53,7 @@ class Merging:
         """Merge rows; whether that made an entry in the log."""
         layout, before = self._layout, table.version()
         assert self.staging is not None
-        with _staged(self.staging) as staging:
+        with staging_folder(self.staging) as staging:
             by = [*layout.keys, *filter(None, [layout.order_by if layout.keeps_history else None])]
             files = written(self._partitions.on(last_of_each(frame, by, layout.order_by)), staging)
             if not files:
@@ -134,13 +131,3 @@ def last_of_each(frame: DataFrame, by: Sequence[str], order_by: str | None) -> D
     rest = F.struct(*[F.col(quote_identifier(name)) for name in frame.columns])
     last = numbered.groupBy(*[F.col(quote_identifier(name)) for name in by]).agg(F.max_by(rest, order).alias(_LAST))
     return last.select(*[F.col(f"{_LAST}.{quote_identifier(name)}") for name in frame.columns])
-
-
-@contextmanager
-def _staged(staging: Path) -> Iterator[Path]:
-    folder = staging / uuid4().hex
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
