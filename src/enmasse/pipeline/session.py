@@ -42,7 +42,7 @@ def archive_name(java: Path) -> str:
 
 
 def archive_folders() -> list[Path]:
-    """Beside the installation, where every user who may start it can read; else the user's own."""
+    """Return the folders of archives: beside the installation, where every user can read; else the user's own."""
     # Path.home() raises for a user without one, as spaces have.
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return [Path(sys.prefix, "share", "enmasse"), Path(cache, "enmasse")]
@@ -275,6 +275,6 @@ def _errors_to(path: Path) -> Iterator[None]:
 
 
 def activate(session: SparkSession) -> None:
-    """Spark looks a Python data source up in the session that is the thread's active one, whatever the frame's."""
+    """Make a session the thread's active one: there Spark looks up Python data sources, whatever the frame's is."""
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)

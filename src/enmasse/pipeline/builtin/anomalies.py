@@ -98,7 +98,7 @@ class AnomalyKeeper:
         states: list[list[float]],
         alerts: list[tuple[Any, ...]],
     ) -> None:
-        """One reading after another: each is judged by those before it."""
+        """Judge one reading after another, each by those before it."""
         bands = [self.device_bands.get((name[0], name[1]), self.bands.get(name[1], _OPEN)) for name in names]
         # Distance and deviation are compared as squares: this loop is what limits the rate.
         warm_up = math.inf if self.deviations is None else self.warm_up

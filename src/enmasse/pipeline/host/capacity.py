@@ -173,7 +173,7 @@ def amounts_of(arguments: Sequence[str]) -> dict[str, str]:
 
 
 class Cgroups:
-    """Those of one host's runners.
+    """The control groups of one host's runners.
 
     Args:
         root: where the tree is.

@@ -74,7 +74,7 @@ class Reach:
 
     @property
     def networks(self) -> list[Network]:
-        """Those that the runner's network has to take for its own."""
+        """The networks that the runner's own network has to take for its own."""
         found = (place.network for place in self.places if place.network is not None)
         return [network for network in dict.fromkeys(found) if not network.network_address.is_loopback]
 

@@ -46,7 +46,7 @@ _LOCKS = Path("/run/enmasse/pipeline-users")
 
 
 class UserNumbers:
-    """Those of one host.
+    """The user numbers as which the processes of spaces run, each held by one host of a machine.
 
     Args:
         locks: folder of the locks; the same for all installations of a machine.
@@ -57,12 +57,12 @@ class UserNumbers:
         self._held: dict[int, int] = {}
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all numbers."""
         while self._held:
             os.close(self._held.popitem()[1])
 
     def take(self, number: int) -> bool:
-        """Have a number for as long as this process lives; whether no other host has it.
+        """Hold a number for as long as this process lives; return whether no other host has it.
 
         Raises:
             ConfigError: the lock cannot be made.
@@ -305,7 +305,7 @@ class SpaceFolder:
 
 
 class SpaceFolders:
-    """All of them, and the numbers that their processes run as.
+    """The folders of all spaces, and the user numbers that their processes run as.
 
     Args:
         root: the folder that they lie in.

@@ -455,7 +455,7 @@ def compose(
 def _phase(
     pipeline: Pipeline, verdict: Verdict, reported: PipelineStatus | None, ending: str
 ) -> tuple[str, str, str]:
-    """Phase, reason and message of a pipeline."""
+    """Return phase, reason and message of a pipeline."""
     if pipeline.metadata.deletion_timestamp:
         return "Terminating", "Deleted", "it is stopped, and its place is removed"
     wrong = next((item for item in verdict.conditions if item.status != "True"), None)

@@ -4,7 +4,7 @@ Rules:
 1. A step is bounded: it takes the partitions with the most small files first and ends after ``BYTES_AT_ONCE``. Files
    are joined with others of about their size, so that a row is not rewritten each time that more come.
 2. A batch that is appended meanwhile stays: compaction moves rows and declares that, which conflicts with no append.
-   Merges wait their turn (``turns``), for both would rewrite the same files.
+   Merges wait their turn (``batches.turn``), for both would rewrite the same files.
 3. A file goes when it has been out of the table for ``keep_h``, so that a query that began before still finds it.
    So do files that no transaction ever named, which killed drivers leave behind, after a day at the earliest.
 """

@@ -332,7 +332,10 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _is_indexed(of: pa.DataType) -> bool:
-    """Floats are not: NaN is above every number to some readers, and Parquet's statistics leave it out."""
+    """Return whether the least and greatest values of a type are told.
+
+    Those of floats are not: NaN is above every number to some readers, and Parquet's statistics leave it out.
+    """
     return bool(
         pa.types.is_integer(of) or pa.types.is_string(of) or pa.types.is_date32(of) or pa.types.is_timestamp(of)
     )

@@ -144,7 +144,7 @@ def last_done(table: DeltaTable, path: LakePath, checkpoint: Path) -> int:
 
 
 def _accounted(path: LakePath, query: str) -> int | None:
-    """Up to which batch the log need have none; None: nothing is known of the query."""
+    """Return up to which batch the log need have none; None: nothing is known of the query."""
     try:
         account = json.loads((path / _ACCOUNT).read_text())
         return int(account["batch"]) if account["query"] == query else None

@@ -329,7 +329,7 @@ _FAILURES: Final = tuple(
 
 
 def told(path: ObjectPath, do: Callable[[fs.FileSystem], T]) -> T:
-    """Do something with the storage, whose errors are told in words of its users."""
+    """Use the storage, and raise its errors in words of its users."""
     storage = present_storage()
     try:
         return do(storage.files)

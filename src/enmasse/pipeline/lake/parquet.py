@@ -134,7 +134,7 @@ class ParquetTable:
             shutil.rmtree(aside)
 
     def _folder(self, query: str, batch: int) -> str:
-        """Batches of another checkpoint have numbers of their own."""
+        """Return the folder of a batch; those of another checkpoint have numbers of their own."""
         return f"batch={query[:8]}-{batch}"
 
     def _keep(self, name: str, text: str) -> None:

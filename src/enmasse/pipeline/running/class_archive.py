@@ -80,7 +80,7 @@ def _count(frame: DataFrame, _batch: int) -> None:
 
 
 def _work(spark: SparkSession, folder: Path) -> None:
-    """A bit of everything that pipelines do."""
+    """Do a bit of everything that pipelines do."""
     from pyspark.sql import functions as F  # noqa: PLC0415  # loaded when the session was made
 
     (folder / "in").mkdir()

@@ -152,7 +152,7 @@ class Runner:
         return 0.0 if found is None else found.ended_at
 
     def _wait_for_former(self, name: str) -> None:
-        """A pipeline that was removed and comes again shares its folders with the former one."""
+        """Wait until a removed pipeline of this name has stopped: one that comes again shares its folders."""
         for supervisor in [item for item in self._leaving if item.name == name]:
             supervisor.join(LAST_STOP_S)
         self._leaving = [item for item in self._leaving if not item.join(0)]

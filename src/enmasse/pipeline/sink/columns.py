@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """See that a frame can be written.
+    """Check that a frame has columns which the sink knows, and can be written.
 
     Raises:
         OptionError: a column is unknown, missing or of a type that does not fit; the message says which.

@@ -133,7 +133,7 @@ class Encoding:
 
 
 class _Stage:
-    """The function for ``mapInArrow``."""
+    """Encodes rows batch by batch; the function for ``mapInArrow``."""
 
     def __init__(self, encoding: Encoding, content: list[str], carried: list[str], out: list[str]) -> None:
         self._encoding = encoding

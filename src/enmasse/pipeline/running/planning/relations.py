@@ -132,7 +132,7 @@ class Relations:
         return plan
 
     def check_late(self) -> None:
-        """See that late rows that are asked for come to be, once all plans are made.
+        """Check, once all plans are made, that there can be late rows where they are asked for.
 
         Raises:
             PlanError: there is a source of which no row is late for any query.

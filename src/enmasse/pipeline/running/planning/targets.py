@@ -57,7 +57,7 @@ def share_what_is_consumed(
 
 
 def _share(plans: Sequence[QueryPlan]) -> QueryPlan:
-    """One plan whose rows are those of all plans, each with its part's number and columns."""
+    """Return one plan whose rows are those of all plans, each with its part's number and columns."""
     frames = [_part_of(plan.frame, index) for index, plan in enumerate(plans)]
     every = [plan.trigger_s for plan in plans if plan.trigger_s is not None]
 

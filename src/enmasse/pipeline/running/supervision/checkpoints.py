@@ -226,7 +226,7 @@ def _parsed(path: Path, parse: Any) -> Mapping[str, Any]:
 
 
 def _log_entry(text: str) -> Any:
-    """Spark's logs: a line with the version, and lines of JSON or ``-``."""
+    """Check an entry of Spark's logs: a line with the version, and lines of JSON or ``-``."""
     lines = text.splitlines()
     if not lines or not lines[0].startswith("v") or len(lines) < 2:  # version and content
         raise ValueError("expected Spark's version and content")

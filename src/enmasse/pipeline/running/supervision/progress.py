@@ -211,7 +211,10 @@ def bad_rows(report: Mapping[str, Any]) -> int:
 
 
 def _behind(watermark: str | None, reported: str | None) -> int | None:
-    """Milliseconds at the moment of the report: a status that changes by itself would be written each second."""
+    """Return how far a watermark is behind the moment of a report, in milliseconds.
+
+    Not behind the present: a status that changes by itself would be written each second.
+    """
     if watermark is None or reported is None:
         return None
     moment = datetime.fromisoformat(watermark)
@@ -221,7 +224,7 @@ def _behind(watermark: str | None, reported: str | None) -> int | None:
 
 
 def _lag(sources: Any) -> int | None:
-    """Rows that the sources have beyond what was read; None where no source reports them."""
+    """Return how many rows the sources have beyond what was read; None where no source reports them."""
     total = None
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))

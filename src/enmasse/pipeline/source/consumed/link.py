@@ -94,7 +94,7 @@ async def connected(source: SourceOptions) -> Connection:
 
 @asynccontextmanager
 async def attached(source: SourceOptions, **asked: Any) -> AsyncIterator[Receiver]:
-    """A receiver over a connection of its own.
+    """Attach a receiver over a connection of its own for the duration of the block.
 
     Raises:
         UnavailableError: the node cannot be reached, or went away.
