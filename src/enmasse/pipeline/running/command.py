@@ -209,27 +209,11 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         # PySpark writes each error to standard error with Java's whole stack; ours say it in a sentence.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
         logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
-        from enmasse.pipeline.running.event_log import FOLDER, event_log_settings  # noqa: PLC0415  # needs Arrow
         from enmasse.pipeline.running.runner import Runner, SparkWatch  # noqa: PLC0415  # they need PySpark
         from enmasse.pipeline.session import start_session  # noqa: PLC0415
 
-        settings = {**SETTINGS, "spark.driver.memory": options.memory}
-        settings["spark.executor.pyspark.memory"] = f"{WORKER_GIB * (options.cores or os.cpu_count() or 1)}g"
-        is_cluster = bool(options.master) and not options.master.startswith("local")
-        if options.master:
-            settings["spark.master"] = options.master
-        if is_cluster:
-            settings |= _on_cluster(options)
-        else:
-            # Java's own ports are open to all of this machine, and take objects from those who know no secret.
-            settings["spark.authenticate"] = "true"
-        key = None
-        if options.event_log:
-            settings |= event_log_settings(folder)
-            (folder / FOLDER).mkdir(exist_ok=True)
-        if options.ui is not None:
-            key = UiKey()
-            settings |= UI_SETTINGS
+        key = None if options.ui is None else UiKey()
+        is_cluster = _is_cluster(options)
         work = folder / "work" / options.session
         try:
             if is_cluster:
@@ -239,7 +223,7 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
                 work,
                 cores=options.cores,
                 quick=options.quick,
-                settings=settings,
+                settings=_settings(options, folder),
                 secret=None if key is None else key.settings(),
             )
             if is_cluster:
@@ -270,6 +254,31 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         if failures:
             raise UnavailableError(failures[0])
     return 0
+
+
+def _is_cluster(options: argparse.Namespace) -> bool:
+    return bool(options.master) and not options.master.startswith("local")
+
+
+def _settings(options: argparse.Namespace, folder: Path) -> dict[str, str]:
+    """Return the settings of the session."""
+    settings = {**SETTINGS, "spark.driver.memory": options.memory}
+    settings["spark.executor.pyspark.memory"] = f"{WORKER_GIB * (options.cores or os.cpu_count() or 1)}g"
+    if options.master:
+        settings["spark.master"] = options.master
+    if _is_cluster(options):
+        settings |= _on_cluster(options)
+    else:
+        # Java's own ports are open to all of this machine, and take objects from those who know no secret.
+        settings["spark.authenticate"] = "true"
+    if options.event_log:
+        from enmasse.pipeline.running.event_log import FOLDER, event_log_settings  # noqa: PLC0415  # needs Arrow
+
+        settings |= event_log_settings(folder)
+        (folder / FOLDER).mkdir(exist_ok=True)
+    if options.ui is not None:
+        settings |= UI_SETTINGS
+    return settings
 
 
 def _show(
