@@ -163,7 +163,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(
             send_with_proton(node, "orders", *[b"%d" % n for n in range(orders, orders + more)])
             orders += more
             until(lambda: stored(node) != before[0], driver.log, seconds=LATE_S)  # noqa: B023  # called at once
-            until(lambda: len(driver.taken()) > before[1], driver.log, seconds=LATE_S)  # noqa: B023
+            until(lambda: len(driver.taken()) > before[1], driver.log, seconds=LATE_S)  # noqa: B023  # called at once
             if way in ("driver", "java"):
                 until(lambda: driver.added["readings"] >= 2 and driver.added["last"], driver.log, seconds=LATE_S)
             # Anywhere in the batches that follow.

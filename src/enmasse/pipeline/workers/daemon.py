@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 
-import pandas as pd  # noqa: F401
+import pandas as pd  # noqa: F401  # loaded for the forks, as those below
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

@@ -30,9 +30,9 @@ import pyspark.sql.streaming.python_streaming_source_runner
 import pyspark.sql.worker.create_data_source
 import pyspark.sql.worker.lookup_data_sources
 import pyspark.sql.worker.plan_data_source_read
-import pyspark.sql.worker.write_into_data_source  # noqa: F401
+import pyspark.sql.worker.write_into_data_source  # noqa: F401  # loaded for the forks, as those above
 
-import enmasse.pipeline.workers.daemon  # noqa: F401
+import enmasse.pipeline.workers.daemon  # noqa: F401  # with what it loads
 
 _REQUEST_S: Final = 5.0
 _LONGEST_REQUEST: Final = 1 << 22

@@ -42,7 +42,7 @@ def _udf(folder: Path) -> UserDefinedFunctionLike:
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415  # loaded when the session was made
 
     model = current(folder)
-    found: UserDefinedFunctionLike = arrow_udf(predicting(folder, model.returns), model.returns)  # type: ignore[call-overload]
+    found: UserDefinedFunctionLike = arrow_udf(predicting(folder, model.returns), model.returns)  # type: ignore[call-overload]  # the stubs have another one
     return found
 
 
