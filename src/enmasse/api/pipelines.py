@@ -204,7 +204,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         )
         registry.store.get(space.name, namespace, name)
 
-    async def made(request: Request, namespace: str, name: str, change: Document) -> Response:
+    async def apply_change(request: Request, namespace: str, name: str, change: Document) -> Response:
         answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
         if answer.get("error"):
             raise RequestError(422, str(answer["error"]))
@@ -269,7 +269,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
     async def change_table(request: Request, namespace: str, name: str, table: str, action: str) -> Response:
         check_change(request, namespace, name)
         change = _table_change(table, action, await read_body(request, OBJECTS))
-        return await made(request, namespace, name, change)
+        return await apply_change(request, namespace, name, change)
 
     @router.post(
         f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/rollback",
@@ -288,7 +288,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         if table_problem(model) is not None:
             raise RequestError(404, f"there is no model {describe_value(model)}")
         change = {"model": model, "version": version}
-        return await made(request, namespace, name, change)
+        return await apply_change(request, namespace, name, change)
 
     @router.post(
         f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/import",
@@ -319,7 +319,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
             )
         change = {"model": model, "file": content, "features": named, "output": output or None}
         change |= {"heldBack": held_back, "target": target} if held_back else {}
-        return await made(request, namespace, name, change)
+        return await apply_change(request, namespace, name, change)
 
     @router.get(
         f"/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log",

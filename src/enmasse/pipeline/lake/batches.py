@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class _Turn:
+class _TableLock:
     """The lock of one table, which weak references can point to."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
 
-_turns: WeakValueDictionary[LakePath, _Turn] = WeakValueDictionary()
+_locks: WeakValueDictionary[LakePath, _TableLock] = WeakValueDictionary()
 _guard = threading.Lock()
 
 
 @contextmanager
-def turn(path: LakePath) -> Iterator[None]:
+def table_lock(path: LakePath) -> Iterator[None]:
     """Wait until no other thread of this process changes the table, and hold it."""
     with _guard:
-        of_table = _turns.setdefault(path.resolve(), _Turn())
+        of_table = _locks.setdefault(path.resolve(), _TableLock())
     with of_table.lock:
         yield
 

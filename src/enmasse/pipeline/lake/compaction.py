@@ -4,7 +4,7 @@ Rules:
 1. A step is bounded: it takes the partitions with the most small files first and ends after ``BYTES_AT_ONCE``. Files
    are joined with others of about their size, so that a row is not rewritten each time that more come.
 2. A batch that is appended meanwhile stays: compaction moves rows and declares that, which conflicts with no append.
-   Merges wait their turn (``batches.turn``), for both would rewrite the same files.
+   Merges wait their turn (``batches.table_lock``), for both would rewrite the same files.
 3. A file goes when it has been out of the table for ``keep_h``, so that a query that began before still finds it.
    So do files that no transaction ever named, which killed drivers leave behind, after a day at the earliest.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
-from enmasse.pipeline.lake.batches import turn
+from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import partition_text
@@ -118,7 +118,7 @@ def _join_files(table: DeltaTable, path: LakePath, target_bytes: int, bytes_at_o
     chosen, left = plan_compaction(files, bytes_at_once=bytes_at_once, target_bytes=target_bytes)
     merged = made = 0
     for partition in chosen:
-        with _turn_if_merged(table, path):
+        with _lock_if_merged(table, path):
             table.update_incremental()
             try:
                 done = table.optimize.compact(
@@ -165,7 +165,7 @@ def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | N
         if bytes_at_once is not None and total + size > bytes_at_once:
             continue
         total += size
-        with _turn_if_merged(table, path):
+        with _lock_if_merged(table, path):
             table.update_incremental()
             try:
                 done = table.optimize.z_order(
@@ -179,7 +179,7 @@ def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | N
                 continue  # another process rewrote one of the files; the next step sees it
         rewritten += done["numFilesRemoved"]
     if rewritten:
-        with turn(path):
+        with table_lock(path):
             table.update_incremental()
             made = max(made_at for _, _, made_at in _files(table, names))
             table.alter.set_table_properties({_ORDERED: str(made)}, raise_if_not_exists=False)
@@ -203,7 +203,7 @@ def vacuum(path: LakePath, *, keep_h: int = KEEP_H) -> int:
     removed = 0
     # A file that no transaction names may be one of a batch that is just being written.
     for hours, never_named in ((keep_h, False), (max(keep_h, KEEP_H), True)):
-        with _turn_if_merged(table, path):
+        with _lock_if_merged(table, path):
             table.update_incremental()
             # Looking first: a deletion is in the log, even one of nothing.
             if table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=never_named):
@@ -232,7 +232,7 @@ def drop_rows(path: LakePath, column: str, before: datetime) -> int:
     is_date = "date" in types.get(column, "")
     # As a text, which takes the column's own type.
     moment = before.astimezone(UTC).strftime("%Y-%m-%d" if is_date else "%Y-%m-%dT%H:%M:%S")
-    with turn(path):
+    with table_lock(path):
         table.update_incremental()
         try:
             done = table.delete(f"{name} < '{moment}'")
@@ -251,6 +251,6 @@ def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | 
     return list(zip(rows, sizes, actions.column("modification_time").to_pylist(), strict=True))
 
 
-def _turn_if_merged(table: DeltaTable, path: LakePath) -> AbstractContextManager[None]:
+def _lock_if_merged(table: DeltaTable, path: LakePath) -> AbstractContextManager[None]:
     """Only merges rewrite files; appends need not wait for a compaction."""
-    return nullcontext() if table.metadata().configuration.get(MODE) == "append" else turn(path)
+    return nullcontext() if table.metadata().configuration.get(MODE) == "append" else table_lock(path)

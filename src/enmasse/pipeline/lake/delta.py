@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake import history
-from enmasse.pipeline.lake.batches import Layout, Mode, check_writer, checkpoint_query, query_of, turn
+from enmasse.pipeline.lake.batches import Layout, Mode, check_writer, checkpoint_query, query_of, table_lock
 from enmasse.pipeline.lake.columns import added_columns, is_ordered
 from enmasse.pipeline.lake.constraints import declare_constraints, meeting
 from enmasse.pipeline.lake.delta_reading import open_delta
@@ -92,7 +92,7 @@ class DeltaLakeTable:
                 "expected a number, a text, a date or a moment"
             )
         self._owner, self._adopt = owner, adopt
-        with turn(self._path):
+        with table_lock(self._path):
             mend(self._path, checkpoint)
             table = self._open_or_create(fields)
             self._check_owner(table, checkpoint_query(checkpoint))
@@ -189,7 +189,7 @@ class DeltaLakeTable:
         """See ``Table``."""
         query = query_of(frame)
         fields = self._fields(frame.schema)
-        with turn(self._path):
+        with table_lock(self._path):
             table = self._open_or_create(fields)
             done = table.transaction_version(application(query))
             if done is not None and done >= batch:

@@ -72,7 +72,7 @@ class Merging:
         reader: Any = staged.scanner().to_reader()
         is_deleting = DELETED in names
         if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
-            reader = self._tombstones.heeded(staged)
+            reader = self._tombstones.apply(staged)
         columns = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in names if name != DELETED}
         changed = columns
         if self._layout.is_partial:
@@ -99,7 +99,7 @@ class Merging:
         assert self._tombstones is not None
         rows = spark.read.parquet(*staged)
         if DELETED in rows.columns:
-            self._tombstones.heeded(ds.dataset(staged, format="parquet"))
+            self._tombstones.apply(ds.dataset(staged, format="parquet"))
         gone = spark.createDataFrame(self._tombstones.read()) if self._tombstones.exists() else None
         there = rows_of(spark, table, self._path)
         changes = history.changes(rows, there, gone, self._layout.keys, self._layout.order_by)

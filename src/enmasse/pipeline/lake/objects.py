@@ -202,7 +202,7 @@ class ObjectPath:
         """Yield what lies directly below it."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415  # for who has such storage alone
 
-        for info in told(self, lambda files: files.get_file_info(FileSelector(self.key, allow_not_found=True))):
+        for info in _request(self, lambda files: files.get_file_info(FileSelector(self.key, allow_not_found=True))):
             yield ObjectPath(SCHEME + info.path)
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
@@ -220,7 +220,7 @@ class ObjectPath:
             with files.open_input_stream(self.key) as source:
                 return bytes(source.read())
 
-        return told(self, read)
+        return _request(self, read)
 
     def read_text(self) -> str:
         """Return its content as text.
@@ -237,12 +237,12 @@ class ObjectPath:
             with files.open_output_stream(self.key) as target:
                 target.write(text.encode())
 
-        told(self, write)
+        _request(self, write)
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Remove it."""
         try:
-            told(self, lambda files: files.delete_file(self.key))
+            _request(self, lambda files: files.delete_file(self.key))
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -251,7 +251,7 @@ class ObjectPath:
         """Do nothing: a folder is there as long as objects are below it."""
 
     def _info(self) -> fs.FileInfo:
-        return told(self, lambda files: files.get_file_info(self.key))
+        return _request(self, lambda files: files.get_file_info(self.key))
 
 
 LakePath = Path | ObjectPath
@@ -279,7 +279,7 @@ def missing_of(path: LakePath, files: Iterable[str]) -> str | None:
         return next((file for file in files if not (path / file).exists()), None)
     from pyarrow.fs import FileSelector  # noqa: PLC0415  # for who has such storage alone
 
-    found = told(path, lambda storage: storage.get_file_info(FileSelector(path.key, recursive=True)))
+    found = _request(path, lambda storage: storage.get_file_info(FileSelector(path.key, recursive=True)))
     there = {info.path for info in found}
     return next((file for file in files if f"{path.key}/{file}" not in there), None)
 
@@ -328,7 +328,7 @@ _FAILURES: Final = tuple(
 )
 
 
-def told(path: ObjectPath, do: Callable[[fs.FileSystem], T]) -> T:
+def _request(path: ObjectPath, do: Callable[[fs.FileSystem], T]) -> T:
     """Use the storage, and raise its errors in words of its users."""
     storage = present_storage()
     try:

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.batches import turn
+from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta_reading import existing_delta, files_of, open_delta, rows_of, with_texts
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.mending import LOG
@@ -128,7 +128,7 @@ def restore(path: LakePath, version: int | datetime) -> str:
     """
     for _ in range(_ATTEMPTS):
         # Batches and compaction change the table meanwhile: each attempt begins with what is there.
-        with turn(path), suppress(CommitFailedError):
+        with table_lock(path), suppress(CommitFailedError):
             delta, past = existing_delta(path), existing_delta(path)
             _go_back(past, path, version)
             delta.restore(past.version())

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import PlanError, TableBusyError
-from enmasse.pipeline.lake.batches import turn
+from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import commit_actions, sync_log
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import partition_text, remove_unnamed, written
@@ -198,7 +198,7 @@ class Replacement:
 
     def begin(self, look: Callable[[DeltaTable], int]) -> int:
         """Note what is to be replaced, and return what ``look`` finds in the table at the same moment."""
-        with turn(self._path):
+        with table_lock(self._path):
             table = self._open()
             found = look(table)
             self._old = [file for file in _files(table) if self._chosen.has(file["partition"])]
@@ -230,7 +230,7 @@ class Replacement:
         transactions = [
             Transaction(name, number) for name, number in zip(self._names, astuple(replaced), strict=True)
         ]
-        with turn(self._path):
+        with table_lock(self._path):
             table = self._open()
             is_over = is_given_up() or self._done(table) is not None
             there = {file["path"] for file in _files(table)}

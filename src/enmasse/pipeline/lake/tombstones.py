@@ -54,7 +54,7 @@ class Tombstones:
         with pq.ParquetFile(where, filesystem=files) as parquet:
             return parquet.read()
 
-    def heeded(self, rows: ds.Dataset) -> pa.Table:
+    def apply(self, rows: ds.Dataset) -> pa.Table:
         """Return rows without those that are older than a deletion, and remember what they delete.
 
         Args:

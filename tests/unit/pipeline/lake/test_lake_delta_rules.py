@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.batches import checkpoint_query, turn
+from enmasse.pipeline.lake.batches import checkpoint_query, table_lock
 from enmasse.pipeline.lake.compaction import Compaction, compact
 from enmasse.pipeline.lake.relation import facts, tables
 from enmasse.pipeline.lake.tables import open_table
@@ -46,14 +46,14 @@ def test_changes_of_one_table_take_turns_and_others_do_not_wait(tmp_path: Path) 
 
     def other() -> None:
         inside.set()
-        with turn(tmp_path / "a"):
+        with table_lock(tmp_path / "a"):
             order.append("second")
 
-    with turn(tmp_path / "a"):
+    with table_lock(tmp_path / "a"):
         thread = threading.Thread(target=other)
         thread.start()
         inside.wait(10)
-        with turn(tmp_path / "b"):
+        with table_lock(tmp_path / "b"):
             order.append("first")
     thread.join()
     assert order == ["first", "second"]

@@ -90,7 +90,7 @@ def _follow(writer: Writer, read: Callable[[], Document], at: str) -> None:
         if found.get("at") == at:
             if found["state"] == "Refused":
                 raise CliError(found.get("message") or "it is refused")
-            if (line := said(found)) != written:
+            if (line := progress_line(found)) != written:
                 writer.say(line)
                 written = line
             if found["state"] == "Done":
@@ -98,7 +98,7 @@ def _follow(writer: Writer, read: Callable[[], Document], at: str) -> None:
         time.sleep(_POLL_S)
 
 
-def said(backfill: Document) -> str:
+def progress_line(backfill: Document) -> str:
     """Return a line about how far a backfill is."""
     table = backfill.get("table") or "the table"
     if backfill["state"] == "Done":
