@@ -27,6 +27,7 @@ from enmasse.client import Message, connect
 from enmasse.demo.service import Service
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
+from enmasse.model.kinds.pipelines.builtins import TableName
 from enmasse.model.kinds.pipelines.databases import as_lake_tables
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
@@ -54,7 +55,7 @@ class Given(Model):
 
     address: str | None = None
     subject: str | None = None
-    table: str | None = None
+    table: TableName | None = None
     schema_: str | None = Field(default=None, alias="schema")
     rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
@@ -245,13 +246,13 @@ class _Trial:
 
     async def run(self) -> dict[str, list[tuple[str, str]]]:
         """Return what differs, by table or address."""
+        for given in self._rows.given:
+            if given.table is not None:
+                self._fill(given)
         await self._service.start()
         try:
             await self._apply(self._declared())
             await self._register()
-            for given in self._rows.given:
-                if given.table is not None:
-                    await self._fill(given.table, given)
             name = self._pipeline.metadata.name
             batches = [given for given in self._rows.given if given.address is not None]
             for number in range(max(1, len(batches))):
@@ -270,6 +271,9 @@ class _Trial:
     def _declared(self) -> list[dict[str, Any]]:
         """Return all but the pipeline, with the space and the addresses that nobody declares."""
         documents = [one.to_dict() for one in self._resources if one is not self._pipeline]
+        for document in documents:
+            if document["kind"] == ADDRESS_SPACE.name:
+                document["spec"].pop("lake", None)  # nothing is written into anybody's bucket
         kinds = {(one["kind"], one.get("spec", {}).get("address") or one["metadata"]["name"]) for one in documents}
         space, spec = self._pipeline.space, self._pipeline.spec
         meta = {"namespace": self._namespace}
@@ -330,22 +334,13 @@ class _Trial:
             (part.get("schemaRegistry") or {}).pop("version", None)
         return document
 
-    async def _fill(self, table: str, given: Given) -> None:
-        """Have a table be there that is joined."""
-        if given.schema_ is None:
-            raise UsageError(f"given table {table}: schema is required, as id INT, name STRING")
-        space, address = self._pipeline.space, f"given-{table}".replace("_", "-")
-        meta = {"namespace": self._namespace, "name": f"{space}.{address}"}
-        api = {"apiVersion": "enmasse.io/v1beta1"}
-        spec = {"address": address, "type": "stream", "partitions": 1}
-        source = {"name": "given", "address": address, "format": "json", "schema": given.schema_, "onDrift": "fail"}
-        columns = ", ".join(f"`{column.name}`" for column in parse_ddl(given.schema_))
-        step = {"name": "rows", "sql": f"SELECT {columns} FROM given"}  # noqa: S608  # checked as any step is
-        await self._apply([api | {"kind": ADDRESS.name, "metadata": meta, "spec": spec}])
-        await self._send(address, [GivenMessage(json=row) for row in given.rows])
-        filling = {"sources": [source], "steps": [step], "sinks": [{"table": table}]}
-        await self._apply([self._playing(api | {"kind": PIPELINE.name, "metadata": meta, "spec": filling})])
-        await self._finish(f"{space}.{address}", 1)
+    def _fill(self, given: Given) -> None:
+        """Have a table be there that is joined, before the space is: its folder is then given to the space's user."""
+        from enmasse.cli.commands.use.tryout_tables import write_table  # noqa: PLC0415  # loads Arrow
+
+        space = self._service.data / "pipelines" / f"{self._namespace}.{self._pipeline.space}"
+        (space / "work").mkdir(parents=True, exist_ok=True)
+        write_table(space / "lake", str(given.table), given.schema_, given.rows)
 
     async def _send(self, address: str, messages: Iterable[GivenMessage], subject: str | None = None) -> None:
         async with connect(str(self._service.url("amqp"))) as connection:
@@ -390,9 +385,7 @@ class _Trial:
             wanted = [one.readable for one in expected.messages]
             bodies = await self._messages(str(expected.address), expected)
             found = [self._schemas.decode(body, str(expected.address)) for body in bodies]
-        missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
-        lines = [("missing", text) for text in missing.elements()][:_SHOWN]
-        return lines + [("not expected", text) for text in more.elements()][:_SHOWN]
+        return compared(wanted, found)
 
     async def _table(self, name: str) -> list[dict[str, Any]]:
         asked = ("pipeline", "query", f"SELECT * FROM `{name}`", "--limit", "10000", "-o", "json")  # noqa: S608
@@ -418,3 +411,10 @@ class _Trial:
                 body = delivery.message.body
                 found.append(body if isinstance(body, bytes) else str(body).encode())
         return found
+
+
+def compared(wanted: Iterable[str], found: Iterable[str]) -> list[tuple[str, str]]:
+    """Return what is missing, and what is there and was not expected; the first few of each."""
+    missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    lines = [("missing", text) for text in missing.elements()][:_SHOWN]
+    return lines + [("not expected", text) for text in more.elements()][:_SHOWN]
