@@ -144,9 +144,8 @@ async def hosting(service: Service, **changes: Any) -> AsyncIterator[Host]:
         data=service.data,
         api=service.api,
         amqp=service.amqp,
-        folder=Layout(service.data).pipelines,
         program=(sys.executable, "-c", changes.pop("source", RUNNER)),
-        **{"idle_s": 1.0, "is_api_open": False, **changes},
+        **{"folder": Layout(service.data).pipelines, "idle_s": 1.0, "is_api_open": False, **changes},
     )
     async with api_client(service.api, Layout(service.data).pipelines_token) as http:
         host = Host(settings, http)
@@ -652,7 +651,9 @@ def test_a_runner_shows_spark_on_a_socket_of_the_hosts_once_its_space_says_so(
             return launch_command(*given)
 
         monkeypatch.setattr(runners, "launch_command", launch)
-        async with hosting(service, source=PAGES + RUNNER):
+        # Somewhere else, with a path that is too long for a socket.
+        elsewhere = service.data.with_name("elsewhere" * 20)
+        async with hosting(service, source=PAGES + RUNNER, folder=elsewhere):
             await until(lambda: not failures)
             await until(lambda: len(list(folder.iterdir())) == 1)
             await until(running(service, "shown.a"))

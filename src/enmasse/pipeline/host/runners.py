@@ -65,6 +65,8 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
         self._folders = folders
         self._changed = changed
         self._leftovers = Leftovers(settings.folder)
+        self._sockets = Layout(settings.data).pipelines_socket.parent
+        """Not in the folder of pipelines: its disk may have no sockets, or its path too many characters for one."""
         self._running: dict[RunnerKey, SpaceRunner] = {}
         self.stopping: dict[RunnerKey, asyncio.Task[None]] = {}
         self._separation: Separation | None = None
@@ -84,7 +86,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
     async def end_former(self) -> None:
         """End what runners of a former host have left."""
         await asyncio.to_thread(self._leftovers.end, self._folders.users())
-        remove_former(self._settings.folder)
+        remove_former(self._sockets)
 
     async def find_separation(self) -> Separation:
         """Find out, once, how far runners can be kept from each other and from this machine."""
@@ -191,7 +193,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
         )
         with ExitStack() as undo:
             undo.callback(self._cgroups.remove, confines.cgroup)
-            ui = undo.enter_context(closing(UiSocket(self._settings.folder))) if space.has_ui else None
+            ui = undo.enter_context(closing(UiSocket(self._sockets))) if space.has_ui else None
             program += [*shown, *([str(ui.number)] if ui is not None else [])]
             command = launch_command(folder, program, self._settings.data, confines)
             environment, changed = clean_environment(folder), self._on_event(key)

@@ -31,7 +31,7 @@ class UiSocket:
     """A socket on which one runner answers, whichever process it is.
 
     Args:
-        root: the folder of the host.
+        root: the folder of the host's sockets.
 
     Raises:
         ConfigError: it cannot be made.
