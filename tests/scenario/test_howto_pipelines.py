@@ -38,8 +38,8 @@ BUILTIN = {
 
 
 @contextmanager
-def installed(directory: Path) -> Iterator[Place]:
-    found = Place(directory, ())
+def installed(directory: Path, *arguments: str) -> Iterator[Place]:
+    found = Place(directory, arguments)
     try:
         found.start()
         yield found
@@ -50,8 +50,10 @@ def installed(directory: Path) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def shop(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """The installation of all pages on what is built in; the first creates its space."""
-    with installed(tmp_path_factory.mktemp("howto")) as place:
+    with installed(tmp_path_factory.mktemp("howto"), "--pipelines-folder", "disk/pipelines") as place:
         yield place
+        assert (place.directory / "disk/pipelines/default.shop/lake").is_dir()
+        assert [path.name for path in (place.data / "pipelines").iterdir()] == ["host.sock"]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ A backup is a directory that appears under its name when all of it is on disk:
     control/*.db          the databases of the control process, each as of one moment
     tls/                  the authority and its certificates, keys included
     ports.json            the ports
+    pipelines.json        which folder of pipelines is the installation's
     nodes/NAME/journal    the journal of a node, as of one commit
 
 The databases are copied before the journals. What is declared or deleted in between is reconciled by the
@@ -67,7 +68,7 @@ def run_journal_tool(*arguments: str) -> int:
 
 _FORMAT = 1
 _FACTS = "backup.json"
-_FOLDERS, _FILES = ("tls", "control/tls"), ("ports.json",)
+_FOLDERS, _FILES = ("tls", "control/tls"), ("ports.json", "pipelines.json")
 
 
 class BackupError(ConfigError):

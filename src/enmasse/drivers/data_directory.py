@@ -103,6 +103,11 @@ class Layout:
         return self.data / "pipelines"
 
     @property
+    def pipelines_owner(self) -> Path:
+        """The id by which a folder of pipelines is known to be this installation's, and which it is."""
+        return self.data / "pipelines.json"
+
+    @property
     def pipelines_token(self) -> Path:
         """The token of the host of pipelines for the API; another one at each start."""
         return self.control / "pipelines.token"
@@ -165,10 +170,14 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600, owner: tuple[int, i
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def make_private(directory: Path) -> None:
+def make_private(directory: Path, option: str = "--data") -> None:
     """Create a directory that others cannot read, or close one of ours that they could.
 
     A directory that another user made, or a file of theirs in it, could be a trap: its owner can go on changing it.
+
+    Args:
+        directory: to be made or closed.
+        option: by which users name another one.
 
     Raises:
         ConfigError: it belongs to another user, or is for everybody's files, or cannot be made.
@@ -185,14 +194,14 @@ def make_private(directory: Path) -> None:
     except OSError as error:
         raise ConfigError(
             f"{directory} cannot be written ({error.strerror}): name a directory that you may write with "
-            "--data, or see to it that you may write this one"
+            f"{option}, or see to it that you may write this one"
         ) from None
     if is_for_all:
-        raise ConfigError(f"{directory} is for everybody's files: name a directory of your own with --data")
+        raise ConfigError(f"{directory} is for everybody's files: name a directory of your own with {option}")
     if foreign is not None:
         raise ConfigError(
             f"{foreign} belongs to another user (number {owners[foreign]}), who could change it: start EnMasse as "
-            "that user, give it to yourself, or name another directory with --data"
+            f"that user, give it to yourself, or name another directory with {option}"
         )
 
 
@@ -237,14 +246,16 @@ class DirectoryLock:
     Args:
         directory: the directory.
         name: the lock file's name in it.
+        option: by which users name another directory.
 
     Raises:
         DirectoryInUseError: on entering, when another process holds the lock.
         ConfigError: on entering, when the directory cannot be made or written.
     """
 
-    def __init__(self, directory: Path, name: str = "lock") -> None:
+    def __init__(self, directory: Path, name: str = "lock", option: str = "--data") -> None:
         self._directory = directory
+        self._option = option
         self._path = directory / name
         self._file: int | None = None
 
@@ -271,7 +282,7 @@ class DirectoryLock:
         except OSError as error:
             raise ConfigError(
                 f"{error.filename or self._path} cannot be written ({error.strerror}): "
-                "name a directory that you may write with --data, or see to it that you may write this one"
+                f"name a directory that you may write with {self._option}, or see to it that you may write this one"
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

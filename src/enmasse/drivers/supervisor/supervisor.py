@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from enmasse.control.access.accounts import new_secret
 from enmasse.drivers.authority import keep_certificate, keep_renewing
 from enmasse.drivers.data_directory import DEFAULT_NODE, DirectoryLock, Layout, keep_secret, make_private
+from enmasse.drivers.pipelines_folder import pipelines_folder
 from enmasse.drivers.supervisor.child import Child
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.drivers.supervisor.ports import choose_ports
@@ -107,9 +108,13 @@ def run_supervisor(
     """
     layout = Layout(settings.data.absolute())
     make_private(layout.data)
-    with DirectoryLock(layout.data):
+    with ExitStack() as held:
+        held.enter_context(DirectoryLock(layout.data))
         os.umask(0o077)  # of our children, too
         _wait_for_former(layout, report)
+        if settings.with_pipelines:
+            folder = settings.pipelines_folder or layout.pipelines
+            held.enter_context(pipelines_folder(layout, folder.absolute()))
         # The node would refuse too, but here it is one sentence.
         journal = layout.data / "nodes" / DEFAULT_NODE / "journal"
         require_journal(str(journal), marker_path(layout.data, DEFAULT_NODE))
