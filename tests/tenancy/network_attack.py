@@ -28,9 +28,10 @@ MACHINE = (
     "127.0.0.1:5672, 127.0.0.1:8080, 127.0.0.1:6379, 127.0.0.1:22, 169.254.169.254:80, [fd00:ec2::254]:80, "
     "10.1.0.0/16:443, 10.2.0.0/16:443, 10.2.0.0/16:80, 198.51.100.0/24:80, [2001:db8::]:80"
 )
-LISTED = "127.0.0.1:6379, 10.2.0.0/16, known.test:443, moved.test:80, 2001:db8::, not a host"
+OWN = socket.gethostname().lower()
+LISTED = f"127.0.0.1:6379, 10.2.0.0/16, known.test:443, moved.test:80, 2001:db8::, not a host, {OWN}:443"
 EVERYTHING = "0.0.0.0/0, [::/0]:80"
-NAMES = "127.0.0.1 localhost\n10.1.0.7 known.test\n169.254.169.254 moved.test\n10.1.0.8 other.test\n"
+NAMES = f"127.0.0.1 localhost\n10.1.0.7 known.test\n169.254.169.254 moved.test\n10.1.0.8 other.test\n10.1.0.9 {OWN}\n"
 OPEN = "/srv"
 """Stands for a folder that everybody may write to."""
 
@@ -52,6 +53,10 @@ def says(host, port):
         return sock.recv(100).decode()
 for host, port in given["places"]:
     attempt(f"{host} {port}")(lambda: says(host, port))
+def addresses(host):
+    return sorted({item[4][0] for item in socket.getaddrinfo(host, None)})
+for host in {host for host, _ in given["places"]}:
+    attempt("find " + host)(lambda: addresses(host))
 def write(folder):
     path = os.path.join(folder, "left")
     open(path, "w").close()
@@ -94,7 +99,7 @@ print(json.dumps(found))
 PLACES = [
     *(NODE, API), ("127.0.0.1", 6379), ("127.0.0.1", 22), ("169.254.169.254", 80), ("fd00:ec2::254", 80),
     ("10.1.0.7", 443), ("10.2.3.4", 443), ("10.2.3.4", 80), ("10.2.3.4", 22), ("198.51.100.1", 80),
-    ("known.test", 443), ("known.test", 80), ("moved.test", 80), ("other.test", 443), ("2001:db8::", 80),
+    ("known.test", 443), ("known.test", 80), ("moved.test", 80), ("other.test", 443), ("2001:db8::", 80), (OWN, 443),
 ]  # fmt: skip
 
 

@@ -185,7 +185,9 @@ def _listen(version: int, port: int) -> socket.socket:
 
 
 def _hosts(reach: Reach) -> str:
-    lines = [f"127.0.0.1 localhost {socket.gethostname()}", *(f"{at} {name}" for name, at in reach.names.items())]
+    # A name with two addresses leads now to the one, now to the other: this machine's own may be a listed one.
+    own = " ".join(sorted({"localhost", socket.gethostname().lower()} - reach.names.keys()))
+    lines = [f"127.0.0.1 {own}", *(f"{at} {name}" for name, at in reach.names.items())]
     return "\n".join(lines) + "\n"
 
 
