@@ -42,7 +42,11 @@ def lake_facts(lake: S3Lake, hosts: str, namespace: str, secret: Mapping[str, An
     endpoint = endpoint_of(lake.endpoint)
     assert endpoint is not None  # the API took no other
     _, host, port = endpoint
-    place = place_of(host, port)
+    try:
+        place = place_of(host, port)
+    except ValueError:
+        problem = f"the host {host} of spec.lake is neither a name nor an address"
+        return LakeFacts(reason="HostNotGranted", problem=problem)
     if place.network is not None and is_never(str(place.network.network_address)):
         problem = f"the host {host} of spec.lake is refused: nothing but what clouds tell machines is found there"
         return LakeFacts(reason="HostNotGranted", problem=problem)

@@ -63,6 +63,15 @@ def test_addresses_where_clouds_tell_secrets_are_no_lake() -> None:
     assert "is refused" in found.problem
 
 
+@pytest.mark.parametrize("host", ["10.0.0.256", "2852039166"])
+def test_a_host_that_is_none_is_said(host: str) -> None:
+    found = lake_facts(LAKE.model_copy(update={"endpoint": f"http://{host}:9000"}), HOSTS, "default", KEYS)
+    assert (found.reason, found.problem) == (
+        "HostNotGranted",
+        f"the host {host} of spec.lake is neither a name nor an address",
+    )
+
+
 def test_a_process_finds_the_storage_and_changed_keys(tmp_path: Path) -> None:
     folder = SpaceFolder(tmp_path / "space", None)
     folder.make()
