@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +22,13 @@ from pyspark.errors import StreamingQueryException
 
 from enmasse.client.blocking import Message
 from enmasse.model.kinds.pipelines.sinks import DELETED
-from enmasse.pipeline.errors import LakeAwayError, TableDamagedError, TableSchemaError
+from enmasse.pipeline.errors import DataLossError, LakeAwayError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.changes import stream_of
 from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.delta_reading import partitions_of, read_files
 from enmasse.pipeline.lake.mending import last_done
 from enmasse.pipeline.lake.objects import ObjectPath
-from enmasse.pipeline.lake.reference import followed, joined_tables
+from enmasse.pipeline.lake.reference import UNLINKED_S, Pins, followed, joined_tables, present_version
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.lake.tables import open_table
@@ -128,7 +132,9 @@ def test_rows_are_merged_deleted_and_kept_as_history(lake: Lake) -> None:
     assert lake.rows("versions", "v", "valid_from", "valid_to", "is_current") == expected
 
 
-def test_a_table_is_followed_by_queries_that_join_it_and_that_read_it_as_a_stream(lake: Lake) -> None:
+def test_a_table_is_followed_by_queries_that_join_it_and_that_read_it_as_a_stream(
+    lake: Lake, storage: ObjectStorage
+) -> None:
     names = open_table(lake.folder / "names", mode="update", keys=["k"])
     lake.write(names, [{"k": "a", "v": 1}], [{"k": "b", "v": 2}])
     joined: list[list[tuple[Any, ...]]] = []
@@ -157,7 +163,27 @@ def test_a_table_is_followed_by_queries_that_join_it_and_that_read_it_as_a_strea
     lake.write(names, [{"k": "a", "v": 6}])
     join()
     assert joined[-1] == [("a", 11, 5)]
-    assert [name for name, _ in joined_tables(checkpoint)] == ["names"]
+    ((name, former),) = joined_tables(checkpoint)
+    assert name == "names"
+    path = lake.folder / "names"
+    newest = present_version(path).name
+
+    def joined_after(seconds: float) -> str:
+        """The version that one more batch joins so long after one was looked for, with a day until the next look."""
+        at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+        last = max(int(entry.name) for entry in (checkpoint / "offsets").glob("[0-9]*"))
+        (checkpoint / "tables" / "names" / str(last)).write_text(json.dumps(asdict(former) | {"at": at}))
+        (checkpoint / "offsets" / str(last + 1)).touch()
+        return Pins(path, checkpoint, "q").of_present_batch(86_400.0, []).name
+
+    # No link keeps the files of a version: who joins it has to take another in time.
+    assert joined_after(UNLINKED_S - 60) == former.name != newest
+    assert joined_after(UNLINKED_S + 1) == newest
+    part = partitions_of(str(path), former.files)[0]
+    storage.files().delete_file((path / part.files[0].path).key)
+    schema = relation(lake.spark, path).schema
+    with pytest.raises(DataLossError, match=r"is there no more: .*restart the pipeline"):
+        list(read_files(part, schema))
 
 
 def test_a_commit_whose_answer_is_lost_is_in_the_table_with_its_rows(

@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import DateType, DoubleType, StringType, StructField, StructType
 
-from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.errors import DataLossError, TableSchemaError
+from enmasse.pipeline.lake.delta_reading import partitions_of, read_files
 from enmasse.pipeline.lake.reference import (
     Pins,
     ReferenceReader,
@@ -107,6 +108,17 @@ def test_what_a_batch_joined_stays_although_the_table_is_cleaned_up(scene: Scene
     assert sorted(file.name for file in (scene.checkpoint / "tables" / "devices").iterdir()) == ["1", "2"]
     forget_pins(scene.lake, "shop.enrich")
     assert not kept.exists()
+
+
+def test_a_file_that_nothing_kept_is_missed_by_its_name_and_not_read_as_no_rows(scene: Scene) -> None:
+    # As of a table in a bucket, where there are no links.
+    version = present_version(scene.table, FIELDS)
+    (part,) = [part for part in partitions_of(str(scene.table), version.files) if "cold" in part.files[0].path]
+    assert sum(rows.num_rows for rows in read_files(part, SCHEMA)) == 1
+    (scene.table / part.files[0].path).unlink()
+    missed = r"the file place=cold.*parquet of the table .*devices is there no more: .* restart the pipeline"
+    with pytest.raises(DataLossError, match=missed):
+        list(read_files(part, SCHEMA))
 
 
 def test_a_version_may_be_as_old_as_the_source_says(scene: Scene) -> None:
