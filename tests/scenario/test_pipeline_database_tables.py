@@ -22,7 +22,7 @@ from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.reading import refresh_copy
 from enmasse.pipeline.database.statements import LOCKING_BATCHES, batches_of, making_batches
 from enmasse.pipeline.database.writing import DatabaseTable
-from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError
+from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError, RowRefusedError
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.reference import Pins
 from enmasse.pipeline.running.planning.plans import DatabaseTarget
@@ -115,6 +115,39 @@ def test_a_key_that_may_be_null_is_none(server: PostgreSQL, tmp_path: Path) -> N
     for batch in (0, 1):
         table.put(rows.to_reader(), "keyed", batch)
     assert server.rows("SELECT count(*) FROM keyed") == [(2,)]
+    rows = pa.table({"N": [3, None], "b": [3, 3], "v": [1, 1]})
+    with pytest.raises(RowRefusedError, match=r'null value in column "N".*\(null, 3, 1\)'):
+        table.put(rows.to_reader(), "keyed", 2)
+    # Nothing of the batch is there, and it is not noted: it may come again without that row.
+    assert server.rows("SELECT count(*) FROM keyed") == [(2,)]
+    table.put(rows.slice(0, 1).to_reader(), "keyed", 2)
+    assert server.rows("SELECT count(*) FROM keyed") == [(3,)]
+
+
+def test_a_secret_for_another_table_or_database_is_named_by_the_refusal(
+    server: PostgreSQL, tmp_path: Path, credentials: Path
+) -> None:
+    server.execute(
+        "CREATE ROLE other LOGIN PASSWORD 'other'",
+        "CREATE TABLE theirs (n bigint)",
+        "CREATE DATABASE elsewhere",
+        "REVOKE CONNECT ON DATABASE elsewhere FROM PUBLIC",
+    )
+    table = written(server, "theirs", tmp_path)
+    table.prepare(NUMBERS)
+    server.execute("GRANT SELECT, INSERT, UPDATE ON enmasse_batches TO other")
+    (credentials / "warehouse.json").write_text(json.dumps({"user": "other", "password": "other"}))
+    table.prepare(NUMBERS)
+    denied = "permission denied for table theirs for user other, who is that of the Secret warehouse: GRANT"
+    with pytest.raises(DatabaseError, match=denied):
+        table.put(numbers(1), "denied", 0)
+    with pytest.raises(DatabaseError, match=denied):
+        copied(server, "theirs", tmp_path / "copy")
+    for name, why in (("elsewhere", "permission denied for database"), ("nowhere", "does not exist")):
+        told = refusal(database(server, "theirs", database=name))
+        assert f"/{name} does not let user other in" in told
+        assert why in told
+        assert told.endswith("those of the Secret warehouse")
 
 
 def test_a_batch_that_comes_again_joins_the_rows_that_it_joined(server: PostgreSQL, tmp_path: Path) -> None:

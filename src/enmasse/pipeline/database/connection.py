@@ -59,7 +59,7 @@ def transaction(database: Database, application: str) -> Iterator[Any]:
             yield cursor
             connection.commit()
     except adbc.Error as error:
-        raise _failed(database, error) from None
+        raise _failed(database, settings["user"], error) from None
 
 
 def _settings(database: Database, application: str) -> dict[str, str]:
@@ -151,7 +151,10 @@ _REFUSED: Final = ("22", "23")
 """Of values, and of constraints."""
 
 
-def _failed(database: Database, error: Any) -> EnmasseError:
+_DENIED: Final = "42501"
+
+
+def _failed(database: Database, user: str, error: Any) -> EnmasseError:
     """Return what an error of a statement means."""
     state = error.sqlstate or ""
     told = _told(error)
@@ -160,6 +163,8 @@ def _failed(database: Database, error: Any) -> EnmasseError:
         return DatabaseAwayError(f"{table}: {told}; it is tried again")
     if state.startswith(_REFUSED):
         return RowRefusedError(f"{table} does not take a row: {told}")
+    if state == _DENIED:
+        told += f" for user {user}, who is that of the Secret {database.credentials_secret}: GRANT what is needed"
     return DatabaseError(f"{table}: {told}")
 
 

@@ -155,6 +155,12 @@ def test_the_secret_of_a_database_needs_an_authority_where_its_host_proves_its_n
     # It is no user of the space.
     assert verdict.put["credentials"] == ""
     assert judge(with_database(tls="off"), facts(secrets={"warehouse": secret(**held)})).is_wanted
+    # One that is for the node.
+    verdict = judge(with_database(tls="off"), facts(secrets={"warehouse": secret(token="ey.J")}))
+    condition = find(verdict.conditions, "CredentialsFound")
+    assert condition is not None
+    assert (verdict.is_wanted, condition.reason) == (False, "SecretIncomplete")
+    assert condition.message == "Secret warehouse: a database is opened by the entries username and password"
     assert reason(judge(with_database(), facts()).conditions, "CredentialsFound") == "SecretMissing"
 
 
