@@ -25,6 +25,7 @@ from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import DataLossError, LakeAwayError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.changes import stream_of
 from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.conditional_writes import require_conditional_writes
 from enmasse.pipeline.lake.delta_reading import partitions_of, read_files
 from enmasse.pipeline.lake.mending import last_done
 from enmasse.pipeline.lake.objects import ObjectPath
@@ -47,6 +48,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
+
+
+NOT_IMPLEMENTED = b"HTTP/1.1 501 Not Implemented\r\nContent-Length: 0\r\n\r\n"
+SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+THROTTLED = (
+    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +257,50 @@ def test_another_table_in_the_place_of_one_and_new_keys_are_noticed(
         storage.start()
 
 
+def test_storage_that_lets_writers_replace_each_others_objects_is_refused(
+    lake: Lake, storage: ObjectStorage, credentials_folder: Path
+) -> None:
+    relay = Relay(storage.port)
+    endpoint = f"http://127.0.0.1:{relay.port}"
+    asked: list[str] = []
+
+    def ignore(data: bytes) -> None:
+        # The gateway cannot be told to ignore a header, and it is signed: so what has the name goes first.
+        if data.startswith(b"PUT ") and b"\r\nif-none-match: *\r\n" in data.lower():
+            asked.append(data.split()[1].decode())
+            storage.forget(asked[-1])
+
+    storage.write_settings(credentials_folder, endpoint=endpoint)
+    relay.on_data = ignore
+    table = open_table(lake.folder / "t")
+    schema = lake.stream("t").schema
+    with pytest.raises(
+        TableSchemaError, match=f"the storage at {endpoint} has no conditional writes: .* replaced one"
+    ):
+        table.prepare(schema, owner="o", checkpoint=lake.checkpoint("t"))
+    assert len(asked) == 2
+    for answer, error, why in (
+        (NOT_IMPLEMENTED, TableSchemaError, "has no conditional writes: .* said that it cannot"),
+        (THROTTLED % (len(SLOW_DOWN), SLOW_DOWN), LakeAwayError, "the storage asks for fewer requests"),
+    ):
+        relay.answer = answer
+        with pytest.raises(error, match=why):
+            require_conditional_writes(lake.folder)
+    relay.cut()
+    with pytest.raises(LakeAwayError, match=f"at {endpoint}: the storage does not answer"):
+        require_conditional_writes(lake.folder)
+    storage.write_settings(credentials_folder, secretAccessKey="another")
+    with pytest.raises(LakeAwayError, match="the storage refuses the credentials"):
+        require_conditional_writes(lake.folder)
+    storage.write_settings(credentials_folder)
+    table.prepare(schema, owner="o", checkpoint=lake.checkpoint("t"))
+    # Nothing is left of what was tried, and it is not tried again.
+    left = storage.files().get_file_info(FileSelector(lake.folder.key))
+    assert [info.base_name for info in left] == ["t"]
+    storage.write_settings(credentials_folder, endpoint=endpoint)
+    require_conditional_writes(lake.folder)
+
+
 def test_what_the_storage_refuses_or_lacks_is_said(
     lake: Lake, storage: ObjectStorage, credentials_folder: Path
 ) -> None:
@@ -268,12 +320,6 @@ def test_what_the_storage_refuses_or_lacks_is_said(
     with pytest.raises(TableDamagedError, match="is missing"):
         lake.write(table, [{"k": "b", "v": 1}])
     shutil.rmtree(lake.inputs)
-
-
-SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
-THROTTLED = (
-    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
-)
 
 
 @pytest.mark.chance

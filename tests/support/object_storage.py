@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,6 +85,11 @@ class ObjectStorage:
             self._process.send_signal(number)
             self._process.wait()
             self._process = None
+
+    def forget(self, path: str) -> None:
+        """Have no object ``/BUCKET/KEY``, as if there never had been one."""
+        (self._folder / "objects" / path.removeprefix("/")).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / "metadata" / path.removeprefix("/"), ignore_errors=True)
 
     def files(self) -> fs.S3FileSystem:
         """Return what its objects are looked at with."""

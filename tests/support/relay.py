@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 __all__ = ["Relay"]
 
@@ -21,6 +22,7 @@ class Relay:
         answer: what each connection gets instead of the server's own; empty: it is passed on.
         slowness_s: seconds that each piece of data takes on its way.
         lost: the beginning of a request that is passed on, once, and whose answer is cut off; empty: none is.
+        on_data: called with each piece of data, from either side, before it is passed on.
     """
 
     def __init__(self, target: int) -> None:
@@ -28,6 +30,7 @@ class Relay:
         self.answer = b""
         self.slowness_s = 0.0
         self.lost = b""
+        self.on_data: Callable[[bytes], object] = bool
         self._target = target
         self._sockets: set[socket.socket] = set()
         self._unanswered: set[socket.socket] = set()
@@ -70,6 +73,7 @@ class Relay:
                     time.sleep(self.slowness_s)  # the fault itself
                 if sink in self._unanswered:
                     break
+                self.on_data(data)
                 if self.lost and data.startswith(self.lost):
                     self.lost = b""
                     self._unanswered.add(source)

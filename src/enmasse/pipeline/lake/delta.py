@@ -26,6 +26,7 @@ from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.batches import Layout, Mode, check_writer, checkpoint_query, query_of, table_lock
 from enmasse.pipeline.lake.columns import added_columns, is_ordered
+from enmasse.pipeline.lake.conditional_writes import require_conditional_writes
 from enmasse.pipeline.lake.constraints import declare_constraints, meeting
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import remove_unnamed, sync, written
@@ -92,6 +93,8 @@ class DeltaLakeTable:
                 "expected a number, a text, a date or a moment"
             )
         self._owner, self._adopt = owner, adopt
+        if isinstance(self._path, ObjectPath):
+            require_conditional_writes(self._path.parent)
         with table_lock(self._path):
             mend(self._path, checkpoint)
             table = self._open_or_create(fields)
