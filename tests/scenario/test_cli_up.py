@@ -52,6 +52,15 @@ def test_endpoints_and_processes_are_written_down(shared: Installation) -> None:
     assert shared.url("amqp") in shared.ok("endpoints")
 
 
+def test_another_installation_does_not_get_the_pipelines_of_one_that_runs(
+    shared: Installation, tmp_path: Path
+) -> None:
+    other = type(shared)(tmp_path / "data")
+    refused = other.run("up", "--pipelines-folder", str(shared.data / "pipelines"))
+    assert refused.code == 1
+    assert refused.err.startswith(f"error: {shared.data}/pipelines is in use by another `enmasse up`")
+
+
 @pytest.mark.parametrize("where", [("-s", "typo"), ("-s", "demo", "-n", "nowhere"), ("-s", "typo", "-n", "nowhere")])
 def test_a_misspelt_space_is_refused_though_there_is_only_one(shared: Installation, where: tuple[str, ...]) -> None:
     for command in (("send", "orders", "x"), ("request", "orders", "x"), ("receive", "orders")):
