@@ -18,12 +18,14 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from enmasse.model.kinds.pipelines.databases import Database
+from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.reading import refresh_copy
 from enmasse.pipeline.database.statements import LOCKING_BATCHES, batches_of, making_batches
 from enmasse.pipeline.database.writing import DatabaseTable
 from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError, RowRefusedError
 from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of
 from enmasse.pipeline.lake.reference import Pins
 from enmasse.pipeline.running.planning.plans import DatabaseTarget
 from tests.support.foreign_tools import require
@@ -148,6 +150,38 @@ def test_a_secret_for_another_table_or_database_is_named_by_the_refusal(
         assert f"/{name} does not let user other in" in told
         assert why in told
         assert told.endswith("those of the Secret warehouse")
+
+
+def test_changes_in_part_leave_what_is_newer_and_nothing_of_what_was_deleted(
+    server: PostgreSQL, tmp_path: Path
+) -> None:
+    server.execute(
+        "CREATE TABLE parts (k text PRIMARY KEY, v bigint NOT NULL, w text, at bigint)",
+        "INSERT INTO parts VALUES ('a', 1, 'newer', 5), ('b', 1, 'old', 1), ('c', 1, 'old', 4), ('d', 1, 'newer', 9)",
+    )
+    target = DatabaseTarget(database(server, "parts"), "update", ("k",), "at", True)
+    # As the rows of a batch come together: w of a is of a row from before 5, b was deleted and is there again,
+    # c was deleted, and all that there is of d is older.
+    staged = {
+        "k": ["a", "b", "c", "d"],
+        "v": [2, 2, None, 3],
+        at_of("v"): [6, 3, None, 8],
+        "w": ["older", None, None, "older"],
+        at_of("w"): [4, None, None, 8],
+        "at": [6, 3, 5, 8],
+        at_of("at"): [6, 3, 5, 8],
+        DELETED: [False, False, True, False],
+        ANEW: [False, True, True, True],
+        ANEW_AT: [None, 2, 5, 7],
+    }
+    table = DatabaseTable(target, "demo.pipeline", tmp_path)
+    table.prepare(StructType().add("k", LongType()).add("v", LongType()).add("w", LongType()).add("at", LongType()))
+    table.put(pa.table(staged).to_reader(), "parts", 0)
+    assert server.rows("SELECT * FROM parts ORDER BY k") == [
+        ("a", 2, "newer", 6),
+        ("b", 2, None, 3),
+        ("d", 1, "newer", 9),
+    ]
 
 
 def test_a_batch_that_comes_again_joins_the_rows_that_it_joined(server: PostgreSQL, tmp_path: Path) -> None:

@@ -297,6 +297,30 @@ def test_a_row_may_change_the_columns_alone_that_it_has(lake: Lake) -> None:
     assert lake.rows("parts", "k", "v", "w", "at") == [("a", 2, "x", 2), ("b", 1, "z", 2), ("c", 3, None, 2)]
 
 
+@pytest.mark.parametrize("sizes", [[1] * 13, [13], [4, 9], [7, 6]])
+def test_changes_in_part_come_to_the_same_whatever_batches_they_come_in(lake: Lake, sizes: list[int]) -> None:
+    table = open_table(lake.folder / "parts", mode="update", keys=["k"], order_by="at", is_partial=True)
+    changes: Rows = [
+        {"k": "a", "v": 1, "w": "x", "at": 5},
+        {"k": "a", "w": "old", "at": 3},
+        {"k": "b", "v": 1, "w": "x", "at": 1},
+        {"k": "c", "v": 1, "at": 1},
+        {"k": "a", "v": 2, "at": 6},
+        {"k": "b", "at": 2, DELETED: True},
+        {"k": "c", "at": 4, DELETED: True},
+        {"k": "a", "w": "old", "at": 5},
+        {"k": "b", "v": 3, "at": 3},
+        {"k": "c", "w": "old", "at": 2},
+        {"k": "a", "w": "y"},
+        {"k": "c", "v": 2, "at": 7},
+        {"k": "d", "v": 1, "at": 1, DELETED: True},
+    ]
+    changes = [{DELETED: False} | change for change in changes]
+    batches = [changes[sum(sizes[:n]) :][:size] for n, size in enumerate(sizes)]
+    lake.write(table, *batches, columns=f"k STRING, v INT, w STRING, at INT, {DELETED} BOOLEAN")
+    assert lake.rows("parts", "k", "v", "w", "at") == [("a", 2, "x", 6), ("b", 3, None, 3), ("c", 2, None, 7)]
+
+
 def test_a_complete_batch_is_the_whole_table(lake: Lake) -> None:
     table = open_table(lake.folder / "c", mode="complete")
     lake.write(table, [{"k": "a", "v": 1}, {"k": "b", "v": 2}], [{"k": "b", "v": 3}])

@@ -14,6 +14,7 @@ from typing import Final
 
 from enmasse.model.kinds.pipelines.databases import BATCHES
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of
 
 STAGED: Final = "enmasse_rows"
 """The temporary table with the rows of a batch."""
@@ -96,9 +97,13 @@ class Merge:
 
     def _insertion(self) -> str:
         names = ", ".join(map(quoted, self.types))
-        values = ", ".join(map(self._value, self.types))
+        values = ", ".join(map(self._given, self.types))
         living = f" WHERE NOT r.{quoted(DELETED)}" if self.is_deleting else ""
-        text = f"INSERT INTO {qualified(self.table)} AS t ({names}) SELECT {values} FROM pg_temp.{STAGED} r{living}"  # noqa: S608  # quoted
+        source = f"pg_temp.{STAGED} r"
+        if self.is_partial and self.order_by is not None:
+            same = " AND ".join(f"o.{quoted(key)} = {self._value(key)}" for key in self.keys)
+            source += f" LEFT JOIN {qualified(self.table)} o ON {same}"
+        text = f"INSERT INTO {qualified(self.table)} AS t ({names}) SELECT {values} FROM {source}{living}"  # noqa: S608  # quoted
         if not self.keys:
             return text
         text += f" ON CONFLICT ({', '.join(map(quoted, self.keys))}) DO "
@@ -112,8 +117,10 @@ class Merge:
     def _deletion(self) -> str:
         named = [f"t.{quoted(key)} = {self._value(key)}" for key in self.keys]
         if self.order_by is not None:
-            named.append(self._newer(self._value(self.order_by)))
-        found = " AND ".join([f"r.{quoted(DELETED)}", *named])
+            by = ANEW_AT if self.is_partial else self.order_by
+            named.append(self._newer(self._value(by, self.types[self.order_by])))
+        # Of a row that is changed in part nothing stays that is older than a deletion.
+        found = " AND ".join([f"r.{quoted(ANEW if self.is_partial else DELETED)}", *named])
         return f"DELETE FROM {qualified(self.table)} t USING pg_temp.{STAGED} r WHERE {found}"  # noqa: S608  # quoted
 
     def _newer(self, value: str) -> str:
@@ -124,8 +131,17 @@ class Merge:
     def _changed(self, name: str) -> str:
         return f"coalesce(EXCLUDED.{name}, t.{name})" if self.is_partial else f"EXCLUDED.{name}"
 
-    def _value(self, name: str) -> str:
-        column, kind = f"r.{quoted(name)}", self.types[name]
+    def _given(self, name: str) -> str:
+        """Return the value that a row has for a column, or that the table has where that is newer."""
+        value = self._value(name)
+        if self.order_by is None or not self.is_partial or name in (*self.keys, self.order_by):
+            return value
+        by = f"o.{quoted(self.order_by)}"
+        at = self._value(at_of(name), self.types[self.order_by])
+        return f"coalesce(CASE WHEN {by} IS NULL OR {at} >= {by} THEN {value} END, o.{quoted(name)})"
+
+    def _value(self, name: str, kind: str = "") -> str:
+        column, kind = f"r.{quoted(name)}", kind or self.types[name]
         if kind.endswith("[]"):
             # It comes as JSON.
             items = f"ARRAY(SELECT jsonb_array_elements_text({column}::jsonb))"

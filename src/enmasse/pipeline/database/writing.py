@@ -38,6 +38,7 @@ from enmasse.pipeline.errors import DatabaseError
 from enmasse.pipeline.lake.batches import query_of
 from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.merging import last_of_each
+from enmasse.pipeline.lake.partial_updates import is_beside, together
 from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ class DatabaseTable:
             DatabaseAwayError: the database cannot be reached.
         """
         target = self._target
-        rows = last_of_each(frame, target.keys, target.order_by) if target.keys else frame
+        rows = frame
+        if target.keys:
+            each = together if target.is_partial else last_of_each
+            rows = each(frame, target.keys, target.order_by)
         with self._staged(_plain(rows)) as staged:
             if staged is None:
                 return
@@ -141,7 +145,7 @@ class DatabaseTable:
         """
         table = self._target.database.table
         there = columns_of(cursor, table)
-        names = [name for name in columns if name != DELETED]
+        names = [name for name in columns if not is_beside(name)]
         if missing := [name for name in names if name not in there]:
             raise DatabaseError(
                 f"the table {table} has no column {missing[0]!r}; it has {', '.join(there)}: add it to the table, or "

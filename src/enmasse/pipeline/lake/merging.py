@@ -15,6 +15,7 @@ from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.delta_reading import rows_of
 from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.objects import LakePath
+from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of, is_beside, together
 from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ class Merging:
         assert self.staging is not None
         with staging_folder(self.staging) as staging:
             by = [*layout.keys, *filter(None, [layout.order_by if layout.keeps_history else None])]
-            files = written(self._partitions.on(last_of_each(frame, by, layout.order_by)), staging)
+            if layout.is_partial:
+                rows = together(self._partitions.on(frame), layout.keys, layout.order_by)
+            else:
+                rows = self._partitions.on(last_of_each(frame, by, layout.order_by))
+            files = written(rows, staging)
             if not files:
                 return False
             staged = [str(staging / file["path"]) for file in files]
@@ -73,10 +78,10 @@ class Merging:
         is_deleting = DELETED in names
         if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
             reader = self._tombstones.apply(staged)
-        columns = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in names if name != DELETED}
+        columns = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in names if not is_beside(name)}
         changed = columns
         if self._layout.is_partial:
-            changed = {name: f"coalesce({value}, t.{name})" for name, value in columns.items()}
+            changed = {quote_identifier(name): self._changed(name, names) for name in names if not is_beside(name)}
         newer = None
         if self._layout.order_by:
             by = quote_identifier(self._layout.order_by)
@@ -90,6 +95,18 @@ class Merging:
         else:
             merge = merge.when_matched_update(changed, newer).when_not_matched_insert(columns)
         merge.execute()
+
+    def _changed(self, name: str, names: Sequence[str]) -> str:
+        """Return what a column becomes: its value in the table stays where rows that count have none."""
+        column = quote_identifier(name)
+        value, there = f"s.{column}", f"t.{column}"
+        by = None if self._layout.order_by is None else f"t.{quote_identifier(self._layout.order_by)}"
+        if ANEW in names:
+            newer = "" if by is None else f" AND ({by} IS NULL OR s.{quote_identifier(ANEW_AT)} >= {by})"
+            there = f"CASE WHEN s.{quote_identifier(ANEW)}{newer} THEN NULL ELSE {there} END"
+        if by is not None and at_of(name) in names:
+            value = f"CASE WHEN {by} IS NULL OR s.{quote_identifier(at_of(name))} >= {by} THEN {value} END"
+        return f"coalesce({value}, {there})"
 
     def _keep_versions(
         self, table: DeltaTable, spark: SparkSession, staged: list[str], folder: Path, commit: CommitProperties

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, located
+from enmasse.pipeline.lake.partial_updates import at_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -66,15 +67,22 @@ class Tombstones:
             gone = found.filter(pc.field(DELETED)).select([*self._keys, self._order_by])
             if gone.num_rows:
                 known = self._remember(gone, known)
-        return found if known is None else found.take(self._newer(found, known))
+        return found if known is None else self._newer(found, known)
 
-    def _newer(self, rows: pa.Table, known: pa.Table) -> pa.Array:
-        """Return the places of the rows for which there is no newer tombstone."""
+    def _newer(self, rows: pa.Table, known: pa.Table) -> pa.Table:
+        """Return the rows for which there is no newer tombstone, without their values for which there is one."""
         named = rows.select([*self._keys, self._order_by]).append_column(_AT, pa.array(range(rows.num_rows)))
-        both = named.join(known, self._keys, right_suffix="_gone")
-        value, gone = both[self._order_by], both[f"{self._order_by}_gone"]
-        is_newer = pc.or_kleene(pc.is_null(gone), pc.fill_null(pc.greater_equal(value, gone), False))
-        return both.filter(is_newer)[_AT].sort()
+        both = named.join(known, self._keys, right_suffix="_gone").sort_by(_AT)
+        gone = both[f"{self._order_by}_gone"]
+
+        def is_newer(value: pa.ChunkedArray) -> pa.ChunkedArray:
+            return pc.or_kleene(pc.is_null(gone), pc.fill_null(pc.greater_equal(value, gone), False))
+
+        for place, name in enumerate(rows.schema.names):
+            if at_of(name) in rows.schema.names:
+                value = pc.if_else(is_newer(rows[at_of(name)]), rows[name], pa.scalar(None, rows[name].type))
+                rows = rows.set_column(place, rows.schema.field(name), value)
+        return rows.filter(is_newer(both[self._order_by]))
 
     def _remember(self, gone: pa.Table, known: pa.Table | None) -> pa.Table:
         every = gone if known is None else pa.concat_tables([known, gone], promote_options="default")
