@@ -12,7 +12,7 @@ import cbor2
 import fastavro
 import pytest
 
-from enmasse.pipeline.decoding import bad, decode, good
+from enmasse.pipeline.decoding import bad, decode, filled, good
 from enmasse.pipeline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ GOOD_JSON: list[tuple[bytes, dict[str, Any]]] = [
     (b'{"ts":"2026-01-31"}', {"ts": datetime(2026, 1, 31)}),  # noqa: DTZ001  # as collect gives it
     (b'{"t":1,"t":2}', {"t": 2.0}),
 ]
+BOTH = (
+    'n: expected INT, got "7"; s: expected STRUCT<y: DOUBLE>, got {"y":"q"}; '
+    'm: expected MAP<STRING, DOUBLE>, got {"k":{}}'
+)
 BAD_JSON: list[tuple[bytes, str]] = [
     (b"", "it is empty"),
     (b" \n", "it is empty"),
@@ -97,10 +101,11 @@ BAD_JSON: list[tuple[bytes, str]] = [
     (b'{"s":{"y":-1e999}}', "s: a number is out of range"),
     (b'{"m":{"k":1e999}}', "m: a number is out of range"),
     (b'{"n":99999999999}', "n: expected INT, got 99999999999"),
-    (b'{"n":1.5,"b":"true"}', "n: expected INT, got 1.5; b: expected BOOLEAN, got true"),
+    (b'{"n":1.5,"b":"true"}', 'n: expected INT, got 1.5; b: expected BOOLEAN, got "true"'),
     (b'{"x":[1,"a"]}', 'x: expected ARRAY<INT>, got [1,"a"]'),
     (b'{"s":3}', "s: expected STRUCT<y: DOUBLE>, got 3"),
-    (b'{"s":{"y":"q"}}', f"it does not fit {JSON}"),
+    (b'{"s":{"y":"q"}}', 's: expected STRUCT<y: DOUBLE>, got {"y":"q"}'),
+    (b'{"n":"7","s":{"y":"q"},"m":{"k":{}}}', BOTH),
     (b'{"amount":123456}', "amount: expected DECIMAL(5,2), got 123456"),
     (b'{"dt":"gestern"}', "dt: expected DATE, got gestern"),
     (b'{"bin":"%"}', "bin: expected BINARY, got %"),
@@ -136,6 +141,11 @@ def test_json_becomes_columns_or_a_reason(spark: SparkSession) -> None:
             "offset": str(len(GOOD_JSON) + 4),
         },
     )
+    # What fits is kept where NULL is wanted for the rest, of a value with parts as well.
+    kept = {row["_offset"]: row for row in by_offset(filled(decoded))}
+    nested = next(n for n, (_, reason) in enumerate(BAD_JSON, len(GOOD_JSON)) if reason == BOTH)
+    assert (kept[nested]["n"], kept[nested]["s"], kept[nested]["m"]) == (None, None, None)
+    assert nested - 1 in kept
     decoded.unpersist()
 
 

@@ -36,6 +36,7 @@ _OPTIONS: Final = {
     "timeZone": "UTC",
 }
 _STRING: Final = ColumnType("STRING")
+_NUMBERS: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
 
@@ -103,19 +104,25 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
         field, value = _field(column.name), values[column.name]
         there = F.get_json_object(text, f"$['{column.name}']")
         shown = F.substring(there, 1, _SHOWN)
+        if column.type.name in _NUMBERS or column.type.name == "BOOLEAN":
+            shown = F.when(_is_text(text, column.name, there), F.concat(F.lit('"'), shown, F.lit('"'))).otherwise(
+                shown
+            )
         wrong = F.concat(F.lit(f"{column.name}: expected {column.type}, got "), shown)
         details.append(F.when(value.isNull() & there.isNotNull(), wrong))
         if column.type.name == "TIMESTAMP":
             doubts.append(field.isNotNull() & value.isNull())
-        for infinite in _infinities(field, column.type):
+        infinities = list(_infinities(field, column.type))
+        for infinite in infinities:
             doubts.append(infinite)
             details.append(F.when(infinite, F.lit(f"{column.name}: a number is out of range")))
+        if column.type.name in ("ARRAY", "MAP", "STRUCT"):
+            is_finite = ~_or(infinities)
+            details.append(F.when(value.isNotNull() & is_finite & _has_misfit(column, there), wrong))
         if not column.is_nullable:
             doubts.append(value.isNull())
             details.append(F.when(value.isNull() & there.isNull(), F.lit(f"{column.name}: required")))
-    doubt = doubts[0]
-    for further in doubts[1:]:
-        doubt = doubt | F.coalesce(further, F.lit(False))
+    doubt = _or(doubts)
     is_object = text.rlike(r"^\s*[{]")
     reasons = F.concat_ws("; ", *details)
     reason = (
@@ -130,6 +137,20 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
         .otherwise(f"it does not fit {written(tuple(columns))[:1000]}")
     )
     return F.when(doubt | text.isNull(), F.coalesce(reason, F.lit("it is empty")))
+
+
+def _is_text(text: Expression, name: str, there: Expression) -> Expression:
+    """Return whether what looks like a number or a boolean is in quotes."""
+    value = F.try_variant_get(F.try_parse_json(text), f"$['{name}']", "variant")
+    return there.rlike("^(-?[0-9]|true$|false$)") & (F.schema_of_variant(value) == F.lit("STRING"))
+
+
+def _has_misfit(column: Column, there: Expression) -> Expression:
+    """Return whether something within a value does not fit; the parser says no more than that of a message."""
+    alone = F.from_json(
+        F.concat(F.lit(f'{{"{_ALL}":'), there, F.lit("}")), f"{_ALL} {column.type}, {_CORRUPT} STRING", _OPTIONS
+    )
+    return alone[_CORRUPT].isNotNull()
 
 
 def _infinities(value: Expression, of: ColumnType) -> Iterator[Expression]:
@@ -154,8 +175,12 @@ def _has_floats(of: ColumnType) -> bool:
 
 
 def _any(value: Expression, of: ColumnType) -> Expression:
-    found = list(_infinities(value, of))
-    result = F.coalesce(found[0], F.lit(False))
-    for further in found[1:]:
-        result = result | F.coalesce(further, F.lit(False))
+    return _or(list(_infinities(value, of)))
+
+
+def _or(conditions: Sequence[Expression]) -> Expression:
+    """Return whether one of some conditions is true."""
+    result = F.lit(False)
+    for condition in conditions:
+        result = result | F.coalesce(condition, F.lit(False))
     return result
