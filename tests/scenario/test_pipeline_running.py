@@ -744,7 +744,7 @@ def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, plac
     orders = {
         "name": "orders",
         "files": {"path": "orders/new", "format": "csv", "header": True},
-        "schema": "id INT, amount DOUBLE, at TIMESTAMP",
+        "schema": "id INT, amount DOUBLE, at TIMESTAMP, note STRING",
         "badRecords": "misfits",
     }
     archive = {
@@ -761,24 +761,35 @@ def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, plac
     place.until(lambda: "there is no Delta table 'orders_raw'" in str(place.statuses["demo.seen"]))
     place.put("demo.archive", archive, {"misfits": {"type": "queue"}})
 
-    def drop(name: str, *lines: str) -> None:
+    def drop(name: str, *lines: str, header: str = "id,amount,at,note") -> None:
         folder = lake / "files/orders/new/today"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f".{name}").write_text("\n".join(("id,amount,at", *lines)))
+        (folder / f".{name}").write_text("\n".join((header, *lines)))
         (folder / f".{name}").rename(folder / name)
 
     def seen() -> list[tuple[int, str]]:
         return sorted((row["id"], str(row["day"])) for row in place.rows("orders_seen"))
 
-    drop("first.csv", "1,2.5,2026-01-31T10:00:00Z", "two,x,", "2,1,2026-02-01T10:00:00Z")
+    noted = '2,1,2026-02-01T10:00:00Z,"a ""note"", b"'
+    drop("first.csv", "1,2.5,2026-01-31T10:00:00Z,", "two,1,,", noted, "3,x,,")
     place.until(lambda: seen() == [(1, "2026-01-31"), (2, "2026-02-01")])
-    (misfit,) = take(node, "misfits", 1)
-    assert (misfit.body, misfit.properties["address"]) == (b"two,x,", "files/orders/new")
-    for number in range(3, 13):
-        drop(f"{number}.csv", f"{number},1,2026-02-01T10:00:00Z")
+    misfits = take(node, "misfits", 2)
+    assert [(misfit.body, misfit.properties["address"]) for misfit in misfits] == [
+        (b"two,1,,", "files/orders/new"),
+        (b"3,x,,", "files/orders/new"),
+    ]
+    assert [row["note"] for row in place.rows("orders_raw") if row["id"] == 2] == ['a "note", b']
+    drop("other.csv", "1,3,2026-02-01T10:00:00Z,", header="amount,id,at,note")
+    failed = place.until(lambda: place.statuses["demo.archive"]["queries"][0].get("error", ""))
+    assert "CSV header does not conform to the schema" in failed
+    assert "today/other.csv" in failed
+    drop("other.csv", "3,1,2026-02-01T10:00:00Z,")  # in its place
+    place.until(lambda: len(seen()) == 3)
+    for number in range(4, 13):
+        drop(f"{number}.csv", f"{number},1,2026-02-01T10:00:00Z,")
         place.until(lambda: len(seen()) == number)  # noqa: B023  # called at once
     compact(lake / "orders_raw")  # what was joined has no new rows
-    drop("last.csv", "13,1,2026-02-01T10:00:00Z")
+    drop("last.csv", "13,1,2026-02-01T10:00:00Z,")
     place.until(lambda: len(seen()) == 13)
     assert [row["id"] for row in place.rows("orders_raw") if "today/last.csv" in row["_file"]] == [13]
     readings = {
@@ -794,7 +805,7 @@ def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, plac
     DeltaTable(lake / "orders_raw").delete("id = 1")
     place.until(lambda: "deletes or replaces rows" in place.statuses["demo.seen"]["queries"][0].get("error", ""))
     place.put("demo.seen", seen_spec | {"sources": [source | {"skipChangeCommits": True}]}, {})
-    drop("after.csv", "14,1,2026-02-01T10:00:00Z")
+    drop("after.csv", "14,1,2026-02-01T10:00:00Z,")
     place.until(lambda: [identity for identity, _ in seen()] == list(range(1, 15)))
     for name in ("seen", "archive", "readings"):
         place.send(command="delete", name=f"demo.{name}", purge=True)

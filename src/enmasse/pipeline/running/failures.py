@@ -32,6 +32,9 @@ _JAVAS = "Py4JJavaError"
 _CRASHED = "Python worker exited unexpectedly"
 _SLOW = "waiting for the Python worker to connect back"
 _NO_SPACE = "No space left on device"
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+|$)", re.MULTILINE)
+"""What a frame of ours has Spark raise: a constraint, an expectation, a message that does not fit."""
+_HEADER = re.compile(r"[^\n:]*CSV header(?:.|\n)*?CSV file: \S+")
 
 
 def sentence_of(error: BaseException | str) -> str:
@@ -43,6 +46,10 @@ def sentence_of(error: BaseException | str) -> str:
     text = str(error)
     if ours := _OURS.findall(text):
         return _short(ours[-1][1])
+    if raised := _RAISED.search(text):
+        return _short(raised[1])
+    if header := _HEADER.search(text):
+        return _short(f"{header[0].strip()}; correct the file in its place")
     if storage := storage_failure(text):
         return _short(f"the lake: {storage}")
     if _NO_SPACE in text:

@@ -46,6 +46,20 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
         ),
         (BATCH.format(""), "SparkException: Job aborted"),
         (BATCH.format("Caused by: java.io.IOException: disk is gone\n"), "IOException: disk is gone"),
+        (
+            "SparkRuntimeException: [USER_RAISED_EXCEPTION] the table t has a constraint SQLSTATE: P0001\n\tat a.b",
+            "the table t has a constraint",
+        ),
+        (
+            (
+                "Caused by: a.B: CSV header does not conform to the schema.\n Header: n, id\n Schema: id, n\n"
+                "Expected: id but found: n\nCSV file: file:///lake/files/a.csv\n\tat a.b"
+            ),
+            (
+                "CSV header does not conform to the schema. Header: n, id Schema: id, n Expected: id but found: n "
+                "CSV file: file:///lake/files/a.csv; correct the file in its place"
+            ),
+        ),
         ("plain words\n\tat java.Thing.run(Thing.java:1)", "plain words"),
     ],
 )

@@ -146,9 +146,13 @@ class RunningContext:
             return self._fitting(source, decoded, f"files/{files.path}")
         # What does not fit is told apart as with messages; Spark would not look at columns that nobody asks for.
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "columnPruning": "false"}
+        # Quotes are doubled (RFC 4180), and a header with other names or another order fails the query.
+        options |= {"escape": '"', "enforceSchema": str(not files.header)}
         rows = reader.options(**options).schema(f"{source.schema_}, _corrupt STRING").load(str(folder))
-        some = F.substring(F.col(quote_identifier(rows.columns[0])).cast("string"), 1, 0)
-        problem = F.when(F.col("_corrupt").isNotNull(), F.concat_ws("", F.lit("it does not fit the schema"), some))
+        nothing = [F.substring(F.col(quote_identifier(name)).cast("string"), 1, 0) for name in rows.columns]
+        problem = F.when(
+            F.col("_corrupt").isNotNull(), F.concat_ws("", F.lit("it does not fit the schema"), *nothing)
+        )
         value = F.encode("_corrupt", "UTF-8")
         decoded = rows.select("*", file.alias("_file"), problem.alias("_problem"), value.alias("_value"))
         return self._fitting(source, decoded.drop("_corrupt"), f"files/{files.path}")
