@@ -12,7 +12,7 @@ import cbor2
 import fastavro
 import pytest
 
-from enmasse.pipeline.decoding import bad, decode, filled, good
+from enmasse.pipeline.decoding import COUNT_OF, bad, decode, drift_counts, filled, good
 from enmasse.pipeline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -141,6 +141,10 @@ def test_json_becomes_columns_or_a_reason(spark: SparkSession) -> None:
             "offset": str(len(GOOD_JSON) + 4),
         },
     )
+    counts = decoded.agg(*drift_counts(decoded)).first()
+    assert counts is not None
+    whole = [reason for _, reason in BAD_JSON if reason.startswith(("it is", "expected a JSON object"))]
+    assert (counts["bad"], counts[COUNT_OF]) == (len(BAD_JSON), len(whole))
     # What fits is kept where NULL is wanted for the rest, of a value with parts as well.
     kept = {row["_offset"]: row for row in by_offset(filled(decoded))}
     nested = next(n for n, (_, reason) in enumerate(BAD_JSON, len(GOOD_JSON)) if reason == BOTH)

@@ -171,6 +171,7 @@ def drift_counts(decoded: DataFrame) -> list[Expression]:
     counts = [
         F.count(F.lit(1)).alias("all"),
         F.count_if(problem.isNotNull()).alias("bad"),
+        F.count_if(problem.rlike(WHOLE_PROBLEMS)).alias(COUNT_OF),
         F.max(F.when(problem.rlike(WHOLE_PROBLEMS), F.substring(problem, 1, _EXAMPLE))).alias(EXAMPLE_OF),
     ]
     for name in [name for name in decoded.columns if not name.startswith("_")][:_MOST_FIELDS]:

@@ -121,7 +121,9 @@ def added_columns(table: Sequence[Field], rows: Sequence[Field], *, evolve: bool
             new.append(field)
     if new and not evolve:
         names = ", ".join(repr(field["name"]) for field in new)
-        raise TableSchemaError(f"the table {name} has no column {names}; allow new columns, or leave them out")
+        raise TableSchemaError(
+            f"the table {name} has no column {names}; allow new columns with evolve: add, or leave them out"
+        )
     return new
 
 

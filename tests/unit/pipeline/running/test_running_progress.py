@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from enmasse.model.kinds.pipelines.status import QueryStatus, SourceStatus
-from enmasse.pipeline.decoding import BAD_ROWS
+from enmasse.pipeline.decoding import BAD_ROWS, COUNT_OF, EXAMPLE_OF
 from enmasse.pipeline.running.steps.late_rows import AFTER, BEFORE, LATE
 from enmasse.pipeline.running.supervision.progress import Progress, sum_of_most
 
@@ -42,6 +42,20 @@ def test_reports_add_up_and_are_counted_once() -> None:
     assert "processedRowsPerSecond" not in found
     assert "stateRows" not in found
     assert found["restarts"] == 2
+
+
+def test_messages_that_are_bad_as_a_whole_are_counted_beside_columns_that_do_not_fit() -> None:
+    progress = Progress()
+    counts = {
+        "all": 9,
+        "bad": 5,
+        COUNT_OF: 3,
+        EXAMPLE_OF: "it is empty",
+        f"{COUNT_OF}t": 2,
+        f"{EXAMPLE_OF}t": "t: hot",
+    }
+    progress.take(report(1, observedMetrics={f"{BAD_ROWS}readings": counts}))
+    assert [(field["field"], field["count"]) for field in status(progress)["drift"]] == [("", 3), ("t", 2)]
 
 
 def test_a_source_that_is_read_for_several_branches_is_counted_once() -> None:

@@ -134,9 +134,6 @@ class Progress:
             if row.get("all"):
                 shares[source] = int(row["all"]), int(row.get("bad") or 0)
             counts = {key.removeprefix(COUNT_OF): int(row[key] or 0) for key in row if key.startswith(COUNT_OF)}
-            counts[""] = 1 if row.get(EXAMPLE_OF) else 0
-            if row.get(EXAMPLE_OF):
-                counts[""] = max(1, int(row.get("bad") or 0) - sum(counts.values()))
             for column, count in counts.items():
                 if count:
                     if (source, column) not in self.drift:
