@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from enmasse.model.sql.ddl import quote_identifier
-from enmasse.pipeline.errors import DataLossError, TableSchemaError
+from enmasse.pipeline.errors import DataLossError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.file_writing import SAFE, partition_text
 from enmasse.pipeline.lake.objects import (
     LakePath,
@@ -48,6 +48,7 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
 
     Raises:
         LakeAwayError: its storage does not answer.
+        TableDamagedError: its log cannot be read.
     """
     try:
         return DeltaTable(str(path), version=version, storage_options=delta_options(path))
@@ -56,7 +57,14 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
     except (DeltaError, OSError) as error:
         if isinstance(path, ObjectPath) and storage_failure(str(error)):
             raise away(path, error) from None
-        raise
+        if isinstance(error, OSError):
+            raise
+        # The library shows its own state in braces, and where it was in further lines.
+        said = str(error).partition("\n")[0].partition(" {")[0]
+        raise TableDamagedError(
+            f"the table {path.name} is damaged: its log cannot be read ({said}); bring the files of {path} back from "
+            "a backup, or move the table away"
+        ) from error
 
 
 def existing_delta(path: LakePath) -> DeltaTable:
