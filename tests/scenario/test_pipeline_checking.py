@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def found(spark: SparkSession, folder: Path, sql: str, **given: Any) -> list[str]:
+def found(
+    spark: SparkSession, folder: Path, sql: str, sink: Mapping[str, Any] | None = None, **given: Any
+) -> list[str]:
     source = {"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE"}
-    spec = {"sources": [source], "steps": [{"name": "expected", "sql": sql}], "sinks": [{"table": "expected"}]}
+    sinks = [{"table": "expected", **(sink or {})}]
+    spec = {"sources": [source], "steps": [{"name": "expected", "sql": sql}], "sinks": sinks}
     pipeline = {
         "apiVersion": "enmasse.io/v1beta1",
         "kind": "Pipeline",
@@ -34,3 +38,18 @@ def test_what_a_model_gives_is_said_where_none_is_there(spark: SparkSession, tmp
     assert found(spark, tmp_path / "b", "SELECT upper(model_pumps(load)) AS power FROM seen", models=of_text) == []
     (wrong,) = found(spark, tmp_path / "c", "SELECT model_pumps(load).high AS power FROM seen", models=of_text)
     assert "STRING" in wrong
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({"partitionBy": ["day(load)"]}, "partitionBy has day(load), but 'load' is DOUBLE"),
+        ({"partitionBy": ["load"]}, "partitionBy names 'load', which is DOUBLE"),
+        ({"constraints": {"some": "length(load) > 1"}}, "the table expected cannot have the constraint some"),
+    ],
+)
+def test_a_table_that_there_cannot_be_is_found(
+    spark: SparkSession, tmp_path: Path, sink: dict[str, Any], said: str
+) -> None:
+    (problem,) = found(spark, tmp_path, "SELECT load FROM seen", sink)
+    assert said in problem

@@ -20,14 +20,15 @@ from enmasse.model.kinds.pipelines.databases import as_lake_tables
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.pipeline.builtin.models import Models
 from enmasse.pipeline.builtin.onnx_model import OnnxModel
-from enmasse.pipeline.errors import ModelMissingError, PlanError
+from enmasse.pipeline.errors import ModelMissingError, PlanError, TableSchemaError
+from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.registry_copy import FILE, write_copy
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.logical_plans import analyzed
 from enmasse.pipeline.running.planning.building import build_plans
 from enmasse.pipeline.running.planning.context import RunningContext
 from enmasse.pipeline.running.planning.guard import Guard
-from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan
+from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan, TableTarget
 from enmasse.pipeline.running.planning.targets import as_messages
 from enmasse.pipeline.session import start_session
 
@@ -102,7 +103,21 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
         plans = build_plans(context, pipeline, Guard(spark), given.get("code") or {})
     except (PlanError, ModelMissingError, AnalysisException) as error:
         return [sentence_of(error)]
-    return [said for plan in plans if isinstance(plan, QueryPlan) and (said := refusal(spark, plan))]
+    queries = [plan for plan in plans if isinstance(plan, QueryPlan)]
+    return [said for plan in queries if (said := refusal(spark, plan) or _misfit(plan, folder / "written"))]
+
+
+def _misfit(plan: QueryPlan, folder: Path) -> str:
+    """Return why there can be no table for a query's rows; empty if it writes none, or there can."""
+    schema = plan.frame.schema if plan.per_batch is None else plan.per_batch.schema
+    if not isinstance(plan.target, TableTarget):
+        return ""
+    table = open_table(folder / plan.target.table, plan.target.layout)
+    try:
+        table.prepare(schema, owner=plan.name, checkpoint=folder / plan.name)
+    except TableSchemaError as error:
+        return f"query {plan.name}: {error}"
+    return ""
 
 
 def refusal(spark: SparkSession, plan: QueryPlan) -> str:
