@@ -45,6 +45,7 @@ def test_what_a_model_gives_is_said_where_none_is_there(spark: SparkSession, tmp
     [
         ({"partitionBy": ["day(load)"]}, "partitionBy has day(load), but 'load' is DOUBLE"),
         ({"partitionBy": ["load"]}, "partitionBy names 'load', which is DOUBLE"),
+        ({"maintenance": {"keepRows": {"column": "load", "for": "1d"}}}, "keepRows names 'load', which is DOUBLE"),
         ({"constraints": {"some": "length(load) > 1"}}, "the table expected cannot have the constraint some"),
     ],
 )

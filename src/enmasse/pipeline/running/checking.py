@@ -18,6 +18,7 @@ from pyspark.errors import AnalysisException
 
 from enmasse.model.kinds.pipelines.databases import as_lake_tables
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.sinks import TableMaintenance
 from enmasse.pipeline.builtin.models import Models
 from enmasse.pipeline.builtin.onnx_model import OnnxModel
 from enmasse.pipeline.errors import ModelMissingError, PlanError, TableSchemaError
@@ -29,7 +30,7 @@ from enmasse.pipeline.running.planning.building import build_plans
 from enmasse.pipeline.running.planning.context import RunningContext
 from enmasse.pipeline.running.planning.guard import Guard
 from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan, TableTarget
-from enmasse.pipeline.running.planning.targets import as_messages
+from enmasse.pipeline.running.planning.targets import as_messages, upkeep_of
 from enmasse.pipeline.session import start_session
 
 _INSTEAD = {
@@ -115,6 +116,7 @@ def _misfit(plan: QueryPlan, folder: Path) -> str:
     table = open_table(folder / plan.target.table, plan.target.layout)
     try:
         table.prepare(schema, owner=plan.name, checkpoint=folder / plan.name)
+        upkeep_of(plan.target.table, plan.target.maintenance or TableMaintenance(), schema)
     except TableSchemaError as error:
         return f"query {plan.name}: {error}"
     return ""

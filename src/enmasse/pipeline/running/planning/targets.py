@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.sinks import TableMaintenance
 from enmasse.model.sql.ddl import quote_identifier
-from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.errors import PlanError, TableSchemaError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
@@ -28,6 +29,7 @@ from enmasse.pipeline.session import activate
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
     from enmasse.model.kinds.pipelines.sinks import OutputMode
     from enmasse.pipeline.running.planning.context import RunningContext
@@ -156,7 +158,7 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
     table.prepare(schema, owner=owner, checkpoint=checkpoint, adopt=adopt)
     if target.layout.format == "parquet":
         return _of_batch(plan, table.add)
-    upkeep = _upkeep(target.maintenance or TableMaintenance())
+    upkeep = upkeep_of(target.table, target.maintenance or TableMaintenance(), schema)
     return _of_batch(plan, Maintenance(table.path, upkeep, context.log).after(table.add))
 
 
@@ -166,8 +168,20 @@ def _of_batch(plan: QueryPlan, add: Add) -> Add:
     return add if done is None else lambda rows, batch: add(done.rows_of(rows), batch)
 
 
-def _upkeep(declared: TableMaintenance) -> Upkeep:
+def upkeep_of(table: str, declared: TableMaintenance, schema: StructType) -> Upkeep:
+    """Return how a table with rows of a schema is kept.
+
+    Raises:
+        TableSchemaError: rows have no moment in the column by which they become too old.
+    """
     kept, rows = declared.keep_versions, declared.keep_rows
+    if rows is not None and rows.column in schema.names:
+        kind = schema[rows.column].dataType
+        if not isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
+            raise TableSchemaError(
+                f"the table {table}: maintenance.keepRows names {rows.column!r}, which is "
+                f"{kind.simpleString().upper()}; expected a TIMESTAMP or a DATE"
+            )
     return Upkeep(
         joins=declared.compact != "off",
         keep_h=KEEP_H if kept is None else -(-milliseconds(kept) // 3_600_000),
