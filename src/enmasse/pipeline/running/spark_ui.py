@@ -16,7 +16,7 @@ import secrets
 import socket
 import socketserver
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -127,24 +127,27 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # Python's name
         """Pass a request on, and its answer back."""
-        with suppress(OSError):
-            connection = http.client.HTTPConnection(self.server.place, timeout=ANSWER_S)
+        place = self.server.place
+        # An answer that breaks off ends ours, as a client does that goes away.
+        with (
+            suppress(OSError, http.client.HTTPException),
+            closing(http.client.HTTPConnection(place, timeout=ANSWER_S)) as connection,
+        ):
             try:
                 given = {name: value for name in _PASSED_ON if (value := self.headers.get(name))}
                 connection.request("GET", self.path, headers={**given, "authorization": self.server.proof})
                 answer = connection.getresponse()
             except (OSError, http.client.HTTPException, ValueError):
-                connection.close()
                 self.send_error(502)
                 return
-            self.send_response_only(answer.status)
-            for name in _ANSWERED:
-                if value := answer.getheader(name):
-                    self.send_header(name, value)
-            self.end_headers()
-            while part := answer.read(_PART):
-                self.wfile.write(part)
-            connection.close()
+            with answer:
+                self.send_response_only(answer.status)
+                for name in _ANSWERED:
+                    if value := answer.getheader(name):
+                        self.send_header(name, value)
+                self.end_headers()
+                while part := answer.read(_PART):
+                    self.wfile.write(part)
 
     def log_message(self, *_: object) -> None:
         """Log nothing: what is asked for is no business of the log's."""

@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -33,6 +35,9 @@ class Spark(BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("location", "/jobs/")
             self.end_headers()
+            return
+        if self.path == "/broken":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nbegun\r\n9\r\nand")
             return
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -84,6 +89,25 @@ def test_redirections_come_back_and_nothing_but_get_is_passed_on(http: httpx.Cli
     moved = http.get("/moved")
     assert (moved.status_code, moved.headers["location"]) == (302, "/jobs/")
     assert {http.request(method, "/").status_code for method in ("POST", "PUT", "DELETE", "PATCH")} == {501}
+
+
+def test_an_answer_that_breaks_off_ends_ours_and_leaves_nothing_open(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[BaseException | None] = []
+    monkeypatch.setattr(spark_ui._Server, "handle_error", lambda *_: ended.append(sys.exception()))
+    answers: list[HTTPResponse] = []
+    get = HTTPConnection.getresponse
+
+    def kept(connection: HTTPConnection) -> HTTPResponse:
+        answers.append(get(connection))
+        return answers[-1]
+
+    monkeypatch.setattr(HTTPConnection, "getresponse", kept)
+    assert http.get("/broken").status_code == 200
+    assert ended == []
+    (answer,) = answers
+    until(answer.isclosed)
 
 
 def test_the_proof_is_signed_with_the_key_that_spark_is_told(key: UiKey) -> None:
