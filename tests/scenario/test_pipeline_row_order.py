@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,3 +73,28 @@ def test_rows_that_a_python_function_makes_keep_their_order(spark: SparkSession,
     raw = readings.selectExpr("CAST(device AS BINARY) AS value", "ts AS timestamp", "device AS address")
     decoded = good(decode(raw, format="cbor", schema="device STRING"))
     assert has_fixed_order(decoded, on_one_machine=False)
+
+
+SEVEN = "SELECT window(at, '7 minutes') AS w, count(*) AS n FROM watched GROUP BY window(at, '7 minutes')"
+
+
+@pytest.mark.parametrize(
+    ("sql", "seconds"),
+    [
+        (SEVEN, 420),
+        ("SELECT window.end FROM watched GROUP BY WINDOW( at , '1 hour 30 minutes', '7 minutes')", 5400),
+        ("SELECT 1 FROM watched GROUP BY window(to_timestamp(at), '1 hour'), window(at, '10 minutes')", 4200),
+        ("SELECT 1 FROM watched GROUP BY window(CAST(at AS TIMESTAMP_NTZ), 'interval 2 days')", 172_800),
+        (f"SELECT window(w, '1 hour') AS o, sum(n) FROM ({SEVEN}) GROUP BY o", 4020),
+        (f"{SEVEN} UNION ALL {SEVEN.replace('7', '8')} -- window(at, '1 day')", 480),
+        ("SELECT 1 FROM watched GROUP BY session_window(at, '5 minutes')", math.inf),
+        ("SELECT named_struct('start', at, 'end', at) AS window FROM watched GROUP BY at", 0),
+    ],
+)
+def test_windows_are_as_long_as_spark_understood_them(
+    spark: SparkSession, readings: DataFrame, sql: str, seconds: float
+) -> None:
+    from enmasse.pipeline.running.logical_plans import seconds_of_windows  # needs PySpark
+
+    readings.selectExpr("*", "ts AS at").withWatermark("at", "1 minute").createOrReplaceTempView("watched")
+    assert seconds_of_windows(spark.sql(sql)) == seconds

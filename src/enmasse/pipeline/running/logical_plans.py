@@ -11,6 +11,7 @@ in any.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,6 +105,37 @@ def has_watermark(frame: DataFrame) -> bool:
 def is_stateful(frame: DataFrame) -> bool:
     """Return whether a streaming frame keeps state."""
     return any(not line.startswith("source ") for line in fingerprint_of(frame))
+
+
+_WINDOW: Final = re.compile(r"named_struct\(start, .*precisetimestampconversion")
+_FIXED_END: Final = re.compile(r" \+ (\d+)\), LongType, Timestamp(?:NTZ)?Type\)\)\)$")
+"""How the end of a window is computed: its start, in microseconds, and its size."""
+
+
+def seconds_of_windows(frame: DataFrame) -> float:
+    """Return the size of the windows that rows of a frame are put into; of windows over windows the sum.
+
+    Args:
+        frame: analysed, not started.
+
+    Returns:
+        0 if there are none, and infinity if the size of a window depends on its rows.
+    """
+    return _seconds_of_windows(analyzed(frame))
+
+
+def _seconds_of_windows(plan: Any) -> float:
+    own = map(_seconds_of_window, each(plan.expressions()))
+    # Windows that overlap are computed by several expressions, one for each that a row belongs to.
+    return max(own, default=0.0) + max(map(_seconds_of_windows, each(plan.children())), default=0.0)
+
+
+def _seconds_of_window(expression: Any) -> float:
+    value = expression.child() if expression.getClass().getSimpleName() == "Alias" else expression
+    if not _WINDOW.match(text := str(value.toString())):
+        return 0.0
+    end = _FIXED_END.search(text)
+    return int(end[1]) / 1e6 if end else math.inf
 
 
 def observed(frame: DataFrame, name: str) -> int:

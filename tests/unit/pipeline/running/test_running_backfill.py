@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,38 +27,12 @@ from enmasse.pipeline.running.supervision.backfill import (
     Reached,
     Running,
     check_kept,
-    longest_window,
     planned,
     reached,
 )
 from enmasse.pipeline.source.offsets import PartitionState, Position, StreamState
 
 WATERMARK = datetime(2026, 2, 1, 12, tzinfo=UTC)
-
-
-def spec_of(*sql: str) -> PipelineSpec:
-    steps = [{"name": f"s{number}", "sql": text} for number, text in enumerate(sql)]
-    return PipelineSpec.model_validate({"steps": steps})
-
-
-@pytest.mark.parametrize(
-    ("sql", "longest"),
-    [
-        ("SELECT count(*) FROM r GROUP BY window(ts, '10 minutes')", timedelta(minutes=10)),
-        ("SELECT 1 FROM r GROUP BY WINDOW( ts , '1 hour 30 minutes', '5 minutes')", timedelta(minutes=90)),
-        ("SELECT 1 FROM r GROUP BY window(ts, 'interval 2 days')", timedelta(days=2)),
-        ("SELECT 1 FROM r GROUP BY session_window(ts, '5 minutes')", None),
-        ("SELECT 1 FROM r GROUP BY window(ts, '1 month')", None),
-        ("SELECT 1 FROM r GROUP BY ts", None),
-    ],
-)
-def test_the_longest_window_is_told_by_the_sql_or_not_at_all(sql: str, longest: timedelta | None) -> None:
-    assert longest_window(spec_of(sql)) == longest
-
-
-def test_of_several_windows_the_longest_counts() -> None:
-    both = spec_of("SELECT window(ts, '1 minute') FROM r", "SELECT window(ts, '1 hour') FROM s0")
-    assert longest_window(both) == timedelta(hours=1)
 
 
 def test_a_batch_says_where_it_ended(tmp_path: Path) -> None:
@@ -70,16 +45,16 @@ def test_a_batch_says_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_windows_that_may_be_open_are_refused() -> None:
-    spec = spec_of("SELECT 1 FROM r GROUP BY window(ts, '1 hour')")
     until = Reached(Position("s", {}), WATERMARK)
     start = datetime(2026, 1, 31, tzinfo=UTC)
     day = choose(["day(ts)"], {}, start, datetime(2026, 2, 1, tzinfo=UTC))
-    assert backfill._check_windows(spec, until, day) == start - timedelta(hours=1)
+    assert backfill._check_windows(3600, until, day) == start - timedelta(hours=1)
     hours = choose(["hour(ts)"], {}, start, datetime(2026, 2, 1, 11, 30, tzinfo=UTC))
     with pytest.raises(PlanError, match="expected a time before 2026-02-01T11:00:00Z"):
-        backfill._check_windows(spec, until, hours)
-    with pytest.raises(PlanError, match="windows of a fixed size"):
-        backfill._check_windows(spec_of("SELECT 1 FROM r GROUP BY ts"), until, day)
+        backfill._check_windows(3600, until, hours)
+    for windows_s in (0, math.inf):
+        with pytest.raises(PlanError, match="windows of a fixed size"):
+            backfill._check_windows(windows_s, until, day)
 
 
 PLANS = [

@@ -11,7 +11,7 @@ So each row must come from messages alone, whatever was read before: that is che
 from __future__ import annotations
 
 import json
-import re
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ from enmasse.pipeline.lake.mending import last_done
 from enmasse.pipeline.lake.partitions import Partitions
 from enmasse.pipeline.lake.replacing import Chosen, Replacement, choose
 from enmasse.pipeline.running.failures import sentence_of
-from enmasse.pipeline.running.logical_plans import fingerprint_of
+from enmasse.pipeline.running.logical_plans import fingerprint_of, seconds_of_windows
 from enmasse.pipeline.running.planning.plans import JobPlan, QueryPlan, TableTarget
 from enmasse.pipeline.running.supervision.query_supervisor import FIRST_PAUSE_S, LAST_PAUSE_S
 from enmasse.pipeline.session import activate
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from enmasse.model.kinds.pipelines.sources import SourceSpec
     from enmasse.pipeline.running.planning.context import RunningContext
 
-_WINDOWS: Final = re.compile(r"\b(session_window|window)\s*\(\s*[^,()]+,\s*'([^']+)'", re.IGNORECASE)
 _GROUPED: Final = "Aggregate "
 _RESTART: Final = "restart the pipeline from an earlier point instead, into another table"
 _LOOK_S: Final = 60.0
@@ -129,42 +128,6 @@ def planned(running: Running, wanted: Backfill) -> tuple[QueryPlan, TableTarget,
 
 def _read(streams: Sequence[str]) -> str:
     return ", ".join(line.removeprefix("source ") for line in streams) or "none"
-
-
-def longest_window(spec: PipelineSpec) -> timedelta | None:
-    """Return how long a window of the SQL of a pipeline is at most; None: that cannot be told.
-
-    Args:
-        spec: of a pipeline whose rows are grouped.
-    """
-    longest = timedelta(0)
-    found = [match for step in spec.steps for match in _WINDOWS.finditer(step.sql or "")]
-    for match in found:
-        duration = _duration(match[2])
-        if duration is None or match[1].lower() != "window":
-            return None
-        longest = max(longest, duration)
-    return longest if found else None
-
-
-_UNITS: Final = {
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86_400.0,
-    "week": 604_800.0,
-    "millisecond": 1e-3,
-}
-
-
-def _duration(text: str) -> timedelta | None:
-    """Return an interval of Spark's, such as ``1 hour 30 minutes``."""
-    words = text.lower().removeprefix("interval").split()
-    try:
-        pairs = zip(words[::2], words[1::2], strict=True)
-        return timedelta(seconds=sum(float(count) * _UNITS[unit.removesuffix("s")] for count, unit in pairs))
-    except (ValueError, KeyError):
-        return None
 
 
 @dataclass(frozen=True)
@@ -346,7 +309,7 @@ class BackfillSupervisor:
         running, layout = self._running, target.layout
         since = chosen.start
         if any(line.startswith(_GROUPED) for line in fingerprint_of(plan.frame)):
-            since = _check_windows(running.spec, until, chosen)
+            since = _check_windows(seconds_of_windows(plan.frame), until, chosen)
         begins = check_kept(running.context.options_of(source), until, since)
         self._become("Running")
         between = {"startingOffsets": _offsets(begins), "endingOffsets": _offsets(until.position)}
@@ -368,18 +331,23 @@ class BackfillSupervisor:
         self._become("Done", **asdict(done))
 
 
-def _check_windows(spec: PipelineSpec, until: Reached, chosen: Chosen) -> datetime:
+def _check_windows(windows_s: float, until: Reached, chosen: Chosen) -> datetime:
     """Make sure that the query has written all windows of some partitions; return since when messages belong to them.
+
+    Args:
+        windows_s: how long they are; 0: there are none, infinity: they have no fixed size.
+        until: how far the query has come.
+        chosen: the partitions.
 
     Raises:
         PlanError: it has not, or that cannot be told.
     """
-    longest = longest_window(spec)
-    if longest is None or chosen.start is None or chosen.end is None:
+    if not 0 < windows_s < math.inf or chosen.start is None or chosen.end is None:
         raise PlanError(
             "rows are grouped: expected from and to, and windows of a fixed size in the SQL, such as "
             f"window(ts, '10 minutes'); else what the query still keeps in mind cannot be told apart; {_RESTART}"
         )
+    longest = timedelta(seconds=windows_s)
     if chosen.end + longest > until.watermark:
         raise PlanError(
             f"to: windows of the last partition may still be open: expected a time before "
