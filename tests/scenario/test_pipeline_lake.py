@@ -168,6 +168,8 @@ def test_deletions_hold_against_older_rows_that_come_late_and_are_repeated_witho
     # What was deleted without having been there holds, too; what is newer comes back.
     write([row("d", 1, 8), row("c", 1, 1), row("a", 4, 6)])
     assert lake.rows("cdc", "k", "v", "at") == [("a", 4, 6), ("b", 1, 1), (None, 1, 1)]
+    write([row(None, None, 2, gone=True)], [row(None, 1, 1), row("b", 2, 2)])
+    assert lake.rows("cdc", "k", "v", "at") == [("a", 4, 6), ("b", 2, 2)]
     assert tables(lake.folder) == ["cdc"]
     with pytest.raises(TableSchemaError, match="orderBy names 'm', whose values have no order"):
         lake.write(

@@ -101,7 +101,7 @@ class DatabaseTable:
             is_deleting = DELETED in frame.columns
             reader: Any = staged.scanner().to_reader()
             if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
-                reader = self._tombstones.apply(staged).to_reader()
+                reader = self._tombstones.apply(staged)
             self.put(reader, query_of(frame), batch)
 
     def put(self, rows: pa.RecordBatchReader, query: str, batch: int) -> None:

@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ MOST: Final = 100_000
 
 _FOLDER: Final = "_tombstones"
 _AT: Final = "__enmasse_at"
+_GONE: Final = "__enmasse_gone"
 
 
 class Tombstones:
@@ -55,42 +56,53 @@ class Tombstones:
         with pq.ParquetFile(where, filesystem=files) as parquet:
             return parquet.read()
 
-    def apply(self, rows: ds.Dataset) -> pa.Table:
-        """Return rows without those that are older than a deletion, and remember what they delete.
+    def apply(self, rows: ds.Dataset) -> pa.RecordBatchReader:
+        """Remember what rows delete, and return them without those that are older than a deletion.
 
         Args:
-            rows: one for each key; ``DELETED``, if they have it, says which ones delete.
+            rows: one for each key, more of them than fit into memory; ``DELETED``, if they have it, says which ones
+                delete.
         """
-        found = rows.to_table()
-        known = self.read() if self.exists() else None
-        if DELETED in found.schema.names:
-            gone = found.filter(pc.field(DELETED)).select([*self._keys, self._order_by])
-            if gone.num_rows:
-                known = self._remember(gone, known)
-        return found if known is None else self._newer(found, known)
+        before = known = self.read() if self.exists() else None
+        if DELETED in rows.schema.names:
+            for part in rows.to_batches(columns=[*self._keys, self._order_by], filter=pc.field(DELETED)):
+                if part.num_rows:
+                    known = self._newest(known, pa.Table.from_batches([part]))
+        if known is not before:
+            self._write(known)
 
-    def _newer(self, rows: pa.Table, known: pa.Table) -> pa.Table:
+        def kept() -> Iterator[pa.RecordBatch]:
+            for part in rows.to_batches():
+                yield part if known is None else self._newer(part, known)
+
+        return pa.RecordBatchReader.from_batches(rows.schema, kept())
+
+    def _newer(self, rows: pa.RecordBatch, known: pa.Table) -> pa.RecordBatch:
         """Return the rows for which there is no newer tombstone, without their values for which there is one."""
-        named = rows.select([*self._keys, self._order_by]).append_column(_AT, pa.array(range(rows.num_rows)))
-        both = named.join(known, self._keys, right_suffix="_gone").sort_by(_AT)
-        gone = both[f"{self._order_by}_gone"]
+        named = pa.Table.from_batches([rows.select(self._keys)]).append_column(_AT, pa.array(range(rows.num_rows)))
+        tombstones = known.rename_columns([*self._keys, _GONE])
+        # Grouped rather than joined: to a join a NULL is equal to nothing.
+        both = pa.concat_tables([named, tombstones], promote_options="default").group_by(self._keys)
+        found = both.aggregate([(_AT, "max"), (_GONE, "max")]).filter(pc.field(f"{_AT}_max").is_valid())
+        gone = found.sort_by(f"{_AT}_max")[f"{_GONE}_max"].combine_chunks()
 
-        def is_newer(value: pa.ChunkedArray) -> pa.ChunkedArray:
+        def is_newer(value: pa.Array) -> pa.Array:
             return pc.or_kleene(pc.is_null(gone), pc.fill_null(pc.greater_equal(value, gone), False))
 
+        is_kept = is_newer(rows[self._order_by])
         for place, name in enumerate(rows.schema.names):
             if at_of(name) in rows.schema.names:
                 value = pc.if_else(is_newer(rows[at_of(name)]), rows[name], pa.scalar(None, rows[name].type))
                 rows = rows.set_column(place, rows.schema.field(name), value)
-        return rows.filter(is_newer(both[self._order_by]))
+        return rows.filter(is_kept)
 
-    def _remember(self, gone: pa.Table, known: pa.Table | None) -> pa.Table:
+    def _newest(self, known: pa.Table | None, gone: pa.Table) -> pa.Table:
+        """Return the tombstones that are known with more of them, as many as are kept."""
         every = gone if known is None else pa.concat_tables([known, gone], promote_options="default")
         newest = every.group_by(self._keys).aggregate([(self._order_by, "max")])
         newest = newest.rename_columns({f"{self._order_by}_max": self._order_by}).select(every.schema.names)
         if newest.num_rows > MOST:
             newest = newest.sort_by([(self._order_by, "descending")]).slice(0, MOST)
-        self._write(newest)
         return newest
 
     def _write(self, table: Any) -> None:
