@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -410,3 +411,20 @@ def test_a_copy_of_a_stream_keeps_its_partitions_and_a_smaller_one_says_what_to_
     writing.stream(copy, "kept", address="small", badRecords="bad")
     assert layout("small") == {n: list(range(n, 60, 3)) for n in range(2)}
     assert sorted(int(message.body) for message in take(node, "bad", 20)) == list(range(2, 60, 3))
+
+
+def test_intervals_are_texts_in_messages_of_a_registered_schema(spark: SparkSession) -> None:
+    from enmasse.pipeline.registry_copy import RegisteredSchema  # needs PySpark
+    from enmasse.pipeline.sink.encoding import Encoding
+
+    schema = RegisteredSchema(1, "JSON", '{"type": "object", "properties": {"took": {"type": "string"}}}')
+    months = "INTERVAL '1-2' YEAR TO MONTH"
+    rows = spark.sql(
+        f"SELECT INTERVAL 90 MINUTES AS took, array(named_struct('interval', {months})) AS terms, "
+        "TIME '10:00:00' AS at, make_interval(1) AS since, CAST(NULL AS INTERVAL DAY) AS no, INTERVAL 1 SECOND AS ttl"
+    )
+    (message,) = Encoding("s", schema, with_id=False).encoded(rows, with_address=False).collect()
+    assert message["ttl"] == timedelta(seconds=1)
+    content = rows.drop("ttl").selectExpr("to_json(struct(*))").first()
+    assert content is not None
+    assert json.loads(message["value"]) == json.loads(content[0])

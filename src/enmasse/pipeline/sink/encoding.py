@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 import pyarrow as pa
 from fastavro.validation import ValidationError
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from enmasse.model.sql.avro import AvroSchemaError, parse_avro
 from enmasse.model.sql.ddl import quote_identifier
@@ -35,6 +38,10 @@ Encode = Callable[[dict[str, Any]], bytes]
 REASON: Final = "enmasse-reason"
 CARRIED: Final = ("key", "subject", "properties", "headers", "content_type", "message_id", "ttl", "durable")
 """Columns of a message beside its content and its address."""
+
+
+_INTERVAL: Final = re.compile(r'(?<=[tT]ype":)"interval[^"]*"')
+"""A type in Spark's JSON of columns."""
 
 
 class _RowProblem(ValueError):  # noqa: N818  # it becomes a message, or another error
@@ -68,6 +75,7 @@ class Encoding:
             PlanError: its columns are not those of the schema.
         """
         content = self._content(frame.columns, with_address=with_address)
+        frame = _with_text_of_intervals(frame, content)
         types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         carried = [name for name in frame.columns if name not in content]
         made = {name: types[name] for name in carried}
@@ -112,7 +120,7 @@ class Encoding:
                     raise _RowProblem(problem)
                 try:
                     return before + json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-                except ValueError as error:
+                except (ValueError, TypeError) as error:
                     raise _RowProblem(str(error)) from None
 
             return encode_json
@@ -130,6 +138,14 @@ class Encoding:
             return before + file.getvalue()
 
         return encode_avro
+
+
+def _with_text_of_intervals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return rows in which some columns have the text of intervals instead: neither Avro nor JSON has these."""
+    was = frame.select(*map(quote_identifier, names)).schema
+    texts = StructType.fromJson(json.loads(_INTERVAL.sub('"string"', was.json())))
+    changed = [field for field in texts if field.dataType != was[field.name].dataType]
+    return frame.withColumns({one.name: F.col(quote_identifier(one.name)).cast(one.dataType) for one in changed})
 
 
 class _Stage:

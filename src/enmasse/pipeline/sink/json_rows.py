@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
@@ -90,4 +90,4 @@ def plain_json(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return value.isoformat() if isinstance(value, date) else value
+    return value.isoformat() if isinstance(value, date | time) else value

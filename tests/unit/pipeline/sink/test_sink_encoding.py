@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -87,6 +87,7 @@ def test_messages_may_be_without_the_id() -> None:
         (JSON, {"device": ["a"], "level": ["high"]}, "level: 'high' is not of type"),
         (JSON, {"device": ["a"], "level": [1], "more": [1]}, "'more' was unexpected"),
         (JSON, {"device": ["a"], "level": [1], "share": [float("nan")]}, "JSON"),
+        (RegisteredSchema(9, "JSON", "{}"), {"device": ["a"], "took": [timedelta(1)]}, "timedelta is not JSON"),
     ],
 )
 def test_a_row_that_does_not_fit_fails_the_batch_or_goes_to_the_bad_records(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ def test_values_are_as_spark_writes_them_and_null_is_left_out() -> None:
         "bytes": b"\xff",
         "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
         "day": date(2026, 1, 31),
+        "time": time(10, 30),
         "amount": Decimal("1.50"),
         "whole": Decimal("2.00"),
         "none": None,
@@ -28,6 +29,7 @@ def test_values_are_as_spark_writes_them_and_null_is_left_out() -> None:
         "bytes": "/w==",
         "at": "2026-01-31T12:00:00+00:00",
         "day": "2026-01-31",
+        "time": "10:30:00",
         "amount": 1.5,
         "whole": 2,
         "deep": {"items": [None, {"a": 1}]},
