@@ -159,6 +159,22 @@ def test_what_must_not_be_missing_is_a_problem_where_it_is(spark: SparkSession) 
     assert [row["_problem"] for row in rows] == [None, "d: required", "d: required", None]
 
 
+@pytest.mark.parametrize("form", ["json", "cbor"])
+def test_a_value_that_reads_like_a_problem_of_another_column_is_none_of_that(spark: SparkSession, form: str) -> None:
+    wrong = [{"n": text, "t": 1.5} for text in ("; t: ", "a;  t: b", "t: ", ";; t: ;")]
+    write = cbor2.dumps if form == "cbor" else lambda record: json.dumps(record).encode()
+    whole = b"x; t: 1" if form == "json" else cbor2.dumps("x; t: 1")
+    decoded = decode(messages(spark, [*map(write, wrong), whole]), format=form, schema="n INT, t DOUBLE").cache()
+    (counts,) = decoded.select(*drift_counts(decoded)).collect()
+    assert (counts["all"], counts["bad"], counts[f"{COUNT_OF}n"], counts[f"{COUNT_OF}t"]) == (5, 5, 4, 0)
+    if form == "json":
+        assert [(row["n"], row["t"]) for row in filled(decoded).collect()] == [(None, 1.5)] * 4
+        both = decode(messages(spark, [b'{"n":";","t":"; n: "}']), format="json", schema="n INT, t DOUBLE")
+        assert [row["_problem"] for row in by_offset(both)] == [
+            "n: expected INT, got ;; t: expected DOUBLE, got , n: "
+        ]
+
+
 AVRO = {
     "type": "record",
     "name": "Reading",

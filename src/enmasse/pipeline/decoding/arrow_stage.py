@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_schema import MessageFormat, schema_columns
-from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
+from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS, RecordProblem, shaper
 from enmasse.pipeline.errors import RegistryAwayError
 from enmasse.pipeline.source.columns import arrow_type
 from enmasse.pipeline.workers.settling import settle
@@ -144,7 +144,7 @@ class _Rows:
         for values in self._values:
             values.append(None)
         self._indices.append(index)
-        self._problems.append(problem.encode(errors="replace").decode())
+        self._problems.append(_one_problem(problem))
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows so far, which are forgotten."""
@@ -175,5 +175,9 @@ class _Rows:
                     pa.array([value], of)
                 except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                     values[row] = None
-                    self._problems[row] = f"{column.name}: {error}"
+                    self._problems[row] = _one_problem(f"{column.name}: {error}")
             return pa.array(values, of)
+
+
+def _one_problem(text: str) -> str:
+    return text.replace(BETWEEN_PROBLEMS, ", ").encode(errors="replace").decode()

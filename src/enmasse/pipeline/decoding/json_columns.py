@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from enmasse.model.sql.ddl import Column, ColumnType, written
+from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -103,7 +104,7 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
     for column in columns:
         field, value = _field(column.name), values[column.name]
         there = F.get_json_object(text, f"$['{column.name}']")
-        shown = F.substring(there, 1, _SHOWN)
+        shown = _shown(there)
         if column.type.name in _NUMBERS or column.type.name == "BOOLEAN":
             shown = F.when(_is_text(text, column.name, there), F.concat(F.lit('"'), shown, F.lit('"'))).otherwise(
                 shown
@@ -124,13 +125,13 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
             details.append(F.when(value.isNull() & there.isNull(), F.lit(f"{column.name}: required")))
     doubt = _or(doubts)
     is_object = text.rlike(r"^\s*[{]")
-    reasons = F.concat_ws("; ", *details)
+    reasons = F.concat_ws(BETWEEN_PROBLEMS, *details)
     reason = (
         F.when(text.rlike(r"^\s*$"), "it is empty")
         .when(~F.is_valid_utf8(text), "it is no UTF-8")
         .when(
             ~is_object,
-            F.concat(F.lit("expected a JSON object, got "), F.substring(F.make_valid_utf8(text), 1, _SHOWN)),
+            F.concat(F.lit("expected a JSON object, got "), _shown(F.make_valid_utf8(text))),
         )
         .when(whole[_END].isNull() | whole[_ALL].isNull(), "it is not one JSON object and nothing else")
         .when(reasons != "", reasons)
@@ -151,6 +152,10 @@ def _has_misfit(column: Column, there: Expression) -> Expression:
         F.concat(F.lit(f'{{"{_ALL}":'), there, F.lit("}")), f"{_ALL} {column.type}, {_CORRUPT} STRING", _OPTIONS
     )
     return alone[_CORRUPT].isNotNull()
+
+
+def _shown(text: Expression) -> Expression:
+    return F.replace(F.substring(text, 1, _SHOWN), F.lit(BETWEEN_PROBLEMS), F.lit(", "))
 
 
 def _infinities(value: Expression, of: ColumnType) -> Iterator[Expression]:

@@ -11,6 +11,7 @@ from enmasse.model.sql.message_columns import CARRIED, TOMBSTONE
 from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
 from enmasse.pipeline.decoding.json_columns import json_columns
+from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS
 from enmasse.pipeline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ def filled(decoded: DataFrame) -> DataFrame:
 
 def _is_of(name: str) -> Expression:
     """Return whether a problem is one of a column."""
-    return F.concat(F.lit("; "), F.col("_problem")).contains(f"; {name}: ")
+    problems = F.concat(F.lit(BETWEEN_PROBLEMS), F.col("_problem"))
+    return problems.contains(f"{BETWEEN_PROBLEMS}{name}: ")
 
 
 def unfailing(decoded: DataFrame, source: str) -> DataFrame:

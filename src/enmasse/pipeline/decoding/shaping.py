@@ -21,6 +21,8 @@ from enmasse.model.sql.ddl import Column, ColumnType
 
 Shape = Callable[[Any], Any]
 
+BETWEEN_PROBLEMS: Final = "; "
+"""What stands between the problems of a message, and in none of them: values are quoted without it."""
 _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
 _INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
