@@ -69,11 +69,11 @@ def test_a_day_is_computed_again_while_its_query_goes_on_from_where_it_was(
     node.create("days", "stream")
     place.put("demo.days", spec_of("days", WRONG), {"days": STREAM})
     send(node, "days", *((f"s {n}", n, f"2026-01-0{1 + n % 3}T12:00:00Z") for n in range(9)))
-    place.until(lambda: len(place.rows("days")) == 9)
+    place.until(lambda: place.count("days") == 9)
     # Corrected: what comes is right from here on, and what is there stays wrong.
     place.put("demo.days", spec_of("days", RIGHT), {"days": STREAM})
     send(node, "days", ("s", 100, "2026-01-02T23:59:59Z"))
-    place.until(lambda: len(place.rows("days")) == 10)
+    place.until(lambda: place.count("days") == 10)
     place.put("demo.days", spec_of("days", RIGHT, **backfill("one")), {"days": STREAM})
     done = place.until(ended(place, "demo.days", "one"))
     assert (done["state"], done["rows"], done["rowsBefore"], done["partitions"]) == ("Done", 4, 4, 1), done
@@ -110,7 +110,7 @@ def test_partitions_are_chosen_by_value_and_windows_only_once_they_are_closed(
     sink = {"partitionBy": ["site"]}
     place.put("demo.sites", spec_of("sites", WRONG, sink=sink), {"sites": STREAM})
     send(node, "sites", ("north ü", 1, "2026-01-01T00:00:00Z"), ("south", 1, "2026-01-01T00:00:00Z"))
-    place.until(lambda: len(place.rows("sites")) == 2)
+    place.until(lambda: place.count("sites") == 2)
     again = {"backfill": {"at": "one", "partitions": {"site": "north ü"}}}
     place.put("demo.sites", spec_of("sites", RIGHT, sink=sink, **again), {"sites": STREAM})
     assert place.until(ended(place, "demo.sites", "one"))["state"] == "Done"
@@ -125,7 +125,7 @@ def test_partitions_are_chosen_by_value_and_windows_only_once_they_are_closed(
     place.put("demo.hours", spec_of("hours", sql, source=source, sink=sink), {"hours": STREAM})
     minutes = ("10:01", "10:02", "10:55", "11:05", "11:35")
     send(node, "hours", *(("s", 1, f"2026-01-01T{minute}:00Z") for minute in minutes))
-    place.until(lambda: len(place.rows("hours")) == 3)
+    place.until(lambda: place.count("hours") == 3)
     again = {"backfill": {"at": "one", "from": "2026-01-01T10:00:00Z", "to": "2026-01-01T11:00:00Z"}}
     place.put("demo.hours", spec_of("hours", sql, source=source, sink=sink, **again), {"hours": STREAM})
     done = place.until(ended(place, "demo.hours", "one"))
@@ -149,7 +149,7 @@ def test_a_day_that_rows_bring_themselves_keeps_all_of_its_rows(node: StreamNode
     place.put("demo.local", spec_of("local", wrong), {"local": STREAM})
     moments = ("2026-01-01T21:00:00Z", "2026-01-01T22:00:00Z", "2026-01-02T21:00:00Z", "2026-01-02T22:00:00Z")
     send(node, "local", *(("s", number, at) for number, at in enumerate(moments, 1)))
-    place.until(lambda: len(place.rows("local")) == 4)
+    place.until(lambda: place.count("local") == 4)
     place.put("demo.local", spec_of("local", right, **backfill("one")), {"local": STREAM})
     done = place.until(ended(place, "demo.local", "one"))
     assert (done["state"], done["rows"], done["rowsBefore"]) == ("Done", 2, 2), done
@@ -174,7 +174,7 @@ def test_what_depends_on_more_than_messages_is_refused_with_the_reason(node: Str
     assert "table single: DeduplicateWithinWatermark keeps state from message to message" in refused["message"]
     # The other table does not depend on what keeps state.
     send(node, "more", ("s", 1, "2026-01-02T00:00:00Z"))
-    place.until(lambda: len(place.rows("quiet")) == 1)
+    place.until(lambda: place.count("quiet") == 1)
     place.put("demo.more", spec | backfill("last", table="quiet"), {"more": STREAM})
     done = place.until(ended(place, "demo.more", "last"))
     assert (done["state"], done["rows"], done["rowsBefore"]) == ("Done", 1, 1), done

@@ -145,7 +145,7 @@ def test_batches_join_a_table_that_changes(node: StreamNode, place: RunnerPlace,
     first, second = "0d1f6b1e-2f65-4d52-8b83-9ad4a0a1c001", "0d1f6b1e-2f65-4d52-8b83-9ad4a0a1c002"
     server.execute(f"INSERT INTO plant.machines VALUES ('d1', '{first}', 12.50, now())")
     send(node, "placed", json.dumps({"device": "d1", "n": 1}))
-    place.until(lambda: len(place.rows("placed")) == 1)
+    place.until(lambda: place.count("placed") == 1)
     server.execute(f"UPDATE plant.machines SET hall = '{second}', weight = NULL")
     send(node, "placed", json.dumps({"device": "d1", "n": 2}))
     rows = place.until(lambda: len(found := place.rows("placed")) == 2 and sorted(found, key=lambda row: row["n"]))

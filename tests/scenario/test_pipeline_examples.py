@@ -193,7 +193,7 @@ def test_patterns_over_one_stream(node: StreamNode, place: RunnerPlace) -> None:
             reading("4", "a", "12:04:00", 5.0),
         ]
         send(node, "readings", *first)
-        place.until(lambda: len(place.rows("once")) == 4)
+        place.until(lambda: place.count("once") == 4)
         # What began before the watermark is over by then, and what comes so late counts no more.
         for name in ("sessions", "top"):
             place.until(lambda: "T12:03:50" in place.statuses[f"demo.{name}"]["queries"][0]["watermark"])  # noqa: B023  # called at once
@@ -215,9 +215,9 @@ def test_patterns_over_one_stream(node: StreamNode, place: RunnerPlace) -> None:
         ("a", at("12:04:00"), at("12:05:00"), 1),
         ("b", at("12:00:20"), at("12:01:20"), 1),
     ]
-    place.until(lambda: len(place.rows("once")) == 6)
+    place.until(lambda: place.count("once") == 6)
     assert {row["id"] for row in place.rows("once")} == {"1", "2", "3", "4", "5", "6"}
-    place.until(lambda: len(place.rows("scores")) == 8)
+    place.until(lambda: place.count("scores") == 8)
     scores = Counter((row["device"], row["level"], row["score"]) for row in place.rows("scores"))
     assert scores == Counter(
         (row["device"], row["level"], row["level"] / 4)

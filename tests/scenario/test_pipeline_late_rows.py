@@ -80,7 +80,7 @@ def test_each_row_is_in_a_window_or_at_the_address_for_late_ones_though_the_runn
     place.put("demo.late", spec, {"telemetry": STREAM, "late": STREAM})
     send_some(400)
     # A query without state uses all rows.
-    place.until(lambda: len(place.rows("readings")) == len(sent))
+    place.until(lambda: place.count("readings") == len(sent))
     send(node, "telemetry", body(-1, BEGAN + timedelta(hours=1)))
     newest = max(sent)
     place.until(lambda: max(row["start"] for row in place.rows("windows")) >= newest - timedelta(seconds=10))
@@ -116,7 +116,7 @@ def test_each_sink_of_what_is_consumed_sends_what_is_late_for_it(node: StreamNod
     orders = source("orders", "stragglers", expectations=[small])
     place.put("demo.orders", {"sources": [orders], "steps": steps, "sinks": sinks, "trigger": "200ms"}, kinds)
     send(node, "orders", body(1, BEGAN), body(1, BEGAN + timedelta(seconds=1)))
-    place.until(lambda: len(place.rows("orders")) == 2)
+    place.until(lambda: place.count("orders") == 2)
     send(node, "orders", body(2, BEGAN + timedelta(minutes=10)))
     # The watermark has passed the first window.
     place.until(lambda: place.rows("consumed"))

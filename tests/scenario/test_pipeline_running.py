@@ -92,7 +92,7 @@ def test_the_example_of_a_pipeline_of_ones_own_runs(node: StreamNode, place: Run
         for n, moment in enumerate(moments)
     ]
     send(node, "plant-telemetry", *readings, "no reading")
-    place.until(lambda: len(place.rows("windows")) == 2)
+    place.until(lambda: place.count("windows") == 2)
     found = sorted((row["since"].strftime("%H:%M:%S"), row["mean"], row["readings"]) for row in place.rows("windows"))
     assert found == [("12:00:00", 26.0, 2), ("12:00:20", 29.0, 1)]
     with node.connect() as connection:
@@ -119,9 +119,9 @@ def with_function(address: str, table: str, function: str, **step: Any) -> dict[
 def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: StreamNode, place: RunnerPlace) -> None:
     send(node, node.create("flow"), *(f"m{n}" for n in range(50)))
     place.put("demo.flow", to_table("flow", "flow"), {"flow": STREAM})
-    place.until(lambda: len(place.rows("flow")) == 50)
+    place.until(lambda: place.count("flow") == 50)
     send(node, "flow", *(f"m{n}" for n in range(50, 60)))
-    place.until(lambda: len(place.rows("flow")) == 60)
+    place.until(lambda: place.count("flow") == 60)
     assert texts(place, "flow") == sorted(f"m{n}" for n in range(60))
     status = place.until(lambda: (s := place.statuses["demo.flow"])["rows"] == 60 and s)
     assert status["phase"] == "Active"
@@ -180,7 +180,7 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
         assert place.ask(sql)["error"], sql
     place.send(command="delete", name="demo.flow", purge=True)
     place.until(lambda: not (place.folder / "checkpoints" / "demo.flow").exists())
-    assert len(place.rows("flow")) == 61
+    assert place.count("flow") == 61
 
 
 def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, place: RunnerPlace) -> None:
@@ -193,12 +193,12 @@ def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, pl
     )
     spec = with_function("scores", "scores", "scoring:score", parameters={"factor": 2})
     place.put("demo.scores", spec, {"scores": STREAM})
-    place.until(lambda: len(place.rows("scores")) == 2)
+    place.until(lambda: place.count("scores") == 2)
     assert sorted(row["score"] for row in place.rows("scores")) == [2.0, 4.0]
     write_code(place, "demo.scores", lengths="def of(rows, factor):\n    return rows.assign(score=-1.0)\n")
     place.put("demo.scores", spec, {"scores": STREAM})
     send(node, "scores", "ccc")
-    place.until(lambda: len(place.rows("scores")) == 3)
+    place.until(lambda: place.count("scores") == 3)
     assert sorted(row["score"] for row in place.rows("scores")) == [-1.0, 2.0, 4.0]
     place.send(command="delete", name="demo.scores", purge=True)
 
@@ -227,7 +227,7 @@ def test_sql_calls_functions_of_the_pipelines_own_code(node: StreamNode, place: 
     write_code(place, "demo.sums", sums=said)
     send(node, node.create("sums"), '{"a": 1, "b": 2}', '{"a": 3}')
     place.put("demo.sums", spec, {"sums": STREAM})
-    place.until(lambda: len(place.rows("summed")) == 2)
+    place.until(lambda: place.count("summed") == 2)
     assert sorted((r["a"], r["sum"], r["b"]) for r in place.rows("summed")) == [(1, 3, "is 2"), (3, 3.5, "is None")]
     assert "plus() is not among" in place.ask("SELECT plus(1, 2)")["error"]
     write_code(place, "demo.sums", sums=said.replace("{'text': f'is {b}'}", "1 / b"))
@@ -477,7 +477,7 @@ def test_bodies_are_decoded_and_what_cannot_be_is_counted(node: StreamNode, plac
     place.put("demo.json", spec, addresses)
     (told,) = take(node, "limits", 1)
     assert (told.body, told.properties) == (b"limited", {"limit": 2.5, "room": "hall"})
-    place.until(lambda: len(place.rows("all")) == 6 and len(place.rows("warm")) == 3)
+    place.until(lambda: place.count("all") == 6 and place.count("warm") == 3)
     assert sorted(row["temperature"] for row in place.rows("warm")) == [1.0, 1.5, 2.0]
     queries = place.until(
         lambda: (q := place.statuses["demo.json"]["queries"]) and all("batch" in i for i in q) and q
@@ -492,7 +492,7 @@ def test_a_queue_is_consumed_by_one_query_and_said_to_be(node: StreamNode, place
     send(node, "work", *sent)
     sql = "SELECT CAST(value AS STRING) AS text FROM readings"
     place.put("demo.work", to_table("work", "work", sql), {"work": {"type": "queue"}})
-    place.until(lambda: len(place.rows("work")) >= 30)
+    place.until(lambda: place.count("work") >= 30)
     assert texts(place, "work") == sorted(sent)
     place.until(lambda: "consumes work, a queue" in place.statuses["demo.work"]["warnings"][0])
     place.send(command="delete", name="demo.work", purge=True)
@@ -517,7 +517,7 @@ def test_what_is_consumed_feeds_several_sinks_and_gives_its_bad_records(node: St
     }
     addresses = {"jobs": {"type": "queue"}, "copies": STREAM, "spoilt": STREAM}
     place.put("demo.jobs", spec, addresses)
-    place.until(lambda: len(place.rows("jobs")) == 20 and len(place.rows("hottest")) == 5)
+    place.until(lambda: place.count("jobs") == 20 and place.count("hottest") == 5)
     assert sorted(row["device"] for row in place.rows("hottest")) == [f"d{n}" for n in range(15, 20)]
     copies, spoilt = take_stream(node, "copies", 5), take_stream(node, "spoilt", 2)
     assert sorted(json.loads(message.body)["device"] for message in copies) == [f"d{n}" for n in range(15, 20)]
@@ -528,9 +528,9 @@ def test_what_is_consumed_feeds_several_sinks_and_gives_its_bad_records(node: St
     assert (query["rows"], query["badRecords"]) == (22, 2), "however many branches read a message, it came once"
     place.until(lambda: counts(node, "jobs")["messagesStored"] == 0)
     send(node, "jobs", json.dumps({"device": "d7", "temperature": 99}))
-    place.until(lambda: len(place.rows("hottest")) == 6)
+    place.until(lambda: place.count("hottest") == 6)
     place.until(lambda: {row["device"]: row["temperature"] for row in place.rows("jobs")}["d7"] == 99)
-    assert len(place.rows("jobs")) == 20
+    assert place.count("jobs") == 20
     spec["sinks"] = spec["sinks"][:1]
     place.put("demo.jobs", spec, addresses)
     place.until(lambda: "is read 2 times, and was 4 times" in place.statuses["demo.jobs"].get("lastError", ""))
@@ -543,12 +543,12 @@ def test_a_sink_that_fails_doubles_nothing_in_the_one_before(node: StreamNode, p
     spec = to_table("chores", "chores", "SELECT CAST(value AS STRING) AS text FROM readings")
     spec["sinks"].append({"address": "late"})
     place.put("demo.chores", spec, {"chores": {"type": "queue"}, "late": STREAM})
-    place.until(lambda: len(place.rows("chores")) == 10)
+    place.until(lambda: place.count("chores") == 10)
     place.until(lambda: "late" in place.statuses["demo.chores"].get("lastError", ""))
     node.create("late")
     assert sorted(json.loads(m.body)["text"] for m in take_stream(node, "late", 10)) == [f"m{n}" for n in range(10)]
     place.until(lambda: counts(node, "chores")["messagesStored"] == 0)
-    assert len(place.rows("chores")) == 10
+    assert place.count("chores") == 10
     place.send(command="delete", name="demo.chores", purge=True)
 
 
@@ -845,7 +845,7 @@ def test_steps_are_done_with_each_batch_as_a_whole(node: StreamNode, place: Runn
     # Each time all of it in one batch.
     send(node, "games", score("a", "x", 1), score("a", "y", 5), score("b", "x", 2))
     place.put("demo.games", spec, kinds)
-    place.until(lambda: len(place.rows("best")) == 2 and len(place.rows("placed")) == 3)
+    place.until(lambda: place.count("best") == 2 and place.count("placed") == 3)
     place.put("demo.games", spec | {"paused": True}, kinds)
     place.until(lambda: place.statuses["demo.games"]["conditions"][0]["reason"] == "Paused")
     send(node, "games", score("a", "z", 9), score("a", "x", 3))

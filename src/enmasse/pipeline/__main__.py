@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -48,4 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = 1
+    if sys.argv[1:2] == ["run"]:
+        # Java may die amid a batch: threads in libraries' own code would crash a Python that takes itself down.
+        # What is registered first comes last.
+        atexit.register(lambda: os._exit(status))
+    status = main()
+    sys.exit(status)

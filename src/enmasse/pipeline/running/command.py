@@ -8,6 +8,7 @@ when the process that started it dies.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
@@ -199,6 +200,7 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         SpaceTakenError: another process runs them.
         UnavailableError: Spark is gone.
     """
+    faulthandler.enable()  # what crashes in a library tells where, in the log
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with SpaceLock(folder, options.session) as lock:
