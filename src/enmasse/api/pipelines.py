@@ -360,8 +360,8 @@ def builtin_routes() -> APIRouter:
 
 
 def _checked(answer: Document) -> Document:
-    if answer.get("error"):
-        raise RequestError(422, f"sql: {answer['error']}")
+    if error := answer.get("error"):
+        raise RequestError(422, f"sql: {error.removeprefix('sql: ')}")
     return answer
 
 

@@ -160,7 +160,7 @@ class Host(Controller):
             raise UnavailableError(f"pipeline {name} has no Spark session that runs: Spark shows what runs")
         if runner.ui is None:
             raise UnavailableError(
-                f"space {pipeline.space} does not show Spark's pages: spec.spark.ui of the AddressSpace says so"
+                f"space {pipeline.space} does not show Spark's pages: set spec.spark.ui of the AddressSpace to true"
             )
         return runner.ui
 

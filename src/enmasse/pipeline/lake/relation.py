@@ -154,7 +154,7 @@ HISTORY: Final = StructType(
 
 
 def history(spark: SparkSession, path: LakePath, most: int = 1000) -> DataFrame:
-    """Return the versions of a Delta table, the newest first: what made each, and how many rows it added.
+    """Return the versions of a Delta table, the newest first: what made each, and how many rows it added or changed.
 
     Raises:
         TableSchemaError: there is no such table.
@@ -166,7 +166,7 @@ def history(spark: SparkSession, path: LakePath, most: int = 1000) -> DataFrame:
         counts = (
             _count(figures, "num_added_files", "num_target_files_added", "numFilesAdded"),
             _count(figures, "num_removed_files", "num_target_files_removed", "numFilesRemoved"),
-            _count(figures, "num_added_rows", "num_target_rows_inserted", "num_output_rows"),
+            rows_written(figures),
         )
         if not figures and len(rows) < _COUNTED:  # as of appended batches
             counts = _counts_of(path / LOG / f"{entry['version']:020d}.json")
@@ -227,6 +227,15 @@ def _counts_of(entry: LakePath) -> tuple[int | None, int | None, int | None]:
     removed = sum("remove" in action for action in actions)
     rows = sum(json.loads(add.get("stats") or "{}").get("numRecords") or 0 for add in added)
     return len(added), removed, None if removed else rows
+
+
+def rows_written(figures: Mapping[str, Any]) -> int | None:
+    """Return how many rows an operation added or changed, by its figures; None: they do not say."""
+    # A merge counts those of the files that it wrote anew as its output.
+    merged = [_count(figures, f"num_target_rows_{kind}") for kind in ("inserted", "updated")]
+    if merged != [None, None]:
+        return sum(filter(None, merged))
+    return _count(figures, "num_added_rows", "num_output_rows")
 
 
 def _count(figures: Mapping[str, Any], *names: str) -> int | None:
