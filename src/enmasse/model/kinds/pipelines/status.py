@@ -97,7 +97,7 @@ class QueryStatus(Model):
     watermark_delay_ms: int | None = None
     """How far the watermark is behind the present."""
     state_rows: int | None = None
-    """Rows of state, such as windows that have not ended."""
+    """Rows of state, such as windows that have not ended; a function with state has one for each bucket of keys."""
     state_bytes: int | None = None
     """Memory that the state takes."""
     late_rows: int | None = None
