@@ -8,8 +8,8 @@ SECONDS ?= 0
 # What `make soak` does at length, and `make test` a few times.
 KILLS ?= 30
 SEEDS ?= 500
-# Many tests wait for processes that they start: four files at a time keep two processors busy.
-JOBS ?= 4
+# Many tests wait for processes that they start: three files at a time keep two processors busy.
+JOBS ?= 3
 # File by file; those that share Spark are as one, which is the longest and first (tests/conftest.py). The others come
 # in the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40)
@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 .PHONY: help setup demo test lint check fast format reference console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
-	@echo "make test [JOBS=4]      the whole test suite; what asks for a tool that is missing skips"
+	@echo "make test [JOBS=3]      the whole test suite; what asks for a tool that is missing skips"
 	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
 	@echo "make reference          write anew what is made from declarations: CRDs, tables of the reference"

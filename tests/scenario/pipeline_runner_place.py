@@ -96,9 +96,12 @@ class RunnerPlace:
     def count(self, table: str) -> int:
         """How many rows a Delta table has, by its log alone."""
         from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
-        path = self.folder / "lake" / table
-        return int(DeltaTable(path).count()) if (path / "_delta_log").is_dir() else 0
+        try:
+            return int(DeltaTable(self.folder / "lake" / table).count())
+        except TableNotFoundError:  # or its first version is just being written
+            return 0
 
     def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
         """What the condition gives once it gives something; a status that it looks at may not be told yet."""

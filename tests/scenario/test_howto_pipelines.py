@@ -150,6 +150,9 @@ def test_a_database_is_written_to_as_the_howto_says(shop: Place) -> None:
 def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:
     told: dict[str, str] = {}
     for name, (commands, expected) in blocks("declare-a-pipeline.md").items():
+        if name == "builtin":
+            # What was deleted is listed until its queries have stopped.
+            until(lambda: not names(place, "pipelines"), lambda: names(place, "pipelines"), seconds=LATE_S)
         told[name] = place.run(commands)
         if name == "run":
             status = partial(place.pipeline, "plant.hot")

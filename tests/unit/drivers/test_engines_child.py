@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 
 LISTENS = """
 import json, os, sys
-print(json.dumps({"event": "listening", "pid": os.getpid()}), flush=True)
 print("log line", file=sys.stderr, flush=True)
+print(json.dumps({"event": "listening", "pid": os.getpid()}), flush=True)
 for line in sys.stdin:
     print(json.dumps({"event": "heard", "line": line.strip()}), flush=True)
 """
