@@ -4,17 +4,22 @@ Rules:
 1. A step is bounded: it takes the partitions with the most small files first and ends after ``BYTES_AT_ONCE``. Files
    are joined with others of about their size, so that a row is not rewritten each time that more come.
 2. A batch that is appended meanwhile stays: compaction moves rows and declares that, which conflicts with no append.
-   Merges wait their turn (``batches.table_lock``), for both would rewrite the same files.
+   Merges wait their turn (``batches.table_lock``), for both would rewrite the same files. So do other compactions,
+   also those of other processes over a table on a disk: Delta's library takes two transactions that only move rows
+   of the same files, and each row would be there twice.
 3. A file goes when it has been out of the table for ``keep_h``, so that a query that began before still finds it.
    So do files that no transaction ever named, which killed drivers leave behind, after a day at the earliest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import WriterProperties
@@ -24,6 +29,7 @@ from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import partition_text
+from enmasse.pipeline.lake.mending import LOG
 from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
@@ -118,7 +124,7 @@ def _join_files(table: DeltaTable, path: LakePath, target_bytes: int, bytes_at_o
     chosen, left = plan_compaction(files, bytes_at_once=bytes_at_once, target_bytes=target_bytes)
     merged = made = 0
     for partition in chosen:
-        with _lock_if_merged(table, path):
+        with _one_at_a_time(path), _lock_if_merged(table, path):
             table.update_incremental()
             try:
                 done = table.optimize.compact(
@@ -165,7 +171,7 @@ def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | N
         if bytes_at_once is not None and total + size > bytes_at_once:
             continue
         total += size
-        with _lock_if_merged(table, path):
+        with _one_at_a_time(path), _lock_if_merged(table, path):
             table.update_incremental()
             try:
                 done = table.optimize.z_order(
@@ -249,6 +255,22 @@ def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | 
     texts: list[list[str | None]] = [[partition_text(value) for value in column] for column in partitions]
     rows = list(zip(*texts, strict=True)) if texts else [()] * len(sizes)
     return list(zip(rows, sizes, actions.column("modification_time").to_pylist(), strict=True))
+
+
+@contextmanager
+def _one_at_a_time(path: LakePath) -> Iterator[None]:
+    """Wait until no other compaction of the table is at work: one after the other sees what there is then."""
+    log = path / LOG
+    with table_lock(log):
+        if not isinstance(log, Path):
+            yield
+            return
+        folder = os.open(log, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
 
 def _lock_if_merged(table: DeltaTable, path: LakePath) -> AbstractContextManager[None]:
