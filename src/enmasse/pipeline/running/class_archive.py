@@ -12,16 +12,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from queue import Queue
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import UnavailableError
 from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.session import archive_folders, archive_name, find_java, start_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
@@ -75,41 +76,77 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _count(frame: DataFrame, _batch: int) -> None:
-    frame.mapInArrow(lambda batches: batches, "value STRING").count()
+_NAME = "classes.readings"
+_SOURCE: Final = {
+    "name": "readings",
+    "files": {"path": "in", "format": "json"},
+    "schema": "device STRING, value DOUBLE, at TIMESTAMP",
+    "watermark": {"column": "at", "delay": "10s"},
+}
+_WINDOWS: Final = """
+SELECT window.start AS since, device, avg(value) AS mean, stddev(value) AS spread,
+  to_json(collect_list(value)) AS text
+FROM readings GROUP BY device, window(at, '10 seconds')
+"""
+_PIPELINE: Final = {
+    "apiVersion": "enmasse.io/v1beta1",
+    "kind": "Pipeline",
+    "metadata": {"name": _NAME, "namespace": "default", "generation": 1},
+    "spec": {
+        "sources": [_SOURCE],
+        "steps": [
+            {"name": "windows", "sql": _WINDOWS},
+            {"name": "same", "function": "same:same", "input": "readings", "schema": "device STRING, value DOUBLE"},
+        ],
+        "sinks": [
+            {"input": "windows", "table": "windows", "mode": "update", "keys": ["since", "device"]},
+            {"input": "same", "table": "same"},
+        ],
+        "trigger": "availableNow",
+    },
+}
+_QUERY: Final = """
+SELECT s.device, count(*) AS n, max(w.mean) AS mean FROM same s JOIN windows w ON s.device = w.device
+WHERE s.value > 0 GROUP BY s.device ORDER BY n
+"""
+_PATIENCE_S: Final = 300.0
 
 
 def _work(spark: SparkSession, folder: Path) -> None:
-    """Do a bit of everything that pipelines do."""
-    from pyspark.sql import functions as F  # noqa: PLC0415  # loaded when the session was made
+    """Have a runner do a bit of everything: a pipeline from files to tables, and a query of them.
 
-    (folder / "in").mkdir()
-    (folder / "in" / "rows.json").write_text('{"device": "d", "value": 1, "at": "2026-01-31T12:00:00Z"}\n')
-    rows = spark.readStream.text(str(folder / "in")).select(
-        F.from_json("value", "device STRING, value DOUBLE, at TIMESTAMP").alias("row")
-    )
-    windows = (
-        rows.select("row.*")
-        .withWatermark("at", "10 seconds")
-        .groupBy(F.window("at", "10 seconds"), "device")
-        .agg(F.mean("value"), F.stddev("value"))
-    )
-    query = (
-        windows.select(F.to_json(F.struct("*")).alias("value"))
-        .mapInPandas(lambda frames: frames, "value STRING")
-        .writeStream.foreachBatch(_count)
-        .outputMode("update")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    Raises:
+        UnavailableError: it did not.
+    """
+    from enmasse.pipeline.running.planning.plans import Place  # noqa: PLC0415  # they need PySpark
+    from enmasse.pipeline.running.runner import Runner  # noqa: PLC0415
+
+    place = Place("amqp://127.0.0.1", "", folder)
+    read, code = place.files / "files" / "in", folder / "code" / _NAME
+    for made in (read, code):
+        made.mkdir(parents=True)
+    (read / "rows.json").write_text('{"device": "d", "value": 1, "at": "2026-01-31T12:00:00Z"}\n')
+    (code / "same.py").write_text("def same(rows):\n    return rows[['device', 'value']]\n")
+    events: Queue[dict[str, Any]] = Queue()
+    runner = Runner(spark, place, lambda event, **fields: events.put({"event": event, **fields}))
+
+    def wait(event: str, condition: Callable[[dict[str, Any]], bool]) -> None:
+        while (found := events.get(timeout=_PATIENCE_S))["event"] != event or not condition(found):
+            if problem := found.get("error") or found.get("status", {}).get("lastError"):
+                raise UnavailableError(problem)
+
+    runner.dispatch({"command": "put", "pipeline": _PIPELINE})
+    wait("status", lambda found: {query["state"] for query in found["status"].get("queries", ())} == {"Finished"})
+    runner.dispatch({"command": "query", "id": "1", "sql": _QUERY})
+    wait("answer", lambda found: not found["error"])
+    runner.close()
 
 
 def _record(archive: Path, folder: Path) -> None:
     spark = start_session("classes", folder / "spark", settings=SETTINGS, record=archive)
+    gateway: Any = spark.sparkContext._gateway
     _work(spark, folder)
-    spark.stop()
+    gateway.proc.wait()  # it writes the file when it ends
 
 
 if __name__ == "__main__":
