@@ -1,4 +1,4 @@
-"""A node with streams, whole installations, and one Spark session for the whole run."""
+"""A node with streams, whole installations, and one Spark session and one runner for the whole run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.pipeline.session import start_session
+from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.support.foreign_tools import require
 from tests.support.installation import Installation
 from tests.support.stream_node import StreamNode
@@ -32,9 +33,37 @@ def stream_node(stream_process: StreamNode) -> Iterator[StreamNode]:
     stream_process.disconnect()
 
 
+@pytest.fixture(scope="module")
+def node(stream_process: StreamNode) -> Iterator[StreamNode]:
+    """A node that was without addresses when the module began."""
+    stream_process.clear()
+    yield stream_process
+    stream_process.disconnect()
+
+
 @pytest.fixture(scope="session")
 def needs_spark() -> None:
     require("Java 17 for Spark")
+
+
+@pytest.fixture(scope="session")
+def runner(
+    needs_spark: None, stream_process: StreamNode, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunnerPlace]:
+    """The runner process of this worker; modules that share it are of the group ``runner``."""
+    place = RunnerPlace(stream_process.url, tmp_path_factory.mktemp("space"))
+    place.start()
+    place.next_event("ready")
+    yield place
+    assert place.stop() == 0
+    assert "Traceback" not in (place.folder / "runner.err").read_text()
+
+
+@pytest.fixture(scope="module")
+def place(node: StreamNode, runner: RunnerPlace) -> RunnerPlace:
+    """The runner, without what the last module left: its tests delete their own pipelines."""
+    runner.forget()
+    return runner
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -116,6 +117,16 @@ class RunnerPlace:
 
     def state(self, name: str) -> set[str]:
         return {query["state"] for query in self.statuses.get(name, {}).get("queries", ())}
+
+    def forget(self) -> None:
+        """Remove all pipelines and tables, and what was said of them."""
+        for name in self.statuses:
+            self.send(command="delete", name=name, purge=True)
+        self.until(lambda: not any((self.folder / "checkpoints").glob("demo.*")))
+        for folder in ("lake", "code"):
+            shutil.rmtree(self.folder / folder, ignore_errors=True)
+        self.statuses.clear()
+        self.log.clear()
 
     def stop(self) -> int:
         """End it in order; its exit code."""

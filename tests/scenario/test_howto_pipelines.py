@@ -56,11 +56,18 @@ def shop(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         assert [path.name for path in (place.data / "pipelines").iterdir()] == ["host.sock"]
 
 
-@pytest.fixture
-def place(needs_spark: None, tmp_path: Path) -> Iterator[Place]:
-    """An installation as a page finds it that begins with a space of its own."""
-    with installed(tmp_path) as place:
+@pytest.fixture(scope="module")
+def empty(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The installation of all pages that begin with a space of their own, and name none."""
+    with installed(tmp_path_factory.mktemp("own")) as place:
         yield place
+
+
+@pytest.fixture
+def place(empty: Place) -> Iterator[Place]:
+    yield empty
+    for name in names(empty, "addressspaces"):
+        empty.run(f"enmasse delete space {name} && enmasse wait space {name} --for delete --timeout 150")
 
 
 def names(place: Place, kind: str) -> list[str]:

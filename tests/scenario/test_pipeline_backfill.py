@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.client.blocking import Message
-from tests.scenario.test_pipeline_running import STREAM, node, place
+from tests.scenario.test_pipeline_running import STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from tests.scenario.pipeline_runner_place import RunnerPlace
     from tests.support.stream_node import StreamNode
 
-__all__ = ["node", "place"]
-
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.usefixtures("needs_spark"),
     pytest.mark.timeout(600),
+    pytest.mark.xdist_group("runner"),
 ]
 
 WRONG = "SELECT site, value * 2 AS value, ts FROM readings"

@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 
 from tests.scenario.pipeline_runner_place import RunnerPlace
-from tests.scenario.test_pipeline_running import STREAM, node, place, send
+from tests.scenario.test_pipeline_running import STREAM, send
 from tests.support.foreign_tools import require
 from tests.support.postgresql import DATABASE, PASSWORD, USER, PostgreSQL, make_certificate, postgresql
 from tests.support.stream_node import StreamNode
-
-__all__ = ["node", "place"]
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.usefixtures("needs_spark"),
     pytest.mark.timeout(600),
+    pytest.mark.xdist_group("runner"),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,24 +12,20 @@ import pytest
 from enmasse.client.blocking import Message
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.taking import take, take_stream
-from tests.scenario.test_pipeline_running import STREAM, node, send
+from tests.scenario.test_pipeline_running import STREAM, send
 from tests.support.stream_node import StreamNode
 
-__all__ = ["node"]
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("needs_spark"),
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("runner"),
+]
 
 BEGAN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 QUEUE = {"type": "queue"}
 NUMBERS = "SELECT window.start AS start, collect_list(n) AS ns FROM readings GROUP BY window(ts, '10 seconds')"
-
-
-@pytest.fixture(scope="module")
-def place(node: StreamNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerPlace]:
-    place = RunnerPlace(node.url, tmp_path_factory.mktemp("space"))
-    place.start()
-    yield place
-    place.stop()
 
 
 def source(address: str, late: str, **more: Any) -> dict[str, Any]:

@@ -409,7 +409,7 @@ def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoeve
         storage.settings["secretAccessKey"] = "another secret of tests"
         storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)
         place.until(is_there)
-        for _ in range(kills(1)):
+        for _ in range(kills(0)):
             send()
             time.sleep(story_chance.uniform(0.0, 0.7))  # anywhere in the batches that follow
             if story_chance.random() < 0.7:

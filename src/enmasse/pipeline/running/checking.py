@@ -1,4 +1,4 @@
-"""``python -m enmasse.pipeline check``: what Spark itself says of a pipeline, without running it.
+"""``python -m enmasse.pipeline check``: what Spark itself says of pipelines, without running them.
 
 Addresses and tables need not be there: a source has the columns that its declaration gives it, a table those that it
 is said to have. What Spark would refuse when a query starts is found with its place.
@@ -47,23 +47,23 @@ _MODES = "org.apache.spark.sql.streaming.OutputMode"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command line: a line of JSON on standard input says the rest."""
+    """Describe the command line: JSON on standard input says the rest."""
     parser.description = (
-        "check a pipeline as Spark does: {pipeline, addresses, code, tables, schemas, models} on standard input"
+        "check pipelines as Spark does: [{pipeline, addresses, code, tables, schemas, models}] on standard input"
     )
 
 
 def run(_options: argparse.Namespace, _arguments: Any) -> int:
-    """Print the problems, a line each; 1 if there are any."""
+    """Print the problems of each pipeline, as JSON."""
     given = json.load(sys.stdin)
     with tempfile.TemporaryDirectory(prefix="enmasse-check-") as folder:
         spark = start_session("check", Path(folder, "work"), cores=1, quick=True)
         try:
-            found = problems(spark, Path(folder), given)
+            found = [problems(spark, Path(folder, str(number)), one) for number, one in enumerate(given)]
         finally:
             spark.stop()
-    sys.stdout.write("".join(f"{problem}\n" for problem in found))
-    return int(bool(found))
+    json.dump(found, sys.stdout)
+    return 0
 
 
 def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> list[str]:

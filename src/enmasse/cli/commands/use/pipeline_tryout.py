@@ -78,7 +78,6 @@ class Rows(Model):
     expect: tuple[Expected, ...] = Field(strict=False, min_length=1)
 
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")]
 Schemas = Annotated[
     list[str] | None,
     typer.Option("--schema", metavar="SUBJECT=FILE", help="The schema of a subject of the registry."),
@@ -86,55 +85,82 @@ Schemas = Annotated[
 
 
 def check(
-    file: File,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="YAML with pipelines, their addresses and code.")
+    ],
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="NAME=COLUMNS", help="A table that it joins: 'devices=id INT, name STRING'."),
+        typer.Option(
+            "--table", metavar="NAME=COLUMNS", help="A table that is joined: 'devices=id INT, name STRING'."
+        ),
     ] = None,
     schemas: Schemas = None,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", metavar="NAME=TYPE", help="What a model gives that its SQL calls: 'pumps=DOUBLE'."),
+        typer.Option("--model", metavar="NAME=TYPE", help="What a model gives that SQL calls: 'pumps=DOUBLE'."),
     ] = None,
 ) -> None:
-    """Have Spark look at a declared pipeline, without running it.
+    """Have Spark look at declared pipelines, without running them.
 
     Beside what `apply` says it finds types that do not fit, wrong arguments of functions, and what streams cannot do.
     """
     writer = Writer()
-    pipeline, resources = _one_pipeline(file)
     known = dict(text.partition("=")[::2] for text in tables or ())
     if odd := next((name for name, columns in known.items() if not columns), None):
         raise UsageError(f"--table: expected NAME=COLUMNS, as devices=id INT, name STRING, got '{odd}'")
+    declared: dict[str, tuple[Pipeline, list[Resource]]] = {}
+    for file in files:
+        resources = read_manifests([file], None)
+        pipelines = [one for one in resources if isinstance(one, Pipeline)]
+        if not pipelines:
+            raise UsageError(f"{file}: expected a pipeline, got none")
+        for pipeline in pipelines:
+            name = file if len(pipelines) == 1 else f"{file}: {pipeline.metadata.name}"
+            declared[name] = pipeline, resources
+    types = _models([pipeline for pipeline, _ in declared.values()], models or ())
+    asked = [
+        _without_pipeline(pipeline, resources)
+        | {
+            "pipeline": pipeline.to_dict(),
+            "tables": known,
+            "schemas": _versions(pipeline, schemas or ()),
+            "models": types,
+        }
+        for pipeline, resources in declared.values()
+    ]
+    command = [sys.executable, "-m", "enmasse.pipeline", "check"]
+    with writer.err.status("Spark looks at it ..."):
+        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CliError(next(iter(done.stderr.strip().splitlines()[-1:]), "Spark did not start"))
+    wrong = []
+    for name, problems in zip(declared, json.loads(done.stdout), strict=True):
+        if problems:
+            wrong.append("\n".join((f"{name}: {problems[0]}", *problems[1:])))
+        else:
+            writer.say(f"{name}: Spark takes it")
+    if wrong:
+        raise CliError("\n".join(wrong))
+
+
+def _without_pipeline(pipeline: Pipeline, resources: Iterable[Resource]) -> dict[str, Any]:
+    """Return the addresses and the code of a pipeline, as Spark is asked about them."""
     documents = [one.to_dict() for one in resources]
+    addresses = {one["spec"]["address"]: one["spec"] for one in documents if one["kind"] == ADDRESS.name}
     code: dict[str, str] = {}
     if pipeline.spec.code is not None:
         maps = {one["metadata"]["name"]: one.get("data") or {} for one in documents if one["kind"] == CONFIG_MAP.name}
         modules = maps.get(pipeline.spec.code.config_map, {})
         code = {name.removesuffix(".py"): text for name, text in modules.items() if name.endswith(".py")}
-    addresses = {one["spec"]["address"]: one["spec"] for one in documents if one["kind"] == ADDRESS.name}
-    given = {
-        "pipeline": pipeline.to_dict(),
-        "addresses": {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()},
-        "code": code,
-        "tables": known,
-        "schemas": _versions(pipeline, schemas or ()),
-        "models": _models(pipeline, models or ()),
-    }
-    command = [sys.executable, "-m", "enmasse.pipeline", "check"]
-    with writer.err.status("Spark looks at it ..."):
-        done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        writer.say(f"{file}: Spark takes it")
-        return
-    said = done.stdout.strip() or next(iter(done.stderr.strip().splitlines()[-1:]), "Spark did not start")
-    raise CliError(f"{file}: {said}")
+    told = {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()}
+    return {"addresses": told, "code": code}
 
 
-def _models(pipeline: Pipeline, given: Sequence[str]) -> dict[str, str]:
-    """Return what the models give that a pipeline's SQL calls."""
+def _models(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, str]:
+    """Return what the models give that the pipelines' SQL calls."""
     types = dict(text.partition("=")[::2] for text in given)
-    called = {name.removeprefix(MODEL_PREFIX) for step in pipeline.spec.steps for name in model_calls(step.sql or "")}
+    steps = [step for pipeline in pipelines for step in pipeline.spec.steps]
+    called = {name.removeprefix(MODEL_PREFIX) for step in steps for name in model_calls(step.sql or "")}
     if missing := next((name for name in sorted(called) if not types.get(name)), None):
         raise UsageError(f"--model: say of which type is what the model gives, as {missing}=DOUBLE")
     for name, text in types.items():
@@ -169,17 +195,8 @@ def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _one_pipeline(file: str) -> tuple[Pipeline, list[Resource]]:
-    """Return the pipeline of a file, and everything in it."""
-    resources = read_manifests([file], None)
-    pipelines = [one for one in resources if isinstance(one, Pipeline)]
-    if len(pipelines) != 1:
-        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
-    return pipelines[0], resources
-
-
 def test(
-    file: File,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
     rows: Annotated[str, typer.Argument(metavar="ROWS", help="YAML with what is given and what is expected.")],
     schemas: Schemas = None,  # noqa: PT028  # a command, and no test
 ) -> None:
@@ -189,7 +206,11 @@ def test(
     is 1 if something else came of it.
     """
     writer = Writer()
-    pipeline, resources = _one_pipeline(file)
+    resources = read_manifests([file], None)
+    pipelines = [one for one in resources if isinstance(one, Pipeline)]
+    if len(pipelines) != 1:
+        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
+    (pipeline,) = pipelines
     wanted, versions = _read_rows(rows), _versions(pipeline, schemas or ())
     folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
     folder.chmod(0o755)
