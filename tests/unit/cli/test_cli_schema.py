@@ -19,7 +19,7 @@ UNIT = {"name": "unit", "type": "string"}
 @pytest.fixture(autouse=True)
 def _space(api: str, cli: Cli) -> None:
     assert cli("create", "namespace", "default").code == 0
-    assert cli("create", "space", "plant").code == 0
+    assert cli("create", "space", "plant", "--wait", "0").code == 0
 
 
 def file(place: Path, *fields: dict[str, Any]) -> str:

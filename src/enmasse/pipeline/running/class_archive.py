@@ -18,6 +18,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import UnavailableError
+from enmasse.model.schema.kinds import PIPELINE
 from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.session import archive_folders, archive_name, find_java, start_session
 
@@ -89,8 +90,8 @@ SELECT window.start AS since, device, avg(value) AS mean, stddev(value) AS sprea
 FROM readings GROUP BY device, window(at, '10 seconds')
 """
 _PIPELINE: Final = {
-    "apiVersion": "enmasse.io/v1beta1",
-    "kind": "Pipeline",
+    "apiVersion": PIPELINE.api_version,
+    "kind": PIPELINE.name,
     "metadata": {"name": _NAME, "namespace": "default", "generation": 1},
     "spec": {
         "sources": [_SOURCE],
