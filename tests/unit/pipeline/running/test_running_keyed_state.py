@@ -151,8 +151,8 @@ def test_a_timer_needs_a_time_zone() -> None:
 
 def test_many_keys_are_kept() -> None:
     bucket = Bucket(TIMED, timers="processingTime")
-    keys: list[tuple[str | None, str, int]] = [(f"d{number}", "x", number) for number in range(5_000)]
-    assert len(bucket.take(*keys)) == 5_000
+    keys: list[tuple[str | None, str, int]] = [(f"d{number}", "x", number) for number in range(1_000)]
+    assert len(bucket.take(*keys)) == 1_000
     assert bucket.take(("d7", "x", 9_000), now_s=1) == [("d7", 2)]
-    assert len(bucket.states()) == 5_000
+    assert len(bucket.states()) == 1_000
     assert bucket.states().next_timer_us() == timedelta(seconds=10) // timedelta(microseconds=1)
