@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 import threading
@@ -24,6 +25,7 @@ from enmasse.pipeline.lake.batches import Mode, Table
 from enmasse.pipeline.lake.compaction import compact, order_rows
 from enmasse.pipeline.lake.relation import facts, history, relation, statistics, tables
 from enmasse.pipeline.lake.tables import open_table
+from enmasse.pipeline.running.failures import sentence_of
 from tests.scenario.lake_stage import COLUMNS, ODD, Lake, Rows
 from tests.support.chance import SEED
 
@@ -414,8 +416,9 @@ def test_a_full_disk_fails_the_batch_and_a_retry_goes_on(lake: Lake, small_disk:
                 file.flush()
     except OSError:
         pass
-    with pytest.raises((StreamingQueryException, OSError)):
+    with pytest.raises((StreamingQueryException, OSError)) as full:
         lake.write(table, [{"k": "b", "v": 2}], [{"k": "c", "v": 3}])
+    assert re.search(r"No space left on device: (the disk|/\S*/lake/t)", sentence_of(full.value))
     assert lake.rows("t", "k", "v") == [("a", 1)]
     ballast.unlink()
     lake.write(table)

@@ -32,6 +32,8 @@ _JAVAS = "Py4JJavaError"
 _CRASHED = "Python worker exited unexpectedly"
 _SLOW = "waiting for the Python worker to connect back"
 _NO_SPACE = "No space left on device"
+_FILE = re.compile(r"(?<![\w.:/])/[^\s:'\"()]+")
+_IN_LAKE = re.compile(r"(.+/lake)/([^/]+)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+|$)", re.MULTILINE)
 """What a frame of ours has Spark raise: a constraint, an expectation, a message that does not fit."""
 _HEADER = re.compile(r"[^\n:]*CSV header(?:.|\n)*?CSV file: \S+")
@@ -53,7 +55,7 @@ def sentence_of(error: BaseException | str) -> str:
     if storage := storage_failure(text):
         return _short(f"the lake: {storage}")
     if _NO_SPACE in text:
-        return _short(f"{_NO_SPACE}: {_place_of(text)}{_of_lake(text)}")
+        return _short(f"{_NO_SPACE}: {_where_full(text)}")
     if _CRASHED in text:
         return (
             "a Python worker died: it needed more memory than it may have, took too long in a C library, or was "
@@ -82,15 +84,16 @@ def is_of_java(error: BaseException | str) -> bool:
     return bool(roots and _STATE.fullmatch(roots[-1]) and not _OURS.search(text))
 
 
-def _place_of(text: str) -> str:
-    found = re.search(r"(/[^\s:'\"()]+)", text)
-    return found[1] if found else "Spark cannot write; free some and it goes on"
+def _where_full(text: str) -> str:
+    """Return what is full: the file that the error names, or the disk of the space, for most errors name none.
 
-
-def _of_lake(text: str) -> str:
-    """Return which table the disk is full for, if the place is in the lake."""
-    found = re.search(r"(/[^\s:'\"()]+/lake)/([^/\s:'\"()]+)", text)
-    return f" (table {found[2]} of the lake {found[1]}; free some and it goes on)" if found else ""
+    A stack and a query's plan have other paths; the file is in a line that says what is wrong.
+    """
+    files = [file[0] for line in text.splitlines() if _NO_SPACE in line and (file := _FILE.search(line))]
+    if not files:
+        return "the disk with the space's pipelines is full; free some and it goes on"
+    table = _IN_LAKE.match(files[0])
+    return f"{files[0]} (table {table[2]} of the lake {table[1]}; free some and it goes on)" if table else files[0]
 
 
 def _plain(text: str) -> str:

@@ -41,6 +41,24 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
             "No space left on device: /data/lake/t/x (table t of the lake /data/lake; free some and it goes on)",
         ),
         (
+            (
+                "Caused by: a.B: Query terminated with exception: java.io.IOException: No space left on device\n"
+                "Identifier: bakery.burnt/to-burnt [id = 5]\nLogical Plan:\n+- Project\n"
+                "Caused by: java.io.IOException: No space left on device"
+            ),
+            "No space left on device: the disk with the space's pipelines is full; free some and it goes on",
+        ),
+        (
+            WORKER.replace("worker.py", "/opt/enmasse/pipeline/lake/maintenance.py").format(
+                "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"
+            ),
+            "No space left on device: the disk with the space's pipelines is full; free some and it goes on",
+        ),
+        (
+            WORKER.format("OSError: [Errno 28] No space left on device: '/data/lake/t/x'"),
+            "No space left on device: /data/lake/t/x (table t of the lake /data/lake; free some and it goes on)",
+        ),
+        (
             "Caused by: a.b.Outer: no\nCaused by: java.io.FileNotFoundException: /x (gone)",
             "FileNotFoundException: /x (gone)",
         ),
