@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import yaml
 
 from enmasse.api import pipelines
 from enmasse.drivers.data_directory import Layout
@@ -452,6 +453,41 @@ def test_a_check_is_told_what_models_give(cli: Cli, tmp_path: Path, models: list
     file.write_text(HOT.replace("temperature > 30", "model_pumps(temperature) > 30"))
     done = cli("pipeline", "check", str(file), *(part for model in models for part in ("--model", model)))
     assert (done.code, why in done.err) == (2, True), done.err
+
+
+ROOMS = "database: {type: postgresql, host: db, database: d, table: plant.Rooms, credentialsSecret: s}"
+
+
+def joined(folder: Path, source: str) -> str:
+    """Write a pipeline that reads a table, too."""
+    document = yaml.safe_load(HOT)
+    document["spec"]["sources"].append({"name": "rooms", **yaml.safe_load(source)})
+    file = folder / "joined.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "why"),
+    [
+        ("table: devices", [], "say which columns the table devices has, as 'devices=id INT, name STRING'"),
+        ("table: devices", ["devices"], "expected NAME=COLUMNS, as devices=id INT, name STRING, got 'devices'"),
+        (ROOMS, [], "say which columns the table plant.Rooms has, as 'plant.Rooms=id INT, name STRING'"),
+    ],
+)
+def test_a_check_asks_for_the_columns_of_tables(
+    cli: Cli, tmp_path: Path, source: str, given: list[str], why: str
+) -> None:
+    done = cli("pipeline", "check", joined(tmp_path, source), *(part for one in given for part in ("--table", one)))
+    assert (done.code, why in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize("name", ["plant.Rooms", "plant_rooms"])
+def test_a_check_takes_a_table_of_a_database_by_its_name(cli: Cli, tmp_path: Path, name: str) -> None:
+    # What is looked at next is wrong, so that Spark need not be asked.
+    given = ("--table", f"{name}=id INT", "--model", "fans=DOUBLE")
+    done = cli("pipeline", "check", joined(tmp_path, ROOMS), *given)
+    assert (done.code, "model_fans()" in done.err) == (2, True), done.err
 
 
 def test_the_address_of_sparks_pages_is_printed(api: str, cli: Cli, shop: Path) -> None:

@@ -28,7 +28,7 @@ from enmasse.demo.service import Service
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.pipelines.builtins import TableName
-from enmasse.model.kinds.pipelines.databases import as_lake_tables
+from enmasse.model.kinds.pipelines.databases import as_lake_table, as_lake_tables
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE
@@ -105,9 +105,6 @@ def check(
     Beside what `apply` says it finds types that do not fit, wrong arguments of functions, and what streams cannot do.
     """
     writer = Writer()
-    known = dict(text.partition("=")[::2] for text in tables or ())
-    if odd := next((name for name, columns in known.items() if not columns), None):
-        raise UsageError(f"--table: expected NAME=COLUMNS, as devices=id INT, name STRING, got '{odd}'")
     declared: dict[str, tuple[Pipeline, list[Resource]]] = {}
     for file in files:
         resources = read_manifests([file], None)
@@ -117,6 +114,7 @@ def check(
         for pipeline in pipelines:
             name = file if len(pipelines) == 1 else f"{file}: {pipeline.metadata.name}"
             declared[name] = pipeline, resources
+    known = _tables([pipeline for pipeline, _ in declared.values()], tables or ())
     types = _models([pipeline for pipeline, _ in declared.values()], models or ())
     asked = [
         _without_pipeline(pipeline, resources)
@@ -154,6 +152,21 @@ def _without_pipeline(pipeline: Pipeline, resources: Iterable[Resource]) -> dict
         code = {name.removesuffix(".py"): text for name, text in modules.items() if name.endswith(".py")}
     told = {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()}
     return {"addresses": told, "code": code}
+
+
+def _tables(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, str]:
+    """Return the columns of the tables that pipelines read, by their names in the lake."""
+    columns = {}
+    for text in given:
+        name, _, declared = text.partition("=")
+        if not declared:
+            raise UsageError(f"--table: expected NAME=COLUMNS, as devices=id INT, name STRING, got '{text}'")
+        columns[as_lake_table(name) if "." in name else name] = declared
+    for source in (source for pipeline in pipelines for source in pipeline.spec.sources):
+        read = source.database.table if source.database is not None else source.table
+        if read is not None and (as_lake_table(read) if source.database is not None else read) not in columns:
+            raise UsageError(f"--table: say which columns the table {read} has, as '{read}=id INT, name STRING'")
+    return columns
 
 
 def _models(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, str]:

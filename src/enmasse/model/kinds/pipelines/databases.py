@@ -67,16 +67,18 @@ def _is_database_name(name: str) -> bool:
     return name.isprintable() and 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME
 
 
-def as_lake_tables(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pipeline, as JSON has it, with tables of the lake in the place of those of databases.
+def as_lake_table(table: str) -> str:
+    """Return what a table of a database is called as one of the lake: ``plant_machines`` for ``plant.machines``."""
+    return re.sub(r"[^a-z0-9]+", "_", table.lower()).strip("_")
 
-    Each has the name that it has in its database, ``plant_machines`` for ``plant.machines``.
-    """
+
+def as_lake_tables(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pipeline, as JSON has it, with tables of the lake in the place of those of databases."""
 
     def replaced(part: Mapping[str, Any]) -> dict[str, Any]:
         if not part.get("database"):
             return dict(part)
-        name = re.sub(r"[^a-z0-9]+", "_", part["database"]["table"].lower()).strip("_")
+        name = as_lake_table(part["database"]["table"])
         return {key: value for key, value in part.items() if key != "database"} | {"table": name}
 
     spec = dict(document["spec"])
