@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 
-from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchemas
+from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchemas, readable, readable_body
 from enmasse.cli.errors import UsageError
 from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
 from enmasse.schemas.wire_format import HEADER_BYTES, header
@@ -49,7 +50,7 @@ def test_json_for_a_source_is_written_by_its_subject_and_read_again(address: str
     body = SCHEMAS.encode(message, address, None)
     assert body.startswith(begin)
     assert SCHEMAS.decode(body, address) == message.readable
-    assert "2026-01-31 12:00:00+00:00" in message.readable
+    assert "2026-01-31T12:00:00Z" in message.readable
 
 
 def test_another_subject_may_be_named_and_addresses_without_one_have_json() -> None:
@@ -73,3 +74,19 @@ def test_what_does_not_fit_is_refused_in_avro_and_can_be_given_as_a_text() -> No
 @pytest.mark.parametrize("body", [b"no Avro", header(7) + b"\x02", header(9) + b"{}"])
 def test_what_is_of_no_schema_is_its_text(body: bytes) -> None:
     assert SCHEMAS.decode(body, "letters") == body.decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00+00:00", "2026-01-31T13:00:00+01:00"],
+)
+def test_a_moment_is_the_same_however_it_is_written(text: str) -> None:
+    written = yaml.safe_load("{at: 2026-01-31T12:00:00Z, seen: [{at: 2026-01-31T12:00:00Z}]}")
+    assert readable_body(json.dumps({"at": text, "seen": [{"at": text}]}).encode()) == readable(written)
+    later = yaml.safe_load("{at: 2026-01-31T12:00:00.001Z}")
+    assert readable(later) != readable({"at": text})
+
+
+@pytest.mark.parametrize("text", ["2026-01-31", "2026-02-31T12:00:00Z", "at 2026-01-31T12:00:00Z", "12:00:00"])
+def test_what_is_no_moment_is_compared_as_it_is(text: str) -> None:
+    assert readable(text) == json.dumps(text)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,6 +121,22 @@ def readable_body(body: bytes) -> str:
         return body.decode(errors="replace")
 
 
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+
+
 def readable(value: Any) -> str:
-    """Return a value as JSON with its keys in order."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    """Return a value as JSON with its keys in order; a moment is the same however it is written."""
+    return json.dumps(_with_moments(value), sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _with_moments(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_moments(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_moments(one) for one in value]
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        with suppress(ValueError):  # there is no such day
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
+    return value
