@@ -393,6 +393,7 @@ _PHASE_OF_REASON = {
     "Starting": "Starting",
     "Paused": "Starting",
     "TableEmpty": "Pending",
+    "Waiting": "Pending",
     "Degraded": "Running",
 }
 """Phases by the reason of a runner's condition Ready; others are failures. One that was paused is to start."""

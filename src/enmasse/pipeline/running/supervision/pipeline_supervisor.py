@@ -422,7 +422,7 @@ def _condition(
     elif degraded:
         reason, message = "Degraded", degraded
     elif not states and pipeline.spec.after:
-        reason, message = "Waiting", f"it runs after {', '.join(pipeline.spec.after)}"
+        truth, reason, message = "False", "Waiting", f"it runs after {', '.join(pipeline.spec.after)}"
     elif "Starting" in states or not states:
         truth, reason, message = "False", "Starting", "the queries start"
     return Condition.model_validate(
