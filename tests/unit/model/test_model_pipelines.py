@@ -79,6 +79,12 @@ def test_a_pipeline_with_every_field_applies_and_is_written_the_same() -> None:
     assert decode(found.to_dict()) == found
 
 
+def test_each_sink_asks_for_rows_as_often_as_it_says() -> None:
+    found = decode(pipeline(sinks=[{"address": "alerts", "trigger": "0s"}, {"table": "t", "trigger": "1m"}]))
+    assert isinstance(found, Pipeline)
+    assert [sink.trigger for sink in found.spec.sinks] == ["0s", "1m"]
+
+
 @pytest.mark.parametrize("name", ["hot", "shop.", "Shop.hot"])
 def test_a_pipeline_is_named_after_its_space(name: str) -> None:
     assert "metadata.name" in problems(pipeline(name))
@@ -283,6 +289,16 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             {"trigger": "availableNow", "sinks": [{"table": "t", "trigger": "1m"}]},
             "spec.sinks[0].trigger",
             "not with trigger: availableNow",
+        ),
+        (
+            {"sinks": [{"table": "t", "trigger": "soon"}]},
+            "spec.sinks[0].trigger",
+            "such as 1s, 0s for at once, got 'soon'",
+        ),
+        (
+            {"sinks": [{"table": "t", "trigger": "availableNow"}]},
+            "spec.sinks[0].trigger",
+            "such as 1s, 0s for at once",
         ),
         ({"schedule": "0 3 * * *"}, "spec.schedule", "only with trigger: availableNow"),
         (

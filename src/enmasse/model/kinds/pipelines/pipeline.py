@@ -198,8 +198,13 @@ def _repeating_problems(pipeline: Pipeline) -> Iterator[Problem]:
         if given and spec.trigger != AVAILABLE_NOW:
             yield Problem(f"spec.{name}", f"only with trigger: {AVAILABLE_NOW}, which ends and can run again")
     for index, sink in enumerate(spec.sinks):
-        if sink.trigger is not None and spec.trigger == AVAILABLE_NOW:
-            yield Problem(f"spec.sinks[{index}].trigger", f"not with trigger: {AVAILABLE_NOW} of the pipeline")
+        if sink.trigger is None:
+            continue
+        path = f"spec.sinks[{index}].trigger"
+        if spec.trigger == AVAILABLE_NOW:
+            yield Problem(path, f"not with trigger: {AVAILABLE_NOW} of the pipeline")
+        elif sink.trigger == AVAILABLE_NOW or trigger_problem(sink.trigger):
+            yield Problem(path, f"expected a duration such as 1s, 0s for at once, got {describe_value(sink.trigger)}")
     if spec.schedule and spec.after:
         yield Problem("spec.after", "expected either a schedule or pipelines after which it runs")
     if spec.schedule is not None and (problem := schedule_problem(spec.schedule)):

@@ -71,8 +71,8 @@ class SinkSpec(Model):
     """A table of a database, which is there already."""
     format: TableFormat | None = None
     """Of a table; left out: delta."""
-    trigger: Duration | None = None
-    """How often this sink's query asks for new rows; left out: as the pipeline says."""
+    trigger: str | None = None
+    """How often this sink's query asks for new rows, ``0s`` for at once; left out: as the pipeline says."""
     schema_registry: RegistrySpec | None = None
     """Of an address: rows become messages by a schema of the space's registry, in its wire format."""
     mode: OutputMode | None = None
