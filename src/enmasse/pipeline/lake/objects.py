@@ -301,17 +301,17 @@ def storage_failure(text: str) -> str | None:
     return next((meaning for words, meaning in _FAILURES if words.search(said[0])), None)
 
 
-_SAID: Final = re.compile(r"(?:Generic S3 error|AWS Error).*(?:\n(?!\s+at ).*){0,8}")
+_SAID: Final = re.compile(r"(?:Generic S3 error|AWS Error|lacked the necessary privileges).*(?:\n(?!\s+at ).*){0,8}")
 """How the two libraries begin what storage said; Java's stack may follow."""
 _FAILURES: Final = tuple(
     (re.compile(words), meaning)
     for words, meaning in (
         (
-            "ExpiredToken|RequestTimeTooSkewed|EXPIRED_TOKEN",
+            "ExpiredToken|RequestTimeTooSkewed|EXPIRED_TOKEN|REQUEST_TIME_TOO_SKEWED",
             "the credentials have expired: put new ones into the Secret, and it goes on",
         ),
         (
-            "Invalid(AccessKeyId|Token)|SignatureDoesNotMatch|AccessDenied|ACCESS_DENIED|403 Forbidden|status:? 403",
+            "(?i:Invalid_?(Access_?Key_?Id|Token)|Signature_?Does_?Not_?Match|Access_?Denied|403 Forb|status:? 403)",
             "the storage refuses the credentials: put right ones into the Secret, and it goes on",
         ),
         ("NoSuchBucket|NO_SUCH_BUCKET", "there is no such bucket: make it, and it goes on"),

@@ -113,6 +113,19 @@ def test_paths_of_objects_are_like_those_of_folders() -> None:
     ("text", "said"),
     [
         ("When reading s3://x: AWS Error ACCESS_DENIED during HeadObject", "the storage refuses the credentials"),
+        (
+            "AWS Error SIGNATURE_DOES_NOT_MATCH during ListObjectsV2 operation: The",
+            "the storage refuses the credentials",
+        ),
+        (
+            "AWS Error INVALID_ACCESS_KEY_ID during ListObjectsV2 operation: The",
+            "the storage refuses the credentials",
+        ),
+        (
+            "Kernel error -> The operation lacked the necessary privileges to complete for path t\n  403 Forbidden",
+            "the storage refuses the credentials",
+        ),
+        ("AWS Error REQUEST_TIME_TOO_SKEWED during PutObject operation", "the credentials have expired"),
         ("Generic S3 error: ... ExpiredToken ...", "the credentials have expired"),
         ("Generic S3 error: 503 Slow Down: SlowDown", "the storage asks for fewer requests"),
         ("AWS Error UNKNOWN (HTTP status 503) during HeadObject: No response body", "the storage asks for fewer"),
