@@ -32,8 +32,10 @@ def avro_reader(schema_text: str) -> Callable[[bytes], Any]:
             file.seek(len(header))
         try:
             record = fastavro.schemaless_reader(file, schema, None)
-        except (EOFError, ValueError, LookupError, OverflowError, TypeError, ArithmeticError, MemoryError) as error:
-            raise RecordProblem(f"not Avro of this schema: {str(error) or 'it ends too soon'}") from error
+        except EOFError as error:
+            raise RecordProblem("not Avro of this schema: it ends too soon") from error
+        except (ValueError, LookupError, OverflowError, TypeError, ArithmeticError, MemoryError) as error:
+            raise RecordProblem(f"not Avro of this schema: {error}") from error
         if file.tell() != len(content):
             raise RecordProblem(f"expected one Avro record, got {len(content) - file.tell()} more bytes")
         return record

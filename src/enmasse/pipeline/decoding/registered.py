@@ -110,8 +110,10 @@ def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
             record = fastavro.schemaless_reader(file, writer, wanted)
         except SchemaResolutionError as error:
             raise RecordProblem(f"it is of schema {schema.id}, which cannot be read: {error}") from error
-        except (EOFError, ValueError, LookupError, OverflowError, TypeError, ArithmeticError, MemoryError) as error:
-            raise RecordProblem(f"it is no Avro of schema {schema.id}: {str(error) or 'it ends too soon'}") from error
+        except EOFError as error:
+            raise RecordProblem(f"it is no Avro of schema {schema.id}: it ends too soon") from error
+        except (ValueError, LookupError, OverflowError, TypeError, ArithmeticError, MemoryError) as error:
+            raise RecordProblem(f"it is no Avro of schema {schema.id}: {error}") from error
         if file.tell() != len(content):
             raise RecordProblem(f"expected one Avro record, got {len(content) - file.tell()} more bytes")
         return record
