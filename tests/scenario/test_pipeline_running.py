@@ -679,6 +679,7 @@ def test_what_has_ended_runs_again_by_schedule_and_after_others(node: StreamNode
     assert place.state("demo.second") <= {"Finished", "Running", "Starting"}
     assert place.statuses["demo.first"]["lastRun"] > first["lastRun"]
     for name in ("first", "second"):
+        place.until(lambda: place.statuses[f"demo.{name}"]["rows"] == 2)  # noqa: B023  # called at once
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 

@@ -29,7 +29,7 @@ from enmasse.pipeline.running.planning.targets import share_what_is_consumed, st
 from enmasse.pipeline.running.steps.functions import read_code
 from enmasse.pipeline.running.supervision.backfill import BackfillSupervisor, Running
 from enmasse.pipeline.running.supervision.checkpoints import Checkpoints
-from enmasse.pipeline.running.supervision.progress import sum_of_most
+from enmasse.pipeline.running.supervision.progress import Progress, sum_of_most
 from enmasse.pipeline.running.supervision.query_supervisor import (
     FIRST_PAUSE_S,
     LAST_PAUSE_S,
@@ -118,6 +118,8 @@ class PipelineSupervisor:
         self._began_at = 0.0
         self.ended_at = 0.0
         """When all of its queries had ended well, in the clock's seconds; 0: they have not."""
+        self._counted: dict[str, Progress] = {}
+        """What queries that run again and again have counted, by name."""
         self._last_run: datetime | None = None
         self._next_run: datetime | None = None
         self._thread = threading.Thread(target=self._live, name=f"pipeline {name}", daemon=True)
@@ -175,7 +177,7 @@ class PipelineSupervisor:
                 self._begin_backfill()
             return
         self._stop_all()
-        self._queries = []
+        self._queries, self._counted = [], {}
         self._build_pause_s = FIRST_PAUSE_S
         self._build()
 
@@ -276,6 +278,7 @@ class PipelineSupervisor:
             readings_of(plan.frame),
             lambda: _joined(checkpoint),
             lambda: self._note_begun(checkpoints, name),
+            self._counted.get(plan.name),
         )
 
     def _note_begun(self, checkpoints: Checkpoints, name: str) -> None:
@@ -302,6 +305,7 @@ class PipelineSupervisor:
         is_time = self._next_run is not None and datetime.now(UTC) >= self._next_run
         if (has_ended and is_time) or (spec.after and (has_ended or not queries) and self._may_begin(spec)):
             self._stop_all()
+            self._counted |= {query.name: query.progress for query in queries}
             self._queries = []
             self._build()
 

@@ -95,6 +95,7 @@ class QuerySupervisor:
         readings: its sources and how often it reads each.
         tables: returns the tables that it joins, and the versions of its last batch.
         on_first_batch: called once it has done a batch since it was started.
+        progress: what its former runs have counted, where it runs again and again.
     """
 
     def __init__(
@@ -106,13 +107,14 @@ class QuerySupervisor:
         readings: tuple[tuple[str, int], ...] = (),
         tables: Callable[[], Iterable[JoinedTable]] = tuple,
         on_first_batch: Callable[[], None] = lambda: None,
+        progress: Progress | None = None,
     ) -> None:
         self.name = name
         self._start = start
         self._log = log
         self._limiter = limiter
         self._query: StreamingQuery | None = None
-        self._progress = Progress(readings)
+        self.progress = progress or Progress(readings)
         self._pause_s = FIRST_PAUSE_S
         self._not_before = 0.0
         self._restarts = -1
@@ -131,7 +133,7 @@ class QuerySupervisor:
 
     def bad_share(self, source: str) -> float:
         """Return the share of a source's rows in the last batches that did not fit its schema."""
-        return self._progress.bad_share(source)
+        return self.progress.bad_share(source)
 
     @property
     def is_misfit(self) -> bool:
@@ -176,19 +178,19 @@ class QuerySupervisor:
     def _read_progress(self, query: StreamingQuery) -> None:
         java = query._jsq  # the public way turns a hundred reports into JSON at each check
         newest = java.lastProgress()
-        known = self._progress.reported
+        known = self.progress.reported
         if newest is None or (known is not None and known[2] == newest.timestamp()):
             return
         for report in _newer(java.recentProgress(), known[2] if known is not None else ""):
-            if self._progress.take(report) and "addBatch" in report["durationMs"]:
+            if self.progress.take(report) and "addBatch" in report["durationMs"]:
                 self._pause_s = FIRST_PAUSE_S
                 self._java_failures = 0
                 if not self._has_done_batch:
                     self._has_done_batch = True
                     self._on_first_batch()
-        for line in self._progress.news:
+        for line in self.progress.news:
             self._log(f"query {self.name}: {line}")
-        self._progress.news.clear()
+        self.progress.news.clear()
         self.state = "Running"
         self.error = None
 
@@ -223,7 +225,7 @@ class QuerySupervisor:
     def status(self) -> QueryStatus:
         """Return what it did and how it is."""
         restarts = max(0, self._restarts)
-        status = self._progress.status(self.name, self.state, restarts=restarts, error=self.error)
+        status = self.progress.status(self.name, self.state, restarts=restarts, error=self.error)
         tables = tuple(self._tables())
         return status.model_copy(update={"tables": tables}) if tables else status
 
