@@ -371,6 +371,8 @@ def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch
     node.create("loads")
     place.put("demo.loads", spec, {"loads": STREAM})
     place.until(lambda: "there is no model 'pumps' yet" in place.statuses["demo.loads"].get("lastError", ""))
+    (ready,) = place.statuses["demo.loads"]["conditions"]
+    assert (ready["status"], ready["reason"]) == ("False", "ModelMissing")
     assert imported(2) == [["version 000001 counts, and takes load, rpm and gives DOUBLE"]]
 
     def powers() -> list[tuple[float, float]]:

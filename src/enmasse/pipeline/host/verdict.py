@@ -393,6 +393,7 @@ _PHASE_OF_REASON = {
     "Starting": "Starting",
     "Paused": "Starting",
     "TableEmpty": "Pending",
+    "ModelMissing": "Pending",
     "Waiting": "Pending",
     "Degraded": "Running",
 }

@@ -331,6 +331,7 @@ def said(truth: str, why: str, message: str = "", **fields: Any) -> PipelineStat
         (said("False", "Starting"), "Starting", False),
         (said("True", "Running"), "Running", True),
         (said("True", "Finished"), "Finished", True),
+        (said("False", "ModelMissing", "there is no model 'pumps' yet"), "Pending", False),
         (said("False", "Waiting", "it runs after shop.first"), "Pending", False),
         (said("False", "QueryFailed", "query a: no"), "Failed", False),
         (said("False", "CheckpointMisfit", "no"), "Failed", False),

@@ -18,7 +18,7 @@ from enmasse.model.kinds.pipelines.pipeline import DEFAULT_TRIGGER, Pipeline, Pi
 from enmasse.model.kinds.pipelines.schedules import next_run
 from enmasse.model.kinds.pipelines.status import JoinedTable, PipelineStatus, QueryStatus
 from enmasse.model.schema.conditions import READY, Condition
-from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
+from enmasse.pipeline.errors import CheckpointMisfitError, ModelMissingError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any
@@ -198,7 +198,7 @@ class PipelineSupervisor:
                 self._log(f"cannot run: {sentence}")
             self._problem = error
             self._build_at = time.monotonic() + self._build_pause_s
-            if not isinstance(error, TableEmptyError):
+            if not isinstance(error, TableEmptyError | ModelMissingError):  # somebody brings it soon
                 self._build_pause_s = min(2 * self._build_pause_s, LAST_PAUSE_S)
             return
         self._said = ""
@@ -391,7 +391,11 @@ def _text(moment: datetime | None) -> str | None:
 DEGRADED_ABOVE: Final = 0.05
 """The share of messages that may not fit, where a source does not say."""
 
-_REASONS: Final = {CheckpointMisfitError: "CheckpointMisfit", TableEmptyError: "TableEmpty"}
+_REASONS: Final = {
+    CheckpointMisfitError: "CheckpointMisfit",
+    TableEmptyError: "TableEmpty",
+    ModelMissingError: "ModelMissing",
+}
 """Why a pipeline cannot run, by its error; of others it is ``CannotRun``."""
 
 
