@@ -27,6 +27,8 @@ _STATE = re.compile(
 """Exceptions of Java's own state, not of a row, a file or a node."""
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_STATE_CODE = re.compile(r"(?:\s*SQLSTATE: \w{5})+\s*$")
+"""What Spark adds to an error of Python's."""
 _JAVAS = "Py4JJavaError"
 """Python's name for an error of Java's, which comes after it."""
 _CRASHED = "Python worker exited unexpectedly"
@@ -47,7 +49,7 @@ def sentence_of(error: BaseException | str) -> str:
     """
     text = str(error)
     if ours := _OURS.findall(text):
-        return _short(ours[-1][1])
+        return _short(_STATE_CODE.sub("", ours[-1][1]))
     if raised := _RAISED.search(text):
         return _short(raised[1])
     if header := _HEADER.search(text):

@@ -31,6 +31,7 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
     [
         (WORKER.format("enmasse.pipeline.errors.FunctionError: function a:b: boom"), "function a:b: boom"),
         (WORKER.format("enmasse.pipeline.errors.RefusedError: no such\n  address"), "no such address"),
+        (WORKER.format("enmasse.pipeline.errors.RefusedError: may not send SQLSTATE: 38000"), "may not send"),
         (WORKER.format("ValueError: bad thing"), "ValueError: bad thing"),
         (
             "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project",
