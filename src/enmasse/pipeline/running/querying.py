@@ -174,7 +174,7 @@ class Queries:
             name: versions_of_models(session, self._place.models)
             if name == OF_MODELS
             else about(session, self._place.lake / known[name])
-            if (about := ABOUT_TABLES.get(f"{name.partition(':')[0]}:"))
+            if (about := ABOUT_TABLES.get("".join(name.partition(":")[:2])))
             else relation(session, self._place.lake / known[name], versions[name][1] if name in versions else None)
             if name in known
             else self._address(session, addresses[name], str(command.get("credentials") or ""))
