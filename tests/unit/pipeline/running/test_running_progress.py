@@ -104,6 +104,14 @@ def test_rows_that_were_sent_elsewhere_as_they_came_too_late_are_late_rows() -> 
     assert status(progress)["lateRows"] == 3
 
 
+def test_lag_is_not_known_while_a_query_does_not_run() -> None:
+    progress = Progress((("s", 1),))
+    progress.take(report())
+    assert [one["lag"] for one in status(progress)["sources"]] == [status(progress)["lag"]] == [2]
+    failed = progress.status("q", "Failed", restarts=0, error="why")
+    assert (failed.lag, [one.lag for one in failed.sources]) == (None, [None])
+
+
 def test_offsets_of_another_stream_are_no_lag() -> None:
     progress = Progress()
     progress.take(

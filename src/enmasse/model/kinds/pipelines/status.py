@@ -68,7 +68,7 @@ class SourceStatus(Model):
     input_rows_per_second: float | None = None
     """How fast rows came before the last batch."""
     lag: int | None = None
-    """Rows that are there and were not read yet."""
+    """Rows that are there and were not read yet; left out while the query does not run."""
 
 
 class QueryStatus(Model):
@@ -103,7 +103,7 @@ class QueryStatus(Model):
     late_rows: int | None = None
     """Left out because they were older than the watermark."""
     lag: int | None = None
-    """Rows that are there and were not read yet."""
+    """Rows that are there and were not read yet; left out while the query does not run."""
     bad_records: int | None = None
     """That could not be decoded, or were refused."""
     drift: tuple[DriftedField, ...] = Field(default=(), strict=False)

@@ -88,6 +88,7 @@ class Progress:
         operators = last.get("stateOperators", ())
         watermark = last.get("eventTime", {}).get("watermark")
         behind = _behind(watermark, last.get("timestamp"))
+        is_counted = state in ("Running", "Finished")  # of what comes meanwhile Spark says nothing
         return QueryStatus(
             name=name,
             state=state,
@@ -102,13 +103,13 @@ class Progress:
             state_rows=sum(int(o.get("numRowsTotal") or 0) for o in operators) if operators else None,
             state_bytes=sum(int(o.get("memoryUsedBytes") or 0) for o in operators) if operators else None,
             late_rows=self.late if operators else None,
-            lag=_lag(last.get("sources", ())),
+            lag=_lag(last.get("sources", ())) if is_counted else None,
             sources=tuple(
                 SourceStatus(
                     name=source_name,
                     rows=self.rows_of.get(source_name, 0),
                     input_rows_per_second=_rounded(source.get("inputRowsPerSecond"), count),
-                    lag=_lag([source]),
+                    lag=_lag([source]) if is_counted else None,
                 )
                 for source_name, source, count in self._sources(last)
             ),
