@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import shutil
 import subprocess
@@ -34,8 +35,12 @@ class RunnerPlace:
         command = [sys.executable, *program, "run", "--space", "default/demo", "--url", self.url]
         command += ["--space-host", "demo", "--folder", str(self.folder), "--quick", "--cores", "2", *options]
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Others in this process may have set where their Spark finds credentials.
+        environment = os.environ | {"ENMASSE_CREDENTIALS": str(self.folder / "credentials")}
         with (self.folder / "runner.err").open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self._reader.start()
 

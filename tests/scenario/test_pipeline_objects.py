@@ -329,12 +329,10 @@ def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoeve
     tmp_path: Path,
     storage: ObjectStorage,
     story_chance: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     relay = Relay(storage.port)
     place = RunnerPlace(stream_node.url, tmp_path / "space")
     (place.folder / "credentials").mkdir(parents=True)
-    monkeypatch.setenv("ENMASSE_CREDENTIALS", str(place.folder / "credentials"))
     prefix = f"{tmp_path.name}/lake"
     endpoint = f"http://127.0.0.1:{relay.port}"
     storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)

@@ -31,8 +31,8 @@ def run(place: Path, ci: str) -> tuple[int, list[str]]:
     options = ("-n0", "-p", "tests.conftest", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, f"--rootdir={place}", str(place)],
-        cwd=ROOT, env={**os.environ, "PATH": str(place), "CI": ci}, capture_output=True, text=True, check=False,
-        timeout=120,
+        cwd=ROOT, env={**os.environ, "PATH": str(place), "CI": ci, "PYTEST_ADDOPTS": ""}, capture_output=True,
+        text=True, check=False, timeout=120,
     )  # fmt: skip
     return done.returncode, done.stdout.splitlines()
 
