@@ -61,7 +61,7 @@ def runner(
 
 @pytest.fixture(scope="module")
 def place(node: StreamNode, runner: RunnerPlace) -> RunnerPlace:
-    """The runner, without what the last module left: its tests delete their own pipelines."""
+    """The runner, with nothing of what the last module left."""
     runner.forget()
     return runner
 

@@ -28,7 +28,7 @@ _STATE = re.compile(
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _STATE_CODE = re.compile(r"(?:\s*SQLSTATE: \w{5})+\s*$")
-"""What Spark adds to an error of Python's."""
+"""The code that Spark appends to an error that was raised in Python."""
 _JAVAS = "Py4JJavaError"
 """Python's name for an error of Java's, which comes after it."""
 _CRASHED = "Python worker exited unexpectedly"

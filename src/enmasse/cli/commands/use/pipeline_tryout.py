@@ -90,9 +90,7 @@ def check(
     ],
     tables: Annotated[
         list[str] | None,
-        typer.Option(
-            "--table", metavar="NAME=COLUMNS", help="A table that is joined: 'devices=id INT, name STRING'."
-        ),
+        typer.Option("--table", metavar="NAME=COLUMNS", help="A table that is read: 'devices=id INT, name STRING'."),
     ] = None,
     schemas: Schemas = None,
     models: Annotated[
@@ -150,8 +148,10 @@ def _without_pipeline(pipeline: Pipeline, resources: Iterable[Resource]) -> dict
         maps = {one["metadata"]["name"]: one.get("data") or {} for one in documents if one["kind"] == CONFIG_MAP.name}
         modules = maps.get(pipeline.spec.code.config_map, {})
         code = {name.removesuffix(".py"): text for name, text in modules.items() if name.endswith(".py")}
-    told = {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()}
-    return {"addresses": told, "code": code}
+    return {
+        "addresses": {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()},
+        "code": code,
+    }
 
 
 def _tables(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, str]:
@@ -163,9 +163,11 @@ def _tables(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, st
             raise UsageError(f"--table: expected NAME=COLUMNS, as devices=id INT, name STRING, got '{text}'")
         columns[as_lake_table(name) if "." in name else name] = declared
     for source in (source for pipeline in pipelines for source in pipeline.spec.sources):
-        read = source.database.table if source.database is not None else source.table
-        if read is not None and (as_lake_table(read) if source.database is not None else read) not in columns:
-            raise UsageError(f"--table: say which columns the table {read} has, as '{read}=id INT, name STRING'")
+        table, in_lake = source.table, source.table
+        if source.database is not None:
+            table, in_lake = source.database.table, as_lake_table(source.database.table)
+        if in_lake is not None and in_lake not in columns:
+            raise UsageError(f"--table: say which columns the table {table} has, as '{table}=id INT, name STRING'")
     return columns
 
 

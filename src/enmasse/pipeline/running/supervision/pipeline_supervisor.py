@@ -119,7 +119,7 @@ class PipelineSupervisor:
         self.ended_at = 0.0
         """When all of its queries had ended well, in the clock's seconds; 0: they have not."""
         self._counted: dict[str, Progress] = {}
-        """What queries that run again and again have counted, by name."""
+        """Rows and other progress of earlier runs, by query; empty unless a schedule or ``after`` runs it again."""
         self._last_run: datetime | None = None
         self._next_run: datetime | None = None
         self._thread = threading.Thread(target=self._live, name=f"pipeline {name}", daemon=True)
