@@ -204,22 +204,25 @@ def test_spark_is_looked_into_as_the_howto_says_and_its_pages_have_no_login_of_a
 
 def test_a_pipeline_is_tested_as_the_howto_says(needs_spark: None, tmp_path: Path) -> None:
     place = Place(tmp_path, ())  # without an installation
-    for commands, expected in blocks("test-a-pipeline.md").values():
-        told = place.run(commands)
-        assert expected is None or told == expected
-    (tmp_path / "readings.avsc").write_text(json.dumps({"type": "record", "name": "R", "fields": READING}))
-    (tmp_path / "alerts.json").write_text('{"properties": {"name": {"type": "string"}}, "required": ["name"]}')
+    for name, (commands, expected) in blocks("test-a-pipeline.md").items():
+        if name != "test":
+            told = place.run(commands)
+            assert expected is None or told == expected
     by_schema = (
         's/format: json, schema: [^}]*DOUBLE"/format: avro, schemaRegistry: {subject: readings, version: 3}/; '
         "s/address: alerts/address: alerts, schemaRegistry: {subject: alerts}/"
     )
-    place.run(f"sed -i '{by_schema}' named.yaml")
-    place.run("sed -i 's/name: The old boiler, temp/name: The new boiler, temp/' named-test.yaml")
-    given = "named.yaml named-test.yaml --schema readings=readings.avsc --schema alerts=alerts.json"
-    told = place.run(f"enmasse pipeline test {given} 2>&1 && exit 1 || true")
-    assert "letters: 1 messages, as expected" in told
-    assert re.search(r"named +missing +.*The new boiler", told)
-    assert re.search(r'alerts +not expected +\{"name": "The old boiler"', told)  # without the schema's id
+    (tmp_path / "readings.avsc").write_text(json.dumps({"type": "record", "name": "R", "fields": READING}))
+    (tmp_path / "alerts.json").write_text('{"properties": {"name": {"type": "string"}}, "required": ["name"]}')
+    place.run(f"sed '{by_schema}' named.yaml > by-schema.yaml")
+    commands, expected = blocks("test-a-pipeline.md")["test"]
+    assert expected is not None
+    # One more pair, for a start of Spark takes its time.
+    more = "by-schema.yaml named-test.yaml --schema readings=readings.avsc --schema alerts=alerts.json 2>&1"
+    told = place.run(commands.replace("2>&1", more))
+    *as_told, error = expected.splitlines()
+    by_schema_told = ["by-schema.yaml named-test.yaml", *as_told[1:4]]
+    assert [line.rstrip() for line in told.splitlines()] == [*as_told, *by_schema_told, error]
 
 
 def test_results_are_written_as_the_howto_says(place: Place) -> None:

@@ -210,8 +210,8 @@ def test_nothing_is_lost_or_doubled_however_often_the_runner_or_its_java_is_kill
         return all(rows > some for rows, some in zip(counted(), before, strict=True))
 
     def counted() -> list[int]:
-        ((every,),) = server.rows("SELECT count(*) FROM every")
-        return [every, *(place.count(table) for table in ("readings", "raw"))]
+        ((every, newest),) = server.rows("SELECT count(*), (SELECT coalesce(max(n), 0) FROM newest) FROM every")
+        return [every, newest, *(place.count(table) for table in ("readings", "raw"))]
 
     fleets = [
         Fleet(stream_node, "telemetry", readings()),

@@ -69,6 +69,8 @@ class Service:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # It runs for minutes: compiling Java's code twice takes longer than it saves.
+                env={"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"} | os.environ,
                 # Ctrl-C is ours to pass on, in the right order.
                 start_new_session=True,
             )

@@ -502,3 +502,12 @@ def test_the_address_of_sparks_pages_is_printed(api: str, cli: Cli, shop: Path) 
     assert cli("apply", "-f", str(shop)).code == 0
     away = cli("pipeline", "ui", "hot")
     assert (away.code, "the host of pipelines does not answer" in away.err) == (4, True)
+
+
+def test_a_pipeline_is_tested_with_rows(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "hot.yaml"
+    file.write_text(HOT)
+    done = cli("pipeline", "test", str(file), "rows.yaml", str(file))
+    assert (done.code, f"expected FILE ROWS, and further such pairs, got {file} alone" in done.err) == (2, True), (
+        done.err
+    )

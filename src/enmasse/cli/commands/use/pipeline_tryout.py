@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
+import httpx
 import typer
 import yaml
 from pydantic import Field, ValidationError
 
+from enmasse.cli.api_client import ApiClient
 from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchemas, readable
 from enmasse.cli.errors import CliError, UsageError
 from enmasse.cli.manifests import read_manifests
@@ -31,7 +34,7 @@ from enmasse.model.kinds.pipelines.builtins import TableName
 from enmasse.model.kinds.pipelines.databases import as_lake_table, as_lake_tables
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
-from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE, kind_named
 from enmasse.model.schema.schema import Model
 from enmasse.model.sql.ddl import DdlError, parse_ddl
 from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
@@ -80,7 +83,7 @@ class Rows(Model):
 
 Schemas = Annotated[
     list[str] | None,
-    typer.Option("--schema", metavar="SUBJECT=FILE", help="The schema of a subject of the registry."),
+    typer.Option("--schema", metavar="SUBJECT=SCHEMA", help="The file with the schema of a subject of the registry."),
 ]
 
 
@@ -211,40 +214,77 @@ def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def test(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
-    rows: Annotated[str, typer.Argument(metavar="ROWS", help="YAML with what is given and what is expected.")],
+    pairs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE ROWS...",
+            help="YAML with the pipeline, its addresses and code; YAML with what is given and what is expected. "
+            "Further pairs are quick.",
+        ),
+    ],
     schemas: Schemas = None,  # noqa: PT028  # a command, and no test
 ) -> None:
-    """Run a declared pipeline on given rows, and compare what comes of it with what is expected.
+    """Run declared pipelines on given rows, and compare what comes of them with what is expected.
 
-    Nothing is deployed: a platform of its own runs it, in a temporary folder, and is gone afterwards. The exit code
-    is 1 if something else came of it.
+    Nothing is deployed: a platform of its own runs them one after the other, in a temporary folder, and is gone
+    afterwards. The exit code is 1 if something else came of one.
     """
-    writer = Writer()
-    resources = read_manifests([file], None)
-    pipelines = [one for one in resources if isinstance(one, Pipeline)]
-    if len(pipelines) != 1:
-        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
-    (pipeline,) = pipelines
-    wanted, versions = _read_rows(rows), _versions(pipeline, schemas or ())
+    if len(pairs) % 2:
+        raise UsageError(f"expected FILE ROWS, and further such pairs, got {pairs[-1]} alone")
     folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
     folder.chmod(0o755)
     try:
-        with writer.err.status("starting a platform ..."):
-            differences = asyncio.run(_Trial(pipeline, resources, wanted, versions, folder).run())
+        service = Service(folder / "data", folder / "up.log")
+        named = list(zip(pairs[::2], pairs[1::2], strict=True))
+        trials = {names: _Trial(_read_tried(*names, schemas or ()), service) for names in named}
+        wrong = asyncio.run(_try_all(trials, service, Writer()))
     except EnmasseError as error:
         raise CliError(str(error)) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for expected in wanted.expect:
-        name = expected.table or expected.address or ""
-        number = len(expected.rows if expected.table else expected.messages)
-        if name not in differences:
-            writer.say(f"{name}: {number:,} {'rows' if expected.table else 'messages'}, as expected")
-    if differences:
-        lines = [[name, what, text] for name, found in differences.items() for what, text in found]
-        writer.out.print(make_table(("IN", "WHAT", "ROW"), lines))
-        raise CliError(f"{file}: something else came of it than {rows} expects")
+    if wrong:
+        raise CliError("\n".join(wrong))
+
+
+async def _try_all(trials: Mapping[tuple[str, str], _Trial], service: Service, writer: Writer) -> list[str]:
+    """Say of each trial what came of it, and return what was wrong."""
+    wrong = []
+    try:
+        with writer.err.status("starting a platform ..."):
+            await service.start()
+        for (file, rows), trial in trials.items():
+            if len(trials) > 1:
+                writer.say(f"{file} {rows}")
+            try:
+                with writer.err.status(f"running {file} on {rows} ..."):
+                    differences = await trial.run()
+            except CliError as error:
+                wrong.append(f"{file}: {error}")
+            else:
+                trial.tell(differences, writer)
+                if differences:
+                    wrong.append(f"{file}: something else came of it than {rows} expects")
+            await trial.clear()
+    finally:
+        await service.stop()
+    return wrong
+
+
+class _Tried(NamedTuple):
+    """What is tried: a pipeline, with all that its file declares, rows, and the schemas of its subjects."""
+
+    pipeline: Pipeline
+    resources: Sequence[Resource]
+    rows: Rows
+    versions: Sequence[Mapping[str, Any]]
+
+
+def _read_tried(file: str, rows: str, schemas: Sequence[str]) -> _Tried:
+    resources = read_manifests([file], None)
+    pipelines = [one for one in resources if isinstance(one, Pipeline)]
+    if len(pipelines) != 1:
+        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
+    return _Tried(pipelines[0], resources, _read_rows(rows), _versions(pipelines[0], schemas))
 
 
 def _read_rows(place: str) -> Rows:
@@ -263,46 +303,70 @@ def _read_rows(place: str) -> Rows:
 class _Trial:
     """One run of a pipeline on given rows."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        resources: Sequence[Resource],
-        rows: Rows,
-        versions: Sequence[Mapping[str, Any]],
-        folder: Path,
-    ) -> None:
-        self._pipeline = pipeline
-        self._resources = resources
-        self._rows = rows
-        self._versions = versions
-        self._schemas = MessageSchemas(pipeline.spec, ())
-        self._folder = folder
-        self._service = Service(folder / "data", folder / "up.log")
-        self._namespace = str(pipeline.metadata.namespace)
+    def __init__(self, tried: _Tried, service: Service) -> None:
+        self._pipeline, self._resources, self._rows, self._versions = tried
+        self._schemas = MessageSchemas(self._pipeline.spec, ())
+        self._service = service
+        self._namespace = str(self._pipeline.metadata.namespace)
+        self._folder = service.data / "pipelines" / f"{self._namespace}.{self._pipeline.space}"
 
     async def run(self) -> dict[str, list[tuple[str, str]]]:
-        """Return what differs, by table or address."""
+        """Return what differs, by table or address.
+
+        Raises:
+            CliError: the pipeline fails.
+            UnavailableError: the platform does not do what it is asked for.
+        """
         for given in self._rows.given:
             if given.table is not None:
                 self._fill(given)
-        await self._service.start()
-        try:
-            await self._apply(self._declared())
-            await self._register()
-            name = self._pipeline.metadata.name
-            batches = [given for given in self._rows.given if given.address is not None]
-            for number in range(max(1, len(batches))):
-                if batches:
-                    await self._send(str(batches[number].address), batches[number].messages, batches[number].subject)
-                if number:
-                    await self._service.run("pipeline", "restart", name, "--namespace", self._namespace)
-                else:
-                    await self._apply([self._playing(self._pipeline.to_dict())])
-                await self._finish(name, number + 1)
-            found = [(expected, await self._differences(expected)) for expected in self._rows.expect]
-            return {expected.table or str(expected.address): lines for expected, lines in found if lines}
-        finally:
-            await self._service.stop()
+        await self._apply(self._declared())
+        await self._register()
+        name = self._pipeline.metadata.name
+        batches = [given for given in self._rows.given if given.address is not None]
+        for number in range(max(1, len(batches))):
+            if batches:
+                await self._send(str(batches[number].address), batches[number].messages, batches[number].subject)
+            if number:
+                await self._service.run("pipeline", "restart", name, "--namespace", self._namespace)
+            else:
+                with ApiClient.find(self._service.data, warn=Writer().warn) as api:
+                    api.create(self._playing(self._pipeline.to_dict()))
+            await self._finish(name, number + 1)
+        expected = self._rows.expect
+        found = await asyncio.gather(*(self._differences(one) for one in expected))
+        return {one.table or str(one.address): lines for one, lines in zip(expected, found, strict=True) if lines}
+
+    def tell(self, differences: Mapping[str, Iterable[tuple[str, str]]], writer: Writer) -> None:
+        """Say of each table and address what came of it."""
+        for expected in self._rows.expect:
+            name = expected.table or expected.address or ""
+            number = len(expected.rows if expected.table else expected.messages)
+            if name not in differences:
+                writer.say(f"{name}: {number:,} {'rows' if expected.table else 'messages'}, as expected")
+        if differences:
+            lines = [[name, what, text] for name, found in differences.items() for what, text in found]
+            writer.out.print(make_table(("IN", "WHAT", "ROW"), lines))
+
+    async def clear(self) -> None:
+        """Leave nothing of it to the next trial but its space and schemas, and the Spark of that space."""
+        paths = [
+            f"{PIPELINE.base_path()}/namespaces/{self._namespace}/{PIPELINE.plural}/{self._pipeline.metadata.name}"
+        ]
+        for document in self._declared():
+            kind = kind_named(document["kind"])
+            if kind not in (None, ADDRESS_SPACE) and kind.scope == "Namespaced":
+                place = f"namespaces/{document['metadata']['namespace']}/{kind.plural}"
+                paths.append(f"{kind.base_path()}/{place}/{document['metadata']['name']}")
+        async with self._api() as client:
+            for path in paths:
+                await client.delete(path)
+            async with asyncio.timeout(_READY_S):
+                for path in paths:
+                    while (await client.get(path)).status_code != httpx.codes.NOT_FOUND:
+                        await asyncio.sleep(_LOOK_S)
+        for folder in (self._folder / "lake").glob("*"):
+            shutil.rmtree(folder)
 
     def _declared(self) -> list[dict[str, Any]]:
         """Return all but the pipeline, with the space and the addresses that nobody declares."""
@@ -342,7 +406,7 @@ class _Trial:
     async def _register(self) -> None:
         """Have the schema registry of the space have the schemas that are given."""
         place = ("--space", self._pipeline.space, "--namespace", self._namespace)
-        file = self._folder / "schema.json"
+        file = self._service.data.parent / "schema.json"
         for version in self._versions:
             file.write_text(version["schema"])
             kind = version.get("schemaType", "AVRO").lower()
@@ -352,10 +416,13 @@ class _Trial:
             self._schemas = MessageSchemas(self._pipeline.spec, there)
 
     async def _apply(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        file = self._folder / "objects.yaml"
+        file = self._service.data.parent / "objects.yaml"
         file.write_text(yaml.safe_dump_all(documents))
         await self._service.run("apply", "-f", str(file))
         await self._service.run("status", "--wait", f"{_READY_S:.0f}")
+
+    def _api(self) -> httpx.AsyncClient:
+        return api_client(str(self._service.url("api")), Layout(self._service.data).operator_token)
 
     @staticmethod
     def _playing(document: dict[str, Any]) -> dict[str, Any]:
@@ -371,12 +438,15 @@ class _Trial:
         return document
 
     def _fill(self, given: Given) -> None:
-        """Have a table be there that is joined, before the space is: its folder is then given to the space's user."""
+        """Have a table be there that is joined, as if the space's user had made it."""
         from enmasse.cli.commands.use.tryout_tables import write_table  # noqa: PLC0415  # loads Arrow
 
-        space = self._service.data / "pipelines" / f"{self._namespace}.{self._pipeline.space}"
-        (space / "work").mkdir(parents=True, exist_ok=True)
-        write_table(space / "lake", str(given.table), given.schema_, given.rows)
+        work, lake = self._folder / "work", self._folder / "lake"
+        work.mkdir(parents=True, exist_ok=True)
+        write_table(lake, str(given.table), given.schema_, given.rows)
+        owner = work.stat()
+        for path in (lake, *lake.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
     async def _send(self, address: str, messages: Iterable[GivenMessage], subject: str | None = None) -> None:
         async with connect(str(self._service.url("amqp"))) as connection:
@@ -395,8 +465,7 @@ class _Trial:
         """
         deadline = asyncio.get_running_loop().time() + _BATCH_S
         path = f"{PIPELINE.base_path()}/namespaces/{self._namespace}/{PIPELINE.plural}/{name}"
-        token = Layout(self._service.data).operator_token
-        async with api_client(str(self._service.url("api")), token) as client:
+        async with self._api() as client:
             while True:
                 found = (await client.get(path)).raise_for_status().json()
                 status, seen = found.get("status") or {}, found["metadata"]["generation"]
