@@ -1,7 +1,8 @@
 """Statuses and events, written through the API.
 
 Rules:
-1. Only what has changed is written, of each pipeline at most once a second, and of several changes the last.
+1. Only what has changed is written, of each pipeline at most once a second, or ten times where its phase changes, and
+   of several changes the last.
 2. What cannot be written now is written later, after a back-off of its own; an object that is gone is not.
 3. A change of the phase makes an event; the same event again is counted.
 """
@@ -29,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """Between two writes of one status."""
+PHASE_S = 0.1
+"""Between two where the phase is another, for which somebody waits."""
 _JSON_PATCH = {"content-type": "application/json-patch+json"}
 _MERGE_PATCH = {"content-type": "application/merge-patch+json"}
 _SOURCE = "enmasse-pipelines"
@@ -117,9 +120,11 @@ class Reports(Controller):
 
     async def _write_status(self, key: Key, pipeline: Pipeline, status: PipelineStatus) -> None:
         written = self._written.get(key)
-        if written is not None and (wait_s := written[2] + EVERY_S - time.monotonic()) > 0:
-            asyncio.get_running_loop().call_later(wait_s, self.enqueue, "/".join(key))
-            return
+        if written is not None:
+            pause_s = EVERY_S if status.phase == written[1].phase else PHASE_S
+            if (wait_s := written[2] + pause_s - time.monotonic()) > 0:
+                asyncio.get_running_loop().call_later(wait_s, self.enqueue, "/".join(key))
+                return
         former = written[1] if written is not None and written[0] == pipeline.metadata.uid else pipeline.status
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": pipeline.metadata.uid},

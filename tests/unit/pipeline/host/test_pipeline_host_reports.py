@@ -27,6 +27,9 @@ def pipeline(name: str) -> Pipeline:
     return cast("Pipeline", restore(document))
 
 
+PATH = "/apis/enmasse.io/v1beta1/namespaces/default/pipelines/{name}/status"
+
+
 def test_a_status_that_cannot_be_written_holds_up_no_other_and_is_written_later() -> None:
     written: list[str] = []
     refused = {"shop.a"}
@@ -38,8 +41,7 @@ def test_a_status_that_cannot_be_written_holds_up_no_other_and_is_written_later(
         written.append(name)
         return JSONResponse({})
 
-    path = "/apis/enmasse.io/v1beta1/namespaces/default/pipelines/{name}/status"
-    api = Starlette(routes=[Route(path, take_status, methods=["PATCH"])])
+    api = Starlette(routes=[Route(PATH, take_status, methods=["PATCH"])])
 
     async def play() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://api") as http:
@@ -52,6 +54,36 @@ def test_a_status_that_cannot_be_written_holds_up_no_other_and_is_written_later(
                 await until_async(lambda: written == ["shop.b"])
                 refused.clear()
                 await until_async(lambda: written == ["shop.b", "shop.a"])
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+
+
+def test_another_phase_is_told_before_other_news_that_wait_for_their_second() -> None:
+    written: list[tuple[str, str]] = []
+
+    async def take_status(request: Request) -> JSONResponse:
+        status = (await request.json())[1]["value"]
+        written.append((request.path_params["name"], status["phase"]))
+        return JSONResponse({})
+
+    api = Starlette(routes=[Route(PATH, take_status, methods=["PATCH"])])
+
+    async def play() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://api") as http:
+            reports = Reports(http, lambda: "2026-01-01T00:00:00Z", lambda: None)
+            task = asyncio.create_task(reports.run())
+            found = {name: pipeline(name) for name in ("shop.a", "shop.b")}
+            try:
+                for one in found.values():
+                    reports.publish(one, one.status.model_copy(update={"phase": "Starting"}))
+                await until_async(lambda: len(written) == 2)
+                for name, news in (("shop.a", {"rows": 7}), ("shop.b", {"phase": "Running"})):
+                    reports.publish(found[name], reports.former(found[name]).model_copy(update=news))
+                await until_async(lambda: len(written) > 2)
+                assert written[2:] == [("shop.b", "Running")]
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
