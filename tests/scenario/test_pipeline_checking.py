@@ -17,9 +17,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def found(
-    spark: SparkSession, folder: Path, sql: str, sink: Mapping[str, Any] | None = None, **given: Any
+    spark: SparkSession,
+    folder: Path,
+    sql: str,
+    sink: Mapping[str, Any] | None = None,
+    where: Mapping[str, str] | None = None,
+    **given: Any,
 ) -> list[str]:
-    source = {"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE"}
+    source = {"name": "seen", **(where or {"address": "loads"}), "format": "json", "schema": "load DOUBLE"}
+    if "table" in source:
+        source = {name: source[name] for name in ("name", "table")}
     sinks = [{"table": "expected", **(sink or {})}]
     spec = {"sources": [source], "steps": [{"name": "expected", "sql": sql}], "sinks": sinks}
     pipeline = {
@@ -54,3 +61,14 @@ def test_a_table_that_there_cannot_be_is_found(
 ) -> None:
     (problem,) = found(spark, tmp_path, "SELECT load FROM seen", sink)
     assert said in problem
+
+
+def test_streams_that_match_a_pattern_need_not_be_declared(spark: SparkSession, tmp_path: Path) -> None:
+    assert found(spark, tmp_path, "SELECT _address, load FROM seen", where={"addressPattern": "loads/*"}) == []
+
+
+def test_rows_of_tables_alone_are_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+    (problem,) = found(
+        spark, tmp_path, "SELECT load FROM seen", where={"table": "loads"}, tables={"loads": "load DOUBLE"}
+    )
+    assert "stream: true" in problem

@@ -90,6 +90,9 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
     write_copy(folder / "schemas" / FILE, given.get("schemas") or [])
     told = (given.get("addresses") or {}).items()
     facts = {name: AddressFacts(one["type"], one.get("schema")) for name, one in told}
+    # As with other sources, the file need not declare what is read.
+    patterns = filter(None, (source.address_pattern for source in pipeline.spec.sources))
+    facts |= {pattern.replace("*", "any").replace("#", "any"): AddressFacts("stream", None) for pattern in patterns}
     context = RunningContext(
         spark=spark,
         place=Place("amqp://127.0.0.1", "", folder),

@@ -53,7 +53,13 @@ def build_plans(
     plans: list[QueryPlan | JobPlan] = []
     for index, sink in enumerate(spec.sinks):
         name = _sink_name(sink, spec.sinks[:index])
-        plans.append(relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context)))
+        plan = relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context))
+        if not plan.frame.isStreaming:
+            raise PlanError(
+                f"spec.sinks[{index}]: nothing that its rows come from is a stream: tables are joined with one; with "
+                "stream: true the rows of a table are a stream themselves"
+            )
+        plans.append(plan)
     parts: list[SourceSpec | StepSpec] = [*spec.sources, *spec.steps]
     for part in parts:
         if any(one.action == "dead-letter" for one in part.expectations):
