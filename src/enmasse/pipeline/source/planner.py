@@ -90,6 +90,7 @@ class Planner:
         self._target: Position | None = None
         self._warned: set[str] = set()
         self._poll_s = options.poll_timeout_s
+        self._has_looked = False
         self._reported: Position | None = None
         self._began: tuple[Position, float] | None = None
         self._parent = os.getppid()
@@ -132,7 +133,9 @@ class Planner:
         self._target = resolve_bounds("endingOffsets", LATEST, self._fresh())
 
     def latest(self, start: Position, max_rows: int | None, max_bytes: int | None = None) -> Position:
-        """Return where the next batch ends; waits for news for up to the poll time-out.
+        """Return where the next batch ends; waits for news for up to the poll time-out, but not when it first looks.
+
+        Who started a query learns so at once that it runs.
 
         Args:
             start: where the batch begins; everything before it has been dealt with.
@@ -147,7 +150,8 @@ class Planner:
             StreamUnavailableError: the node stayed away.
         """
         end = self.plan(start, max_rows, max_bytes)
-        if end == start and self._target is None:
+        may_wait, self._has_looked = self._has_looked, True
+        if end == start and self._target is None and may_wait:
             news = self._wait()
             if news is None:
                 self._poll_s = max(self._poll_s, min(2 * self._poll_s, LONGEST_POLL_S))

@@ -64,6 +64,7 @@ class SeveralStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watched: dict[str, _Watched] = {}
         self._news = threading.Event()
         self._first = 0
+        self._has_looked = False
         self._is_ending = False
 
     def __getstate__(self) -> Mapping[str, Any]:
@@ -87,11 +88,12 @@ class SeveralStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner(name).fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends; waits a while for news of any of them."""
+        """Return where the next batch ends; waits a while for news of any of them, but not when it first looks."""
         one = next(iter(self._options.values()))
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         max_bytes = None if isinstance(limit, ReadAllAvailable) else one.max_bytes
-        until = time.monotonic() + one.poll_timeout_s
+        until = time.monotonic() + (one.poll_timeout_s if self._has_looked else 0.0)
+        self._has_looked = True
         while True:
             self._news.clear()
             end = self._ends(start, max_rows, max_bytes)

@@ -1,8 +1,9 @@
-"""When failures of queries are taken for a Java that is spoilt."""
+"""What is known of a query once it was started; when failures are taken for a Java that is spoilt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from enmasse.pipeline.running.supervision.query_supervisor import QuerySupervisor, StartLimiter, problem_of_all
@@ -27,6 +28,30 @@ def tended(start: Callable[[], Any], times: int) -> QuerySupervisor:
     for number in range(times):
         life.check(1000.0 * number)
     return life
+
+
+def started(looks: list[int], *, is_active: bool, has_order: bool = False) -> QuerySupervisor:
+    """One that has started a query without a report; if it has ended, there was nothing to read."""
+
+    def look() -> None:
+        looks.append(len(looks))
+
+    java = SimpleNamespace(lastProgress=look, exception=lambda: SimpleNamespace(isDefined=lambda: False))
+    query: Any = SimpleNamespace(isActive=is_active, _jsq=java, status={"message": "Getting offsets"})
+    lines: list[str] = []
+    life = QuerySupervisor("q", lambda: query, lines.append, StartLimiter(1), has_order=lambda: has_order)
+    life.check(0.0)
+    return life
+
+
+def test_what_a_start_came_to_is_known_when_it_is_over() -> None:
+    assert started([], is_active=False).state == "Finished"
+
+
+def test_a_start_is_not_waited_for_when_the_pipeline_is_to_change() -> None:
+    looks: list[int] = []
+    assert started(looks, is_active=True, has_order=True).state == "Starting"
+    assert looks == [0, 1]
 
 
 def test_java_is_to_be_ended_once_every_query_fails_in_it_again_and_again() -> None:

@@ -278,6 +278,7 @@ class PipelineSupervisor:
             readings_of(plan.frame),
             lambda: _joined(checkpoint),
             lambda: self._note_begun(checkpoints, name),
+            lambda: not self._orders.empty(),
             self._counted.get(plan.name),
         )
 

@@ -95,6 +95,7 @@ class QuerySupervisor:
         readings: its sources and how often it reads each.
         tables: returns the tables that it joins, and the versions of its last batch.
         on_first_batch: called once it has done a batch since it was started.
+        has_order: returns whether its pipeline is to change, for which no start is waited for.
         progress: what its former runs have counted, where it runs again and again.
     """
 
@@ -107,6 +108,7 @@ class QuerySupervisor:
         readings: tuple[tuple[str, int], ...] = (),
         tables: Callable[[], Iterable[JoinedTable]] = tuple,
         on_first_batch: Callable[[], None] = lambda: None,
+        has_order: Callable[[], bool] = lambda: False,
         progress: Progress | None = None,
     ) -> None:
         self.name = name
@@ -121,6 +123,7 @@ class QuerySupervisor:
         self._java_failures = 0
         self._tables = tables
         self._on_first_batch = on_first_batch
+        self._has_order = has_order
         self._has_done_batch = False
         self._failure: BaseException | str | None = None
         self.state: QueryState = "Starting"
@@ -152,12 +155,15 @@ class QuerySupervisor:
             if now >= self._not_before:
                 self._begin(now)
             return
+        self._look(self._query, now)
+
+    def _look(self, query: StreamingQuery, now: float) -> None:
         try:
-            is_active = self._query.isActive
-            self._read_progress(self._query)
+            is_active = query.isActive
+            self._read_progress(query)
             if not is_active:
-                self._ended(self._query, now)
-            elif self.state == "Starting" and self._query.status["message"].startswith("Waiting"):
+                self._ended(query, now)
+            elif self.state == "Starting" and query.status["message"].startswith("Waiting"):
                 self.state = "Running"
         except Py4JError as error:
             self._failed(error, now)
@@ -167,13 +173,16 @@ class QuerySupervisor:
         try:
             with self._limiter.slot():
                 self._query = query = self._start()
-                self._limiter.wait_until(lambda: not query.isActive or query._jsq.lastProgress() is not None)
+                self._limiter.wait_until(
+                    lambda: not query.isActive or query._jsq.lastProgress() is not None or self._has_order()
+                )
         except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again and the neighbours go on
             self._failed(error, now)
             return
         if self.error is None:
             # It runs once it has read, or waits for something to read.
             self.state = "Starting"
+        self._look(query, now)
 
     def _read_progress(self, query: StreamingQuery) -> None:
         java = query._jsq  # the public way turns a hundred reports into JSON at each check

@@ -27,6 +27,9 @@ from enmasse.pipeline.source.consumed.spool import BatchFile, Row, Spool, identi
 LOOK_S = 1.0
 """Seconds between two reads of the commit log while a batch is not known to be committed."""
 
+FIRST_POLL_S = 0.3
+"""Messages that wait are there by then, and who started the query learns soon that it runs."""
+
 LONGEST_POLL_S = 30.0
 """An idle query costs Spark a plan for each poll, so it polls ever less often."""
 
@@ -88,7 +91,7 @@ class ConsumedPlanner:
         self._link: Delivering | None = None
         self._fresh: list[tuple[Row, Any]] = []
         """Messages of no batch yet, with their deliveries."""
-        self._poll_s = options.source.poll_timeout_s
+        self._poll_s = min(FIRST_POLL_S, options.source.poll_timeout_s)
         self._budget: int | None = None
         """The number of messages that an ending query still takes."""
         place = local_path(options.checkpoint)
@@ -140,7 +143,7 @@ class ConsumedPlanner:
                 if self._fresh and self._link is not None and self._link.is_usable:
                     waiting = [self._cut(start)]
         if not waiting:
-            self._poll_s = max(self._poll_s, min(2 * self._poll_s, LONGEST_POLL_S))
+            self._poll_s = max(self._options.source.poll_timeout_s, min(2 * self._poll_s, LONGEST_POLL_S))
             return start
         self._poll_s = self._options.source.poll_timeout_s
         self._watch()
