@@ -75,23 +75,23 @@ def changes(
     # Which rows have no place in time is found here, once for all.
     at = F.when(order.isNull(), F.raise_error(F.lit(_no_order(order_by)))).otherwise(order)
     events = [rows.select(*event(at, _COMES, F.when(is_deleting, none).otherwise(whole), unknown))]
-    touched = rows.select(
-        *[F.col(quote_identifier(key)).alias(f"{_ROW}{n}") for n, key in enumerate(keys)]
-    ).distinct()
+    touched = rows.select(*[F.col(quote_identifier(key)).alias(f"{_ROW}{n}") for n, key in enumerate(keys)])
 
     def of_touched(other: DataFrame) -> DataFrame:
         same = [other[quote_identifier(key)].eqNullSafe(touched[f"{_ROW}{n}"]) for n, key in enumerate(keys)]
         return other.join(touched, same, "left_semi")
 
-    versions = of_touched(table)
-    events.append(versions.select(*event(F.col(FROM), _IN_TABLE, whole, F.struct(F.col(TO)))))
-    events.append(versions.where(F.col(TO).isNotNull()).select(*event(F.col(TO), _ENDS, none, unknown)))
+    # Each version says when it begins and when it ends. The table is read and joined once, which costs the most.
+    begins = F.struct(*event(F.col(FROM), _IN_TABLE, whole, F.struct(F.col(TO)))[len(keys) :])
+    ends = F.struct(*event(F.col(TO), _ENDS, none, unknown)[len(keys) :])
+    named = [F.col(quote_identifier(key)) for key in keys]
+    versions = of_touched(table).select(*named, F.inline(F.array(begins, ends)))
+    events.append(versions.where(F.col(_AT).isNotNull()))
     if gone is not None:
         events.append(of_touched(gone).select(*event(order, _ENDS, none, unknown)))
     every = events[0]
     for more in events[1:]:
         every = every.unionAll(more)
-    named = [F.col(quote_identifier(key)) for key in keys]
     moments = every.groupBy(*named, _AT).agg(
         F.max_by(F.struct(_ROW), _RANK)[_ROW].alias(_ROW),
         F.max(_RANK).alias(_RANK),
