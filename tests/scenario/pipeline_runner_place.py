@@ -17,6 +17,8 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
+from tests.support.chance import kills
+
 PATIENCE_S = 120.0
 """Spark starts, and the machine may be busy."""
 
@@ -69,6 +71,22 @@ class RunnerPlace:
             "spec": spec,
         }
         self.send(command="put", pipeline=resource, credentials="", addresses=addresses or {})
+
+    def interrupt(self, name: str, spec: dict[str, Any], addresses: dict[str, Any]) -> None:
+        """Stop a pipeline in whatever it does, such that its queries do their last batches again when it goes on.
+
+        So it is after a kill, which `make soak` does instead; `test_pipeline_running_faults.py` always does.
+        """
+        if kills(0):
+            self.kill()
+            self.start()
+            self.next_event("ready")
+        else:
+            self.put(name, spec | {"paused": True}, addresses)
+            self.until(lambda: self.statuses[name]["conditions"][0]["reason"] == "Paused")
+        for offsets in (self.folder / "checkpoints" / name).rglob("offsets"):
+            batch = max((int(entry.name) for entry in offsets.glob("[0-9]*")), default=0)
+            (offsets.parent / "commits" / str(batch)).unlink(missing_ok=True)
 
     def ask(self, sql: str, limit: int = 1000, **more: Any) -> dict[str, Any]:
         self.send(command="query", id="1", sql=sql, limit=limit, **more)

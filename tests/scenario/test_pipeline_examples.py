@@ -74,20 +74,22 @@ def test_batches_join_the_table_as_it_is_and_repeat_what_they_joined(node: Strea
     (told,) = place.until(lambda: place.statuses["demo.enrich"]["queries"][0].get("tables"))
     assert told["name"] == "devices"
     assert place.until(lambda: place.statuses["demo.enrich"]["rows"] == 3)
+    place.send(command="delete", name="demo.enrich", purge=True)
 
-    # A batch that nobody takes is written down with its version, and repeated with it by the next runner.
-    place.put("demo.live", declared("park.enrich", sinks=[{"address": "live"}]), kinds)
+    # A batch that nobody takes is written down with its version, and repeated with it when its query starts again.
+    live = declared("park.enrich", sinks=[{"address": "live"}])
+    place.put("demo.live", live, kinds)
     pins = place.folder / "checkpoints" / "demo.live" / "1" / "to-live" / "tables" / "devices"
     place.until((pins / "0").exists)
     send(node, "registry", {"device": "a", "place": "moved away"})
     place.until(lambda: {row["place"] for row in place.rows("devices")} == {"moved away", "roof"})
-    place.kill()
+    place.send(command="delete", name="demo.registry", purge=True)
+    place.put("demo.live", live | {"paused": True}, kinds)
+    place.until(lambda: place.statuses["demo.live"]["conditions"][0]["reason"] == "Paused")
     compact(place.folder / "lake" / "devices", keep_h=0)
-    place.start()
-    place.next_event("ready")
     with node.connect() as connection:
         receiver = connection.receiver("live")
-        place.put("demo.live", declared("park.enrich", sinks=[{"address": "live"}]), kinds)
+        place.put("demo.live", live, kinds)
         seen = set()
 
         def taken() -> dict[str, Any]:

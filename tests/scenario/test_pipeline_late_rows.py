@@ -1,4 +1,4 @@
-"""Rows that come too late for windows go to an address: each is in a window or there, whatever is killed."""
+"""Rows that come too late for windows go to an address: each is in a window or there, though batches are repeated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def number(message: Message) -> int:
     return found
 
 
-def test_each_row_is_in_a_window_or_at_the_address_for_late_ones_though_the_runner_is_killed(
+@pytest.mark.chance
+def test_each_row_is_in_a_window_or_at_the_address_for_late_ones_though_batches_are_repeated(
     node: StreamNode, place: RunnerPlace
 ) -> None:
     node.create("telemetry", partitions=2)
@@ -70,8 +71,7 @@ def test_each_row_is_in_a_window_or_at_the_address_for_late_ones_though_the_runn
     with node.connect() as connection:
         # The batch of the first late row goes on until its windows are written.
         assert connection.receiver("late", filters={"enmasse:start": "first"}).receive(timeout=120) is not None
-    place.kill()
-    place.start()
+    place.interrupt("demo.late", spec, {"telemetry": STREAM, "late": STREAM})
     place.put("demo.late", spec, {"telemetry": STREAM, "late": STREAM})
     send_some(400)
     # A query without state uses all rows.

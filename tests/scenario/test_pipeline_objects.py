@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from pyarrow.fs import FileSelector
 from pyspark.errors import StreamingQueryException
 
-from enmasse.client.blocking import Message
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import DataLossError, LakeAwayError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.changes import stream_of
@@ -34,11 +30,8 @@ from enmasse.pipeline.lake.relation import facts, history, relation, restore, st
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.lake.tables import open_table
 from tests.scenario.lake_stage import COLUMNS, ODD, Lake, Rows
-from tests.scenario.pipeline_runner_place import RunnerPlace
-from tests.support.chance import kills
 from tests.support.object_storage import BUCKET, ObjectStorage
 from tests.support.relay import Relay
-from tests.support.stream_node import StreamNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -320,110 +313,3 @@ def test_what_the_storage_refuses_or_lacks_is_said(
     with pytest.raises(TableDamagedError, match="is missing"):
         lake.write(table, [{"k": "b", "v": 1}])
     shutil.rmtree(lake.inputs)
-
-
-@pytest.mark.chance
-@pytest.mark.timeout(900)
-def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoever_is_killed(
-    stream_node: StreamNode,
-    tmp_path: Path,
-    storage: ObjectStorage,
-    story_chance: random.Random,
-) -> None:
-    relay = Relay(storage.port)
-    place = RunnerPlace(stream_node.url, tmp_path / "space")
-    (place.folder / "credentials").mkdir(parents=True)
-    prefix = f"{tmp_path.name}/lake"
-    endpoint = f"http://127.0.0.1:{relay.port}"
-    storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)
-    stream_node.create("numbers", "stream", partitions=2)
-    sent = 0
-
-    def send() -> None:
-        nonlocal sent
-        with stream_node.connect() as connection:
-            sender = connection.sender("numbers")
-            messages = [Message(b'{"n": %d}' % n, subject=f"k{n % 7}") for n in range(sent, sent + 50)]
-            assert {str(outcome) for outcome in sender.send_all(messages, timeout=60)} == {"accepted"}
-        sent += 50
-
-    def table(name: str) -> list[dict[str, Any]]:
-        try:
-            found = DeltaTable(f"s3://{BUCKET}/{prefix}/{name}", storage_options=storage.options())
-        except TableNotFoundError:
-            return []
-        rows: list[dict[str, Any]] = found.to_pyarrow_table().to_pylist()
-        return rows
-
-    def is_there() -> bool:
-        return len(table("every")) >= sent and sum(row["seen"] for row in table("counts")) >= sent
-
-    def error() -> str:
-        return " ".join(str(query.get("error") or "") for query in place.statuses["demo.n"]["queries"])
-
-    spec = {
-        "sources": [{"name": "rows", "address": "numbers", "format": "json", "schema": "n INT"}],
-        "steps": [{"name": "counted", "sql": "SELECT n % 7 AS k, count(*) AS seen FROM rows GROUP BY n % 7"}],
-        "sinks": [
-            {"input": "rows", "table": "every"},
-            {"input": "counted", "table": "counts", "mode": "update", "keys": ["k"]},
-        ],
-        "trigger": "200ms",
-    }
-
-    def start() -> None:
-        place.start()
-        place.put("demo.n", spec, {"numbers": {"type": "stream"}})
-
-    start()
-    try:
-        send()
-        place.until(is_there)
-        answer = place.ask("SELECT count(*) FROM every")
-        assert answer["rows"] == [[50]], answer
-        assert [row[0] for row in place.ask_tables()["rows"]] == ["counts", "every"]
-        relay.answer = THROTTLED % (len(SLOW_DOWN), SLOW_DOWN)
-        relay.cut()
-        relay.mend()
-        send()
-        place.until(lambda: "the storage asks for fewer requests" in error())
-        relay.answer = b""
-        place.until(is_there)
-        relay.cut()
-        send()
-        place.until(lambda: "the storage does not answer; it goes on when it does" in error())
-        place.kill()
-        start()
-        relay.mend()
-        place.until(is_there)
-        relay.slowness_s = 0.1
-        send()
-        place.until(is_there)
-        relay.slowness_s = 0.0
-        storage.stop()
-        storage.start(secret="another secret of tests")
-        send()
-        place.until(lambda: "the storage refuses the credentials: put right ones" in error())
-        storage.settings["secretAccessKey"] = "another secret of tests"
-        storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)
-        place.until(is_there)
-        for _ in range(kills(0)):
-            send()
-            time.sleep(story_chance.uniform(0.0, 0.7))  # anywhere in the batches that follow
-            if story_chance.random() < 0.7:
-                storage.stop()
-                place.kill()
-                storage.start()
-                start()
-            else:
-                storage.stop()
-                storage.start()
-            place.until(is_there)
-        assert sorted(row["n"] for row in table("every")) == list(range(sent))
-        assert {row["k"]: row["seen"] for row in table("counts")} == Counter(n % 7 for n in range(sent))
-        assert place.stop() == 0
-    finally:
-        if place.process is not None and place.process.poll() is None:
-            place.kill()
-        relay.cut()
-    assert "a secret of tests" not in (place.folder / "runner.err").read_text() + "".join(place.log)
