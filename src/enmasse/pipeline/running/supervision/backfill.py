@@ -261,9 +261,10 @@ class BackfillSupervisor:
         return self._status.model_copy(update={"tasks": tasks, "tasks_done": done}) if tasks else self._status
 
     def _become(self, state: BackfillState, message: str | None = None, **fields: Any) -> None:
-        if (state, message) != (self._status.state, self._status.message):
-            self._log(f"backfill {self._wanted.at}: {state}" + (f": {message}" if message else ""))
+        is_news = (state, message) != (self._status.state, self._status.message)
         self._status = self._status.model_copy(update={"state": state, "message": message, **fields})
+        if is_news:
+            self._log(f"backfill {self._wanted.at}: {state}" + (f": {message}" if message else ""))
 
     def _do(self) -> None:
         try:

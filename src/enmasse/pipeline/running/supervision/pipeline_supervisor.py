@@ -175,6 +175,7 @@ class PipelineSupervisor:
         if order.is_same(former) and self._problem is None:
             if former is not None and former.pipeline.spec.backfill != pipeline.spec.backfill:
                 self._begin_backfill()
+                self._check()
             return
         self._stop_all()
         self._queries, self._counted = [], {}
@@ -212,7 +213,12 @@ class PipelineSupervisor:
             self._backfill = None
         wanted = None if self._order is None else self._order.pipeline.spec.backfill
         if wanted is not None and self._running is not None:
-            self._backfill = BackfillSupervisor(self._running, wanted, self._log)
+            self._backfill = BackfillSupervisor(self._running, wanted, self._note_backfill)
+
+    def _note_backfill(self, line: str) -> None:
+        """Log how far a backfill is, and have it told at once."""
+        self._log(line)
+        self._orders.put(self._check)
 
     def _make(self, order: Order) -> list[QuerySupervisor | JobSupervisor]:
         spec = order.pipeline.spec
@@ -317,6 +323,8 @@ class PipelineSupervisor:
             self._build()
         for query in self._queries:
             query.check(now)
+            if query.state in ("Starting", "Failed"):
+                self._report_status()  # the next one's start may take seconds
         if self._backfill is not None:
             self._backfill.check(now)
 
