@@ -284,7 +284,14 @@ def _read_tried(file: str, rows: str, schemas: Sequence[str]) -> _Tried:
     pipelines = [one for one in resources if isinstance(one, Pipeline)]
     if len(pipelines) != 1:
         raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
-    return _Tried(pipelines[0], resources, _read_rows(rows), _versions(pipelines[0], schemas))
+    spec, tried = pipelines[0].spec, _read_rows(rows)
+    registries = [part.schema_registry for parts in (spec.sources, spec.sinks) for part in parts]
+    named = {registry.subject for registry in registries if registry is not None}
+    written = {given.subject for given in tried.given if given.subject is not None}
+    versions = _versions(pipelines[0], schemas)
+    if None not in named:  # which means any
+        versions = [version for version in versions if version["subject"] in named | written]
+    return _Tried(pipelines[0], resources, tried, versions)
 
 
 def _read_rows(place: str) -> Rows:
