@@ -140,7 +140,6 @@ def test_a_database_is_written_to_as_the_howto_says(shop: Place, database: Postg
         if expected is not None:
             lines = [line.rstrip() for line in told[name].splitlines() if line.strip()]
             assert lines == [line.rstrip() for line in expected.splitlines()]
-    assert "latest.yaml: Spark takes it" in told["pipeline"]
     assert "does not take a row" in told["refused"]
     assert "latest_temperature_check" in told["refused"]
     assert "boiler-2" in told["refused"]

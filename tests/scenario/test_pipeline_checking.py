@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +17,22 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+SEEN: dict[str, Any] = {"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE"}
+DATABASE = {"type": "postgresql", "host": "db", "database": "plant", "credentialsSecret": "warehouse"}
+LEVEL = {"type": "record", "name": "Level", "fields": [{"name": "level", "type": "double"}]}
+
+
 def found(
     spark: SparkSession,
     folder: Path,
     sql: str,
     sink: Mapping[str, Any] | None = None,
-    where: Mapping[str, str] | None = None,
+    sources: Sequence[Mapping[str, Any]] = (SEEN,),
     **given: Any,
 ) -> list[str]:
-    source = {"name": "seen", **(where or {"address": "loads"}), "format": "json", "schema": "load DOUBLE"}
-    if "table" in source:
-        source = {name: source[name] for name in ("name", "table")}
-    sinks = [{"table": "expected", **(sink or {})}]
-    spec = {"sources": [source], "steps": [{"name": "expected", "sql": sql}], "sinks": sinks}
+    sink = sink or {}
+    sinks = [sink if sink.keys() & {"address", "database"} else {"table": "expected", **sink}]
+    spec = {"sources": sources, "steps": [{"name": "expected", "sql": sql}], "sinks": sinks}
     pipeline = {
         "apiVersion": "enmasse.io/v1beta1",
         "kind": "Pipeline",
@@ -64,11 +68,31 @@ def test_a_table_that_there_cannot_be_is_found(
 
 
 def test_streams_that_match_a_pattern_need_not_be_declared(spark: SparkSession, tmp_path: Path) -> None:
-    assert found(spark, tmp_path, "SELECT _address, load FROM seen", where={"addressPattern": "loads/*"}) == []
+    several = {"name": "seen", "addressPattern": "loads/*", "format": "json", "schema": "load DOUBLE"}
+    assert found(spark, tmp_path, "SELECT _address, load FROM seen", sources=[several]) == []
 
 
 def test_rows_of_tables_alone_are_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+    tables = {"loads": "load DOUBLE"}
     (problem,) = found(
-        spark, tmp_path, "SELECT load FROM seen", where={"table": "loads"}, tables={"loads": "load DOUBLE"}
+        spark, tmp_path, "SELECT load FROM seen", sources=[{"name": "seen", "table": "loads"}], tables=tables
     )
     assert "stream: true" in problem
+
+
+def test_tables_of_databases_are_those_that_are_given(spark: SparkSession, tmp_path: Path) -> None:
+    sources = [SEEN, {"name": "rooms", "database": {**DATABASE, "table": "rooms"}}]
+    sink = {"database": {**DATABASE, "table": "latest"}, "mode": "update", "keys": ["room"]}
+    sql = "SELECT r.room, s.load FROM seen s JOIN rooms r ON s.load = r.id"
+    tables = {"rooms": "id DOUBLE, room STRING"}
+    assert found(spark, tmp_path / "a", sql, sink, sources, tables=tables) == []
+    (problem,) = found(spark, tmp_path / "b", sql.replace("r.id", "r.number"), sink, sources, tables=tables)
+    assert "number" in problem
+
+
+def test_columns_are_held_against_the_schema_of_their_subject(spark: SparkSession, tmp_path: Path) -> None:
+    sink = {"address": "levels", "schemaRegistry": {"subject": "level"}}
+    schemas = [{"subject": "level", "version": 1, "id": 1, "schema": json.dumps(LEVEL)}]
+    assert found(spark, tmp_path / "a", "SELECT load AS level FROM seen", sink, schemas=schemas) == []
+    (problem,) = found(spark, tmp_path / "b", "SELECT load FROM seen", sink, schemas=schemas)
+    assert "level" in problem
