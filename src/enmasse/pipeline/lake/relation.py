@@ -109,8 +109,10 @@ def _go_back(delta: DeltaTable, path: LakePath, version: int | datetime) -> None
     newest = delta.version()
     wanted = f"version {version}" if isinstance(version, int) else f"version of {version.isoformat()}"
     try:
-        if isinstance(version, datetime) and version.timestamp() * 1000 < delta.history()[-1]["timestamp"]:
-            raise ValueError(version)  # noqa: TRY301  # told in the same words
+        if isinstance(version, datetime):
+            # By the moments that its history tells; Delta's library goes by those at which files were written.
+            before = (one for one in delta.history() if one["timestamp"] <= version.timestamp() * 1000)
+            version = next(before, {"version": -1})["version"]
         delta.load_as_version(version)
     except (DeltaError, ValueError, OverflowError):
         raise TableSchemaError(
