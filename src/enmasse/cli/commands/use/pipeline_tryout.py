@@ -271,7 +271,7 @@ async def _try_all(trials: Mapping[tuple[str, str], _Trial], service: Service, w
 
 
 class _Tried(NamedTuple):
-    """What is tried: a pipeline, with all that its file declares, rows, and the schemas of its subjects."""
+    """A pipeline to be tested: with what its file declares, its rows, and the schemas of its subjects."""
 
     pipeline: Pipeline
     resources: Sequence[Resource]

@@ -216,7 +216,7 @@ class PipelineSupervisor:
             self._backfill = BackfillSupervisor(self._running, wanted, self._note_backfill)
 
     def _note_backfill(self, line: str) -> None:
-        """Log how far a backfill is, and have it told at once."""
+        """Log a line of the backfill, and report the pipeline's status at once."""
         self._log(line)
         self._orders.put(self._check)
 
