@@ -43,6 +43,7 @@ def notebook(
     Raises:
         SparkMissingError: Java or PySpark is missing; the message holds the install command.
         UnavailableError: nothing runs there.
+        ConfigError: Spark was started for another space, or for none: a kernel has one.
     """
     from enmasse.pipeline.notebook import start  # noqa: PLC0415  # only who asks for it needs Spark
 

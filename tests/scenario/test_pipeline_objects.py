@@ -17,7 +17,11 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
 from pyspark.errors import StreamingQueryException
 
+from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.errors import ConfigError
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.pipeline import notebook
 from enmasse.pipeline.errors import DataLossError, LakeAwayError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.changes import stream_of
 from enmasse.pipeline.lake.compaction import FEW_FILES, compact, order_rows
@@ -29,6 +33,7 @@ from enmasse.pipeline.lake.reference import UNLINKED_S, Pins, followed, joined_t
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.lake.replacing import Replaced, Replacement, choose
 from enmasse.pipeline.lake.tables import open_table
+from enmasse.pipeline.source.options import URL_VARIABLE
 from tests.scenario.lake_stage import COLUMNS, ODD, Lake, Rows
 from tests.support.object_storage import BUCKET, ObjectStorage
 from tests.support.relay import Relay
@@ -112,6 +117,28 @@ def test_rows_are_written_once_whatever_their_partition_and_kept_in_order(lake: 
     assert ("new", 2) in lake.rows("t", "k", "v")
     assert order_rows(path, ["v"]) == 0
     assert {row["column"] for row in statistics(lake.spark, path).collect()} == {"k", "v", "ts"}
+
+
+def test_a_notebook_shows_the_tables_of_its_space_alone(
+    lake: Lake, storage: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.write(open_table(lake.folder / "t"), [{"k": "a", "v": 1}])
+    folder = tmp_path / "data/pipelines/default.plant"
+    for name in ("lake", "credentials"):
+        (folder / name).mkdir(parents=True)
+    storage.write_settings(folder / "credentials", prefix=f"{tmp_path.name}/lake")
+    amqp = Endpoint("amqp", "amqp://127.0.0.1:1")
+    write_endpoints(Layout(tmp_path / "data").endpoints, Endpoints((amqp,)))
+    with pytest.raises(ConfigError, match=r"before it knew of amqp://127\.0\.0\.1:1, .* restart the kernel"):
+        notebook.start(None, "default", tmp_path / "data", None, {})
+    monkeypatch.setenv(URL_VARIABLE, amqp.url)
+    # A process has one session; this one's is that of all tests.
+    monkeypatch.setattr(notebook, "start_session", lambda *_, **__: lake.spark)
+    found = notebook.start(None, "default", tmp_path / "data", None, {})
+    assert found.sql("SELECT k, v FROM t").collect() == [("a", 1)]
+    with pytest.raises(ConfigError, match=r"before it knew of other\.default\.enmasse\.local"):
+        notebook.start("other", "default", tmp_path / "data", None, {})
+    lake.spark.catalog.dropTempView("t")
 
 
 def test_rows_are_merged_deleted_and_kept_as_history(lake: Lake) -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.endpoints import read_endpoints
-from enmasse.errors import UnavailableError
+from enmasse.errors import ConfigError, UnavailableError
+from enmasse.pipeline.credentials import FOLDER_VARIABLE
+from enmasse.pipeline.lake.objects import storage_of
 from enmasse.pipeline.session import require_spark, start_session
 from enmasse.pipeline.source.options import SPACE_VARIABLE, URL_VARIABLE
 
@@ -34,24 +36,37 @@ def start(
             f"nothing that speaks AMQP runs in {place}: start it with `enmasse up --data {place}`, or name another "
             "directory with data"
         )
-    # Python's processes of Spark have them from here: sources and sinks need no further options.
-    os.environ[URL_VARIABLE] = url
+    where = {URL_VARIABLE: url}
     if space is not None:
-        os.environ[SPACE_VARIABLE] = f"{space}.{namespace}.{endpoints.domain}"
+        where[SPACE_VARIABLE] = f"{space}.{namespace}.{endpoints.domain}"
+    from pyspark import SparkContext  # noqa: PLC0415  # only now is it known to be there
+
+    if SparkContext._gateway is not None and not where.items() <= os.environ.items():  # is there Java?
+        raise ConfigError(
+            f"Spark was started in this kernel before it knew of {where.get(SPACE_VARIABLE, url)}, which sources and "
+            "sinks would not find: restart the kernel, and call enmasse.notebook() for that first"
+        )
+    # Python's processes of Spark have it from here: sources and sinks need no further options.
+    os.environ.update(where)
+    folder = _folder(place, space, namespace)
+    storage = None if folder is None else storage_of(folder / "credentials")
+    if folder is not None and storage is not None:
+        # Where Python's processes look for what opens the storage; who has named a folder keeps it.
+        os.environ.setdefault(FOLDER_VARIABLE, str((folder / "credentials").resolve()))
     work = Path(tempfile.mkdtemp(prefix="enmasse-notebook-"))
     atexit.register(shutil.rmtree, work, ignore_errors=True)
     session = start_session("notebook", work, cores=cores, settings=settings)
     from enmasse.pipeline.lake.relation import relation, tables  # noqa: PLC0415  # which need Spark
 
-    for lake in _lakes(place, space, namespace):
+    if folder is not None:
+        lake = folder / "lake" if storage is None else storage.root
         for name in tables(lake):
             relation(session, lake / name).createOrReplaceTempView(name)
     return session
 
 
-def _lakes(data: Path, space: str | None, namespace: str) -> list[Path]:
-    """Return the lake of a space; of the only one where none is named."""
-    folders = sorted((data / "pipelines").glob("*/lake"))
-    if space is not None:
-        return [folder for folder in folders if folder.parent.name == f"{namespace}.{space}"]
-    return folders if len(folders) == 1 else []
+def _folder(data: Path, space: str | None, namespace: str) -> Path | None:
+    """Return the folder of a space; of the only one where none is named."""
+    name = "*" if space is None else f"{namespace}.{space}"
+    found = [lake.parent for lake in (data / "pipelines").glob(f"{name}/lake")]
+    return found[0] if len(found) == 1 else None
