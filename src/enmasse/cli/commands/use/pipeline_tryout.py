@@ -191,12 +191,16 @@ def _models(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, st
     return types
 
 
+def _subjects(pipeline: Pipeline) -> dict[str | None, int | None]:
+    """Return the version of each subject that a pipeline names; None: any subject, its latest one."""
+    registries = [part.schema_registry for parts in (pipeline.spec.sources, pipeline.spec.sinks) for part in parts]
+    return {registry.subject: registry.version for registry in registries if registry is not None}
+
+
 def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:
     """Return the subjects that a pipeline names, as the schema registry lists them."""
     files = dict(text.partition("=")[::2] for text in given)
-    spec = pipeline.spec
-    used = [*(source.schema_registry for source in spec.sources), *(sink.schema_registry for sink in spec.sinks)]
-    named = {registry.subject: registry.version for registry in used if registry is not None}
+    named = _subjects(pipeline)
     if missing := next((subject for subject in named if subject is not None and not files.get(subject)), None):
         raise UsageError(f"--schema: name the file with the schema of the subject, as {missing}={missing}.avsc")
     found = []
@@ -258,7 +262,7 @@ async def _try_all(trials: Mapping[tuple[str, str], _Trial], service: Service, w
             try:
                 with writer.err.status(f"running {file} on {rows} ..."):
                     differences = await trial.run()
-            except CliError as error:
+            except EnmasseError as error:
                 wrong.append(f"{file}: {error}")
             else:
                 trial.tell(differences, writer)
@@ -284,13 +288,11 @@ def _read_tried(file: str, rows: str, schemas: Sequence[str]) -> _Tried:
     pipelines = [one for one in resources if isinstance(one, Pipeline)]
     if len(pipelines) != 1:
         raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
-    spec, tried = pipelines[0].spec, _read_rows(rows)
-    registries = [part.schema_registry for parts in (spec.sources, spec.sinks) for part in parts]
-    named = {registry.subject for registry in registries if registry is not None}
+    named, tried = _subjects(pipelines[0]), _read_rows(rows)
     written = {given.subject for given in tried.given if given.subject is not None}
     versions = _versions(pipelines[0], schemas)
     if None not in named:  # which means any
-        versions = [version for version in versions if version["subject"] in named | written]
+        versions = [version for version in versions if version["subject"] in named.keys() | written]
     return _Tried(pipelines[0], resources, tried, versions)
 
 
@@ -322,6 +324,7 @@ class _Trial:
 
         Raises:
             CliError: the pipeline fails.
+            ApiError: the API refuses it.
             UnavailableError: the platform does not do what it is asked for.
         """
         for given in self._rows.given:
