@@ -16,11 +16,11 @@ const RECENT = 30;
 
 /** How long the batches of each query took since the page was opened. */
 function useDurations(queries: QueryStatus[]): Map<string, number[]> {
-  const kept = useRef(new Map<string, { at: string; values: number[] }>());
-  for (const { name, lastProgress, batchDurationMs } of queries) {
+  const kept = useRef(new Map<string, { batch: number; values: number[] }>());
+  for (const { name, batch, batchDurationMs } of queries) {
     const known = kept.current.get(name);
-    if (lastProgress === undefined || batchDurationMs === undefined || known?.at === lastProgress) continue;
-    kept.current.set(name, { at: lastProgress, values: [...(known?.values ?? []), batchDurationMs].slice(-RECENT) });
+    if (batch === undefined || batchDurationMs === undefined || known?.batch === batch) continue;
+    kept.current.set(name, { batch, values: [...(known?.values ?? []), batchDurationMs].slice(-RECENT) });
   }
   return new Map([...kept.current].map(([name, { values }]) => [name, values]));
 }

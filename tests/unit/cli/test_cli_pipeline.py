@@ -214,14 +214,6 @@ def test_the_status_has_a_row_for_each_query(api: str, cli: Cli, shop: Path) -> 
     assert json.loads(cli("pipeline", "status", "shop.hot", "-o", "json").out)["queries"][0]["batch"] == 41
 
 
-def test_the_status_says_of_which_source_too_much_does_not_fit(api: str, cli: Cli, shop: Path) -> None:
-    assert cli("apply", "-f", str(shop)).code == 0
-    said = "25.0% of the latest messages of source readings do not fit its schema"
-    degraded = {"type": "Ready", "status": "True", "reason": "Degraded", "message": said}
-    tell(api, "shop.hot", phase="Running", conditions=[degraded])
-    assert cli("pipeline", "status", "hot").out.splitlines() == ["shop.hot: Running", f"  {said}"]
-
-
 def test_a_pipeline_rests_goes_on_and_starts_again(api: str, cli: Cli, shop: Path) -> None:
     assert cli("apply", "-f", str(shop)).code == 0
     assert cli("pipeline", "pause", "hot").out == "pipeline/shop.hot paused\n"

@@ -187,7 +187,7 @@ PIPELINE_METRICS: tuple[Metric, ...] = (
     Metric(
         "pipeline_query_batch_duration_seconds",
         "gauge",
-        "How long the last batch of a query took.",
+        "How long the last batch of a query took, without waiting for rows.",
         QUERY_LABELS,
         read=_by_query("batchDurationMs", 0.001),
     ),

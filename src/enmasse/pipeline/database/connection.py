@@ -126,7 +126,7 @@ def addresses_of(host: str, port: int) -> list[str]:
 
 def _unconnected(database: Database, text: str, user: str) -> EnmasseError:
     """Return why there is no connection; libpq gives words alone."""
-    plain = " ".join(text.rpartition("failed: ")[2].split())
+    plain = " ".join(text.rpartition("failed: ")[2].split()).rstrip(".")
     secret = database.credentials_secret
     where = f"the database at {_where(database)}"
     _, is_answer, said = plain.partition("FATAL: ")

@@ -396,6 +396,7 @@ _PHASE_OF_REASON = {
     "ModelMissing": "Pending",
     "Waiting": "Pending",
     "Degraded": "Running",
+    "LongBatch": "Running",
 }
 """Phases by the reason of a runner's condition Ready; others are failures. One that was paused is to start."""
 _READY_PHASES = frozenset({"Running", "Finished"})
@@ -434,7 +435,8 @@ def compose(
         "conditions": stamp(conditions, former.conditions, now),
         "is_ready": phase in _READY_PHASES,
         "phase": phase,
-        "messages": unmet(conditions),
+        # One that runs says so where it is degraded, too.
+        "messages": unmet(conditions) + ((message,) if message and phase in _READY_PHASES else ()),
         "observed_generation": pipeline.metadata.generation,
     }
     if reported is not None and verdict.is_wanted:

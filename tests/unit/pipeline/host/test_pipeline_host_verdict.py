@@ -342,6 +342,15 @@ def test_the_phase_follows_what_the_runner_says(status: PipelineStatus | None, p
     assert (found.phase, found.is_ready, found.observed_generation) == (phase, is_ready, 2)
 
 
+@pytest.mark.parametrize("why", ["Degraded", "LongBatch"])
+def test_one_that_runs_and_is_not_well_says_so_among_its_messages(why: str) -> None:
+    ready = said("True", why, "query a: so it is")
+    found = compose(pipeline(), PipelineStatus(), judge(pipeline(), facts()), ready, NOW)
+    assert (found.phase, found.is_ready, found.messages) == ("Running", True, ("query a: so it is",))
+    well = compose(pipeline(), PipelineStatus(), judge(pipeline(), facts()), said("True", "Running"), NOW)
+    assert well.messages == ()
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "paths"),
     [

@@ -15,7 +15,6 @@ def report(batch: int = 3, **more: Any) -> dict[str, Any]:
         "timestamp": f"2026-01-31T12:00:0{batch}.000Z",
         "numInputRows": 10,
         "inputRowsPerSecond": 5.04,
-        "processedRowsPerSecond": "NaN",
         "durationMs": {"addBatch": 5, "triggerExecution": 80},
         "sources": [
             {"endOffset": {"stream": "s", "0": 4, "1": 9}, "latestOffset": '{"stream": "s", "0": 6, "1": 9}'},
@@ -25,7 +24,7 @@ def report(batch: int = 3, **more: Any) -> dict[str, Any]:
 
 
 def status(progress: Progress) -> dict[str, Any]:
-    return progress.status("q", "Running", restarts=2, error=None).to_dict()
+    return progress.status("q", "Running", restarts=2, error=None, is_counted=True).to_dict()
 
 
 def test_reports_add_up_and_are_counted_once() -> None:
@@ -39,7 +38,7 @@ def test_reports_add_up_and_are_counted_once() -> None:
     assert found["batch"] == 2
     assert found["lag"] == 2
     assert found["inputRowsPerSecond"] == 5.0
-    assert "processedRowsPerSecond" not in found
+    assert found["processedRowsPerSecond"] == 125.0
     assert "stateRows" not in found
     assert found["restarts"] == 2
 
@@ -84,6 +83,19 @@ def test_an_idle_report_is_no_batch() -> None:
     progress = Progress()
     progress.take(report(4, numInputRows=0, durationMs={"latestOffset": 3000, "triggerExecution": 3000}))
     assert "batch" not in status(progress)
+    assert "batchDurationMs" not in status(progress)
+
+
+def test_a_batch_took_as_long_as_it_was_done_and_not_as_its_rows_were_waited_for() -> None:
+    progress = Progress()
+    durations = {"latestOffset": 29_000, "addBatch": 150, "triggerExecution": 29_200}
+    progress.take(report(3, durationMs=durations, inputRowsPerSecond="NaN"))
+    for _ in range(2):
+        found = status(progress)
+        assert (found["batchDurationMs"], found["processedRowsPerSecond"]) == (200, 50.0)
+        assert "inputRowsPerSecond" not in found
+        idle = {"latestOffset": 30_000, "triggerExecution": 30_001}
+        progress.take(report(4, numInputRows=0, durationMs=idle, inputRowsPerSecond="NaN"))
 
 
 def test_state_and_watermark_are_told() -> None:
@@ -108,7 +120,7 @@ def test_lag_is_not_known_while_a_query_does_not_run() -> None:
     progress = Progress((("s", 1),))
     progress.take(report())
     assert [one["lag"] for one in status(progress)["sources"]] == [status(progress)["lag"]] == [2]
-    failed = progress.status("q", "Failed", restarts=0, error="why")
+    failed = progress.status("q", "Failed", restarts=0, error="why", is_counted=False)
     assert (failed.lag, [one.lag for one in failed.sources]) == (None, [None])
 
 

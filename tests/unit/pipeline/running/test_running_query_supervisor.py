@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from enmasse.pipeline.running.supervision.query_supervisor import QuerySupervisor, StartLimiter, problem_of_all
+from enmasse.pipeline.running.supervision.query_supervisor import (
+    PROCESSING,
+    SILENT_S,
+    QuerySupervisor,
+    StartLimiter,
+    problem_of_all,
+)
 
 JAVA = "Caused by: java.lang.IllegalStateException: Illegal size 5 of collection, expected 8"
 AWAY = "Caused by: enmasse.pipeline.errors.StreamUnavailableError: gave up after 60 s"
@@ -52,6 +59,41 @@ def test_a_start_is_not_waited_for_when_the_pipeline_is_to_change() -> None:
     looks: list[int] = []
     assert started(looks, is_active=True, has_order=True).state == "Starting"
     assert looks == [0, 1]
+
+
+def test_a_batch_that_takes_long_is_told_and_what_waits_for_it_is_not_known() -> None:
+    batch = json.dumps(
+        {
+            "runId": "r",
+            "batchId": 1,
+            "timestamp": "t1",
+            "durationMs": {"addBatch": 5},
+            "sources": [{"endOffset": {"stream": "s", "0": 4}, "latestOffset": {"stream": "s", "0": 6}}],
+        }
+    )
+    reports = [SimpleNamespace(timestamp=lambda: "t1", json=lambda: batch)]
+    java = SimpleNamespace(
+        lastProgress=lambda: reports[-1],
+        recentProgress=lambda: reports,
+        exception=lambda: SimpleNamespace(isDefined=lambda: False),
+    )
+    query: Any = SimpleNamespace(isActive=True, _jsq=java, status={"message": "Getting offsets from it"})
+    lines: list[str] = []
+    life = QuerySupervisor("q", lambda: query, lines.append, StartLimiter(1))
+    life.check(0.0)
+    life.check(SILENT_S + 1)
+    assert (life.state, life.long_since, life.status().lag) == ("Running", None, 2)
+    query.status = {"message": PROCESSING}
+    life.check(SILENT_S + 2)
+    since = life.long_since
+    assert since is not None
+    assert (life.state, life.status().lag) == ("Running", None)
+    life.check(SILENT_S + 30)
+    assert life.long_since is since
+    newer = batch.replace("t1", "t2")
+    reports.append(SimpleNamespace(timestamp=lambda: "t2", json=lambda: newer))
+    life.check(SILENT_S + 31)
+    assert life.status().lag == 2
 
 
 def test_java_is_to_be_ended_once_every_query_fails_in_it_again_and_again() -> None:

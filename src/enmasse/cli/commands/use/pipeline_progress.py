@@ -65,11 +65,6 @@ def show(found: Document) -> RenderableType:
     status = found.get("status") or {}
     parts: list[RenderableType] = [Text(summary(found), style="bold")]
     parts += [Text(f"  {message}", style="yellow") for message in status.get("messages", ())]
-    parts += [
-        Text(f"  {one['message']}", style="yellow")
-        for one in status.get("conditions", ())
-        if one.get("reason") == "Degraded"
-    ]
     parts += [Text(f"  {warning}", style="dim") for warning in status.get("warnings", ())]
     rows = [_row(query) for query in status.get("queries", ())]
     if rows:

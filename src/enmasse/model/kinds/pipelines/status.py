@@ -89,7 +89,7 @@ class QueryStatus(Model):
     processed_rows_per_second: float | None = None
     """How fast the last batch went through them."""
     batch_duration_ms: int | None = None
-    """How long the last batch took."""
+    """How long the last batch took, without waiting for rows."""
     last_progress: str | None = None
     """When the last batch ended."""
     watermark: str | None = None
@@ -103,7 +103,7 @@ class QueryStatus(Model):
     late_rows: int | None = None
     """Left out because they were older than the watermark."""
     lag: int | None = None
-    """Rows that are there and were not read yet; left out while the query does not run."""
+    """Rows that are there and were not read yet; left out while the query does not run or does one batch for long."""
     bad_records: int | None = None
     """That could not be decoded, or were refused."""
     drift: tuple[DriftedField, ...] = Field(default=(), strict=False)

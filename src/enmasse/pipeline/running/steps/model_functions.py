@@ -74,7 +74,7 @@ def predicting(folder: Path, returns: str) -> Any:
         if len(columns) != len(model.features):
             expected = f"{MODEL_PREFIX}{model.name}({', '.join(model.features)})"
             raise PlanError(
-                f"expected {expected}, as version {model.version} takes them, got {len(columns)} features"
+                f"expected {expected}, as version {model.version} takes them, got {len(columns)} arguments"
             )
         if model.returns != returns:
             raise PlanError(

@@ -380,7 +380,8 @@ class PipelineSupervisor:
         misfits = {query.name for query in self._queries if isinstance(query, QuerySupervisor) and query.is_misfit}
         is_busy = self._backfill is not None and self._backfill.is_busy
         degraded = self._degraded(pipeline)
-        condition = _condition(pipeline, queries, self._problem, misfits, degraded, is_busy=is_busy)
+        long = self._long_batch()
+        condition = _condition(pipeline, queries, self._problem, misfits, degraded, long, is_busy=is_busy)
         return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _degraded(self, pipeline: Pipeline) -> str:
@@ -390,6 +391,13 @@ class PipelineSupervisor:
             share = max((query.bad_share(source.name) for query in self.unfinished()), default=0.0)
             if share > most:
                 return f"{share:.1%} of the latest messages of source {source.name} do not fit its schema"
+        return ""
+
+    def _long_batch(self) -> str:
+        """Return which query has been doing a batch for long; empty: none."""
+        for query in self.unfinished():
+            if query.long_since is not None:
+                return f"query {query.name} has been doing a batch since {_text(query.long_since)}"
         return ""
 
 
@@ -419,6 +427,7 @@ def _condition(
     problem: Exception | None,
     misfits: Collection[str] = (),
     degraded: str = "",
+    long: str = "",
     *,
     is_busy: bool = False,
 ) -> Condition:
@@ -442,6 +451,8 @@ def _condition(
         truth, reason, message = "False", "Waiting", f"it runs after {', '.join(pipeline.spec.after)}"
     elif "Starting" in states or not states:
         truth, reason, message = "False", "Starting", "the queries start"
+    elif long:
+        reason, message = "LongBatch", long
     return Condition.model_validate(
         {
             "type": READY,

@@ -47,6 +47,10 @@ class Progress:
     late: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
     """The newest report."""
+    batch_ms: int | None = None
+    """How long the last batch took, without the time in which there was nothing to do."""
+    processed: float | None = None
+    """Its rows a second."""
     reported: tuple[str, int, str] | None = None
     """Run, batch and moment of the newest report, as reports may be seen again."""
 
@@ -71,11 +75,17 @@ class Progress:
         for name, row in (report.get("observedMetrics") or {}).items():
             if name.startswith(LATE):
                 self.late += int(row.get(BEFORE) or 0) - int(row.get(AFTER) or 0)
-        if "addBatch" in report.get("durationMs", {}):
+        took = report.get("durationMs", {})
+        if "addBatch" in took:
             self.batch = int(report["batchId"])
+            # A source that waits for news does so while it is asked for its latest offset.
+            self.batch_ms = max(0, int(took.get("triggerExecution") or 0) - int(took.get("latestOffset") or 0))
+            self.processed = round(self._rows(report) / max(1, self.batch_ms) * 1000, 1)
         return True
 
-    def status(self, name: str, state: QueryState, *, restarts: int, error: str | None) -> QueryStatus:
+    def status(
+        self, name: str, state: QueryState, *, restarts: int, error: str | None, is_counted: bool
+    ) -> QueryStatus:
         """Return the status of the query.
 
         Args:
@@ -83,20 +93,21 @@ class Progress:
             state: whether it runs.
             restarts: how often it was started again.
             error: of its last failure.
+            is_counted: whether the newest report says what is there to be read: of what comes while the query does
+                not run, or does a batch for long, Spark says nothing.
         """
         last = self.last
         operators = last.get("stateOperators", ())
         watermark = last.get("eventTime", {}).get("watermark")
         behind = _behind(watermark, last.get("timestamp"))
-        is_counted = state in ("Running", "Finished")  # of what comes meanwhile Spark says nothing
         return QueryStatus(
             name=name,
             state=state,
             batch=self.batch,
             rows=self.rows,
-            input_rows_per_second=self._rate("inputRowsPerSecond"),
-            processed_rows_per_second=self._rate("processedRowsPerSecond"),
-            batch_duration_ms=last.get("durationMs", {}).get("triggerExecution"),
+            input_rows_per_second=self._input_rate(),
+            processed_rows_per_second=self.processed,
+            batch_duration_ms=self.batch_ms,
             last_progress=last.get("timestamp"),
             watermark=None if behind is None else watermark,
             watermark_delay_ms=behind,
@@ -176,8 +187,8 @@ class Progress:
         pairs = zip(self.readings, sources, strict=True)
         return [(name, source, count) for (name, count), source in pairs]
 
-    def _rate(self, name: str) -> float | None:
-        reported, counted = self.last.get(name), int(self.last.get("numInputRows") or 0)
+    def _input_rate(self) -> float | None:
+        reported, counted = self.last.get("inputRowsPerSecond"), int(self.last.get("numInputRows") or 0)
         if not isinstance(reported, int | float) or not math.isfinite(reported):
             return None
         return round(float(reported) * (self._rows(self.last) / counted if counted else 1), 1)

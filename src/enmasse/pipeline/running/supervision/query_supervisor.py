@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -73,6 +73,11 @@ class StartLimiter:
 
 FIRST_PAUSE_S: Final = 1.0
 LAST_PAUSE_S: Final = 60.0
+SILENT_S: Final = 35.0
+"""A query that has nothing to do asks the node for news for up to 30 s, and reports; one that is silent for longer is
+doing a batch."""
+PROCESSING: Final = "Processing new data"
+"""What Spark says meanwhile."""
 MOST_CAUSES: Final = 20
 MOST_JAVA_FAILURES: Final = 3
 """Starts in a row that end with an error of Java itself before it is taken for Java's state, which another start in
@@ -126,8 +131,11 @@ class QuerySupervisor:
         self._has_order = has_order
         self._has_done_batch = False
         self._failure: BaseException | str | None = None
+        self._reported_at = 0.0
         self.state: QueryState = "Starting"
         self.error: str | None = None
+        self.long_since: datetime | None = None
+        """When it reported last, if it has been doing one batch for long."""
 
     @property
     def java_problem(self) -> str:
@@ -160,16 +168,28 @@ class QuerySupervisor:
     def _look(self, query: StreamingQuery, now: float) -> None:
         try:
             is_active = query.isActive
+            former = self.progress.reported
             self._read_progress(query)
+            if self.progress.reported != former:
+                self._reported_at, self.long_since = now, None
+            silent_s = now - self._reported_at
             if not is_active:
                 self._ended(query, now)
             elif self.state == "Starting" and query.status["message"].startswith("Waiting"):
                 self.state = "Running"
+            elif (
+                self.state == "Running"
+                and self.long_since is None
+                and silent_s > SILENT_S
+                and query.status["message"] == PROCESSING
+            ):
+                self.long_since = datetime.now(UTC) - timedelta(seconds=silent_s)
         except Py4JError as error:
             self._failed(error, now)
 
     def _begin(self, now: float) -> None:
         self._restarts += 1
+        self._reported_at = now
         try:
             with self._limiter.slot():
                 self._query = query = self._start()
@@ -205,7 +225,7 @@ class QuerySupervisor:
 
     def _ended(self, query: StreamingQuery, now: float) -> None:
         found = query._jsq.exception()  # the public way loses Python's part of the story
-        self._query = None
+        self._query = self.long_since = None
         if not found.isDefined():
             self.state = "Finished"
             self._log(f"query {self.name}: finished")
@@ -213,7 +233,7 @@ class QuerySupervisor:
         self._failed(_story(found.get()), now)
 
     def _failed(self, why: BaseException | str, now: float) -> None:
-        self._query = None
+        self._query = self.long_since = None
         self.state = "Failed"
         self._failure = why
         self.error = sentence = sentence_of(why)
@@ -234,7 +254,10 @@ class QuerySupervisor:
     def status(self) -> QueryStatus:
         """Return what it did and how it is."""
         restarts = max(0, self._restarts)
-        status = self.progress.status(self.name, self.state, restarts=restarts, error=self.error)
+        is_counted = self.state in ("Running", "Finished") and self.long_since is None
+        status = self.progress.status(
+            self.name, self.state, restarts=restarts, error=self.error, is_counted=is_counted
+        )
         tables = tuple(self._tables())
         return status.model_copy(update={"tables": tables}) if tables else status
 
