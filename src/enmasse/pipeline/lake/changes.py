@@ -19,8 +19,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from enmasse.pipeline.errors import DataLossError, TableSchemaError
+from enmasse.pipeline.errors import DataLossError, TableDamagedError, TableSchemaError
 from enmasse.pipeline.lake.delta_reading import (
+    LOG,
     FilesPartition,
     TableFile,
     TableSource,
@@ -29,7 +30,6 @@ from enmasse.pipeline.lake.delta_reading import (
     partitions_of,
     read_files,
 )
-from enmasse.pipeline.lake.mending import LOG
 from enmasse.pipeline.lake.objects import LakePath, lake_path
 from enmasse.pipeline.session import activate
 
@@ -114,16 +114,26 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             DataLossError: its entry is gone.
+            TableDamagedError: it cannot be read.
             TableSchemaError: it deletes or replaces rows.
         """
+        entry = _entry(self._path, version)
         try:
-            text = _entry(self._path, version).read_text()
+            text = entry.read_text()
         except FileNotFoundError:
             raise DataLossError(
                 f"version {version} of the table {self._path.name} is not in its log any more, as the query was away "
                 "for too long: begin anew with a restart from earliest or latest"
             ) from None
-        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        try:
+            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError:
+            actions = []
+        if not actions:
+            raise TableDamagedError(
+                f"the table {self._path.name} is damaged: {entry} cannot be read; bring the file back from a backup, "
+                "or move the table away"
+            )
         added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
         if any("remove" in action and action["remove"].get("dataChange", True) for action in actions):
             if self._skips:

@@ -27,9 +27,8 @@ from deltalake.exceptions import CommitFailedError
 
 from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta_reading import LOG, open_delta
 from enmasse.pipeline.lake.file_writing import partition_text
-from enmasse.pipeline.lake.mending import LOG
 from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:

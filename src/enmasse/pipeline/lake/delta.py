@@ -28,9 +28,9 @@ from enmasse.pipeline.lake.batches import Layout, Mode, check_writer, checkpoint
 from enmasse.pipeline.lake.columns import added_columns, is_ordered
 from enmasse.pipeline.lake.conditional_writes import require_conditional_writes
 from enmasse.pipeline.lake.constraints import declare_constraints, meeting
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta_reading import LOG, open_delta
 from enmasse.pipeline.lake.file_writing import remove_unnamed, sync, written
-from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
+from enmasse.pipeline.lake.mending import QUERY, account_for, application, mend
 from enmasse.pipeline.lake.merging import STAGING, Merging
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, delta_options, present_storage
 from enmasse.pipeline.lake.partitions import Partitions

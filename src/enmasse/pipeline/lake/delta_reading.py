@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote, unquote
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT: Final = "enmasse-version"
+LOG: Final = "_delta_log"
 
 _TASKS: Final = 8
 """Tasks that read a table at most."""
@@ -51,7 +53,7 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
         TableDamagedError: its log cannot be read.
     """
     try:
-        return DeltaTable(str(path), version=version, storage_options=delta_options(path))
+        table = DeltaTable(str(path), version=version, storage_options=delta_options(path))
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
@@ -65,6 +67,30 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
             f"the table {path.name} is damaged: its log cannot be read ({said}); bring the files of {path} back from "
             "a backup, or move the table away"
         ) from error
+    if isinstance(path, Path):
+        _require_entries(path, table.version())
+    return table
+
+
+def _require_entries(path: Path, version: int) -> None:
+    """Make sure that no entry of a table's log is empty, which the library takes for one that changes nothing.
+
+    Raises:
+        TableDamagedError: one is, of those since the log's last checkpoint.
+    """
+    for number in range(version, -1, -1):
+        entry = path / LOG / f"{number:020d}.json"
+        try:
+            is_empty = entry.stat().st_size == 0
+        except FileNotFoundError:
+            return  # a checkpoint is in the place of the older ones
+        if is_empty:
+            raise TableDamagedError(
+                f"the table {path.name} is damaged: {entry} is empty; bring the file back from a backup, or move the "
+                "table away"
+            )
+        if entry.with_suffix(".checkpoint.parquet").exists():
+            return
 
 
 def existing_delta(path: LakePath) -> DeltaTable:

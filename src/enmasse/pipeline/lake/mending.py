@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake.batches import checkpoint_query
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta_reading import LOG, open_delta
 from enmasse.pipeline.lake.file_writing import put_whole, sync
 from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-LOG: Final = "_delta_log"
 QUERY: Final = "enmasse.query"
 """The table's property that names the query which wrote it last."""
 _ACCOUNT: Final = "_batches.json"

@@ -17,9 +17,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import table_lock
-from enmasse.pipeline.lake.delta_reading import existing_delta, files_of, open_delta, rows_of, with_texts
+from enmasse.pipeline.lake.delta_reading import LOG, existing_delta, files_of, open_delta, rows_of, with_texts
 from enmasse.pipeline.lake.file_writing import sync
-from enmasse.pipeline.lake.mending import LOG
 from enmasse.pipeline.lake.objects import LakePath, missing_of
 from enmasse.pipeline.lake.parquet import parquet_fields, parquet_table
 
