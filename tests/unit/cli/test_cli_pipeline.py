@@ -195,10 +195,12 @@ def test_the_status_has_a_row_for_each_query(api: str, cli: Cli, shop: Path) -> 
         "name": "to-alerts",
         "state": "Running",
         "batch": 41,
+        "batchDurationMs": 1250,
         "rows": 123456,
         "inputRowsPerSecond": 1234.5,
         "lag": 0,
         "watermarkDelayMs": 10500,
+        "lateRows": 3,
         "stateRows": 17,
         "badRecords": 2,
         "error": "the address alerts [x] is full",
@@ -206,9 +208,10 @@ def test_the_status_has_a_row_for_each_query(api: str, cli: Cli, shop: Path) -> 
     tell(api, "shop.hot", phase="Active", rows=123456, queries=[query], warnings=["it consumes"], messages=["waits"])
     lines = cli("pipeline", "status", "hot").out.splitlines()
     assert lines[:3] == ["shop.hot: Active, 123,456 rows", "  waits", "  it consumes"]
-    assert " ".join(lines[3].split()) == "QUERY STATE BATCH ROWS ROWS/S LAG LATE BY STATE ROWS BAD ERROR"
-    assert lines[4].split(maxsplit=9) == [
-        *("to-alerts", "Running", "41", "123,456", "1,234", "0", "10.5s", "17", "2"),
+    heads = "QUERY STATE BATCH TOOK ROWS ROWS/S LAG WATERMARK AGE LATE ROWS STATE ROWS BAD ERROR"
+    assert " ".join(lines[3].split()) == heads
+    assert lines[4].split(maxsplit=11) == [
+        *("to-alerts", "Running", "41", "1.25s", "123,456", "1,234", "0", "10.5s", "3", "17", "2"),
         "the address alerts [x] is full",
     ]
     assert json.loads(cli("pipeline", "status", "shop.hot", "-o", "json").out)["queries"][0]["batch"] == 41

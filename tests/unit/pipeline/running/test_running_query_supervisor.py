@@ -9,6 +9,7 @@ from typing import Any
 
 from enmasse.pipeline.running.supervision.query_supervisor import (
     PROCESSING,
+    PROGRESS_S,
     SILENT_S,
     QuerySupervisor,
     StartLimiter,
@@ -94,6 +95,48 @@ def test_a_batch_that_takes_long_is_told_and_what_waits_for_it_is_not_known() ->
     reports.append(SimpleNamespace(timestamp=lambda: "t2", json=lambda: newer))
     life.check(SILENT_S + 31)
     assert life.status().lag == 2
+
+
+def test_the_log_tells_how_far_a_query_is_after_its_first_batch_then_once_a_minute_and_when_it_ends() -> None:
+    def report(batch: int) -> Any:
+        facts = {
+            "runId": "r",
+            "batchId": batch,
+            "timestamp": f"2026-01-31T12:00:{batch:02}.000Z",
+            "numInputRows": 1000,
+            "durationMs": {"addBatch": 5, "latestOffset": 3000, "triggerExecution": 3250},
+            "sources": [{"endOffset": {"stream": "s", "0": 4}, "latestOffset": {"stream": "s", "0": 6}}],
+            "eventTime": {"watermark": "2026-01-31T11:59:50.000Z"},
+            "stateOperators": [{"numRowsTotal": 7, "numRowsDroppedByWatermark": 2}],
+        }
+        return SimpleNamespace(timestamp=lambda: facts["timestamp"], json=lambda: json.dumps(facts))
+
+    reports = [report(0)]
+    java = SimpleNamespace(
+        lastProgress=lambda: reports[-1],
+        recentProgress=lambda: reports,
+        exception=lambda: SimpleNamespace(isDefined=lambda: False),
+    )
+    query: Any = SimpleNamespace(isActive=True, _jsq=java, status={"message": PROCESSING})
+    lines: list[str] = []
+    life = QuerySupervisor("q", lambda: query, lines.append, StartLimiter(1))
+    life.check(0.0)
+    first = (
+        "query q: batch 0, 1,000 rows since the runner started, the last batch took 250 ms, at 4,000 rows a second, "
+        "lag 2, watermark 10.0 s behind, 2 late rows, 7 rows of state"
+    )
+    assert lines == [first]
+    for batch in (1, 2):
+        reports.append(report(batch))
+        life.check(float(batch))
+    assert lines == [first]
+    reports.append(report(3))
+    life.check(PROGRESS_S)
+    assert [line[:33] for line in lines[1:]] == ["query q: batch 3, 4,000 rows since"[:33]]
+    reports.append(report(4))
+    query.isActive = False
+    life.check(PROGRESS_S + 1)
+    assert [line[:17] for line in lines[2:]] == ["query q: batch 4,", "query q: finished"]
 
 
 def test_java_is_to_be_ended_once_every_query_fails_in_it_again_and_again() -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from enmasse.cli.output import Writer, as_cell, as_figure, make_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from rich.console import RenderableType
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 _POLL_S: Final = 1.0
 """Runners report once a second at most."""
 
-_HEADS: Final = ("QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "LATE BY", "STATE ROWS", "BAD", "ERROR")
+_HEADS: Final = (
+    *("QUERY", "STATE", "BATCH", "TOOK", "ROWS", "ROWS/S", "LAG"),
+    *("WATERMARK AGE", "LATE ROWS", "STATE ROWS", "BAD", "ERROR"),
+)
 _ENDED: Final = ("Finished",)
 
 
@@ -113,21 +116,17 @@ def summary(found: Document) -> str:
 
 
 def _row(query: Document) -> list[str]:
-    cells: Iterator[str] = map(
-        as_cell,
-        (
-            query.get("batch"),
-            query.get("rows"),
-            query.get("inputRowsPerSecond"),
-            query.get("lag"),
-        ),
-    )
-    delay = query.get("watermarkDelayMs")
+    took, delay = query.get("batchDurationMs"), query.get("watermarkDelayMs")
     return [
         query["name"],
         query.get("state", "Starting"),
-        *cells,
+        as_cell(query.get("batch")),
+        "-" if took is None else f"{took / 1000:,.2f}s",
+        as_cell(query.get("rows")),
+        as_cell(query.get("inputRowsPerSecond")),
+        as_cell(query.get("lag")),
         "-" if delay is None else f"{delay / 1000:,.1f}s",
+        as_cell(query.get("lateRows")),
         as_cell(query.get("stateRows")),
         as_cell(query.get("badRecords")),
         query.get("error") or "",

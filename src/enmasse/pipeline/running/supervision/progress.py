@@ -194,6 +194,21 @@ class Progress:
         return round(float(reported) * (self._rows(self.last) / counted if counted else 1), 1)
 
 
+def sentence_about(query: QueryStatus) -> str:
+    """Return how far a query is, for its log."""
+    found = [f"batch {query.batch}", f"{query.rows:,} rows since the runner started"]
+    found += [] if query.batch_duration_ms is None else [f"the last batch took {query.batch_duration_ms:,} ms"]
+    rate = query.processed_rows_per_second
+    found += [] if rate is None else [f"at {rate:,.0f} rows a second"]
+    found += [] if query.lag is None else [f"lag {query.lag:,}"]
+    behind = query.watermark_delay_ms
+    found += [] if behind is None else [f"watermark {behind / 1000:,.1f} s behind"]
+    found += [f"{query.late_rows:,} late rows"] if query.late_rows else []
+    found += [] if query.state_rows is None else [f"{query.state_rows:,} rows of state"]
+    found += [f"{query.bad_records:,} bad records"] if query.bad_records else []
+    return ", ".join(found)
+
+
 def sum_of_most(queries: Iterable[QueryStatus], field: str) -> float | None:
     """Return the sum over all addresses of what the query has that has most; None: nothing is known.
 

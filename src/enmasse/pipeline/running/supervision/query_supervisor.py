@@ -20,7 +20,7 @@ from enmasse.model.kinds.pipelines.status import JoinedTable, QueryState, QueryS
 from enmasse.pipeline.errors import CheckpointMisfitError
 from enmasse.pipeline.running.failures import is_of_java, sentence_of
 from enmasse.pipeline.running.planning.plans import JobPlan
-from enmasse.pipeline.running.supervision.progress import Progress
+from enmasse.pipeline.running.supervision.progress import Progress, sentence_about
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -78,6 +78,8 @@ SILENT_S: Final = 35.0
 doing a batch."""
 PROCESSING: Final = "Processing new data"
 """What Spark says meanwhile."""
+PROGRESS_S: Final = 60.0
+"""How often the log tells how far a query is that does batches."""
 MOST_CAUSES: Final = 20
 MOST_JAVA_FAILURES: Final = 3
 """Starts in a row that end with an error of Java itself before it is taken for Java's state, which another start in
@@ -132,6 +134,8 @@ class QuerySupervisor:
         self._has_done_batch = False
         self._failure: BaseException | str | None = None
         self._reported_at = 0.0
+        self._logged: int | None = None
+        self._log_at = 0.0
         self.state: QueryState = "Starting"
         self.error: str | None = None
         self.long_since: datetime | None = None
@@ -172,6 +176,7 @@ class QuerySupervisor:
             self._read_progress(query)
             if self.progress.reported != former:
                 self._reported_at, self.long_since = now, None
+                self._log_progress(now)
             silent_s = now - self._reported_at
             if not is_active:
                 self._ended(query, now)
@@ -186,6 +191,14 @@ class QuerySupervisor:
                 self.long_since = datetime.now(UTC) - timedelta(seconds=silent_s)
         except Py4JError as error:
             self._failed(error, now)
+
+    def _log_progress(self, now: float) -> None:
+        """Tell the log how far it is: after its first batch, and from then on once in a while."""
+        batch = self.progress.batch
+        if batch is None or batch == self._logged or (now < self._log_at and self._query is not None):
+            return
+        self._logged, self._log_at = batch, now + PROGRESS_S
+        self._log(f"query {self.name}: {sentence_about(self.status())}")
 
     def _begin(self, now: float) -> None:
         self._restarts += 1
@@ -228,6 +241,7 @@ class QuerySupervisor:
         self._query = self.long_since = None
         if not found.isDefined():
             self.state = "Finished"
+            self._log_progress(now)
             self._log(f"query {self.name}: finished")
             return
         self._failed(_story(found.get()), now)
