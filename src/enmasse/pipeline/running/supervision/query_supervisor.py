@@ -77,7 +77,7 @@ SILENT_S: Final = 35.0
 """A query that has nothing to do asks the node for news for up to 30 s, and reports; one that is silent for longer is
 doing a batch."""
 PROCESSING: Final = "Processing new data"
-"""What Spark says meanwhile."""
+"""What Spark says of a query while it does a batch (``StreamingQueryStatus.message``)."""
 PROGRESS_S: Final = 60.0
 """How often the log tells how far a query is that does batches."""
 MOST_CAUSES: Final = 20
