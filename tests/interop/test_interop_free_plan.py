@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -17,7 +17,9 @@ from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
+import httpx
 from proton import ConnectionException, Message, Timeout
+from proton.reactor import DurableSubscription
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from enmasse.client import blocking
@@ -26,13 +28,17 @@ from enmasse.control.spaces.effective import limit_settings
 from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 from enmasse.model.catalog import default_plans
 from enmasse.model.kinds.plans import AddressPlanSpec, AddressSpacePlanSpec
+from enmasse.wire.mqtt.packets import Reason, Version
+from tests.support.mqtt_peer import MqttPeer
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
+from tests.support.stomp_peer import StompPeer
 
 pytestmark = pytest.mark.slow
 
 SPACE = "default/free"
 TIMEOUT_S = 30
+EVENTS = {"accept": "text/event-stream"}
 REFUSED = "amqp:resource-limit-exceeded"
 
 
@@ -81,10 +87,13 @@ class Site:
         self._is_there = True
 
     def queue(self, **attributes: Any) -> str:
+        return self.address("queue", **attributes)
+
+    def address(self, kind: str, **attributes: Any) -> str:
         self._count += 1
-        address = f"q{self._count}"
+        address = f"{kind[0]}{self._count}"
         with blocking.connect(self.node.admin_url, timeout=TIMEOUT_S) as connection:
-            everything = {"space": SPACE, "address": address, "addressType": "queue", **attributes}
+            everything = {"space": SPACE, "address": address, "addressType": kind, **attributes}
             connection.management().create("io.enmasse.address", f"default/free.{address}", everything)
         return address
 
@@ -153,6 +162,70 @@ def test_links_and_receivers_of_a_queue(site: Site) -> None:
             connection.create_sender(queue, name=f"s{number}")
         with pytest.raises(LinkDetached, match=f"{limits.links} links, as many as its plan allows"):
             connection.create_sender(queue, name="too-many")
+
+
+async def refused_by_mqtt(port: int, topic: str, version: Version) -> str:
+    async with MqttPeer(port, version=version) as peer:
+        codes = await peer.subscribed(f"{topic}/more", qos=1)
+        assert await peer.answer(f"{topic}/x") < 0x80, "the refusal costs the client nothing else"
+    return f"{codes[0]:#x}"
+
+
+async def refused_by_stomp(port: int, topic: str) -> str:
+    async with StompPeer(port) as peer:
+        peer.say("SUBSCRIBE", id="1", destination=topic)
+        return (await peer.next("ERROR"))["message"]
+
+
+def refused_by_http(port: int, topic: str) -> str:
+    answer = httpx.get(f"http://127.0.0.1:{port}/v1/spaces/free.default/addresses/{topic}/events", headers=EVENTS, trust_env=False)
+    return f"{answer.status_code} {answer.text}"
+
+
+def refused_by_amqp(site: Site, topic: str, name: str | None) -> str:
+    options = [DurableSubscription()] if name else []
+    with closing(site.connect("office")) as connection, pytest.raises(LinkDetached) as refused:
+        connection.create_receiver(topic, name=name, options=options)
+    return str(refused.value)
+
+
+def test_subscriptions(site: Site) -> None:
+    """As many as the plan has are there; each protocol hears of one more what its own words for that are."""
+    site.limit(keep=["max_subscriptions"])
+    topic = site.address("topic")
+    port, most = site.node.port, space_plan().subscriptions
+    text = f"{most} subscriptions, as many as its plan allows"
+
+    async def fill(refused: Callable[[], dict[str, str]]) -> dict[str, str]:
+        async with MqttPeer(port, "full", session_expiry_s=60) as peer:
+            assert set(await peer.subscribed(*[f"{topic}/{number}" for number in range(most)], qos=1)) == {1}
+            assert await peer.subscribed(f"{topic}/1", qos=2) == [2], "one that is there may be changed"
+            found = await asyncio.to_thread(refused)
+            assert await peer.subscribed(f"{topic}/more") == [Reason.QUOTA_EXCEEDED]
+            peer.unsubscribe(f"{topic}/1")
+            await peer.next("unsuback")
+            assert await peer.subscribed(f"{topic}/more") == [0]
+        return found
+
+    found = asyncio.run(
+        fill(
+            lambda: {
+                "MQTT 5": asyncio.run(refused_by_mqtt(port, topic, Version.V5)),
+                "MQTT 3.1.1": asyncio.run(refused_by_mqtt(port, topic, Version.V3_1_1)),
+                "STOMP": asyncio.run(refused_by_stomp(port, topic)),
+                "HTTP": refused_by_http(port, topic),
+                "AMQP": refused_by_amqp(site, topic, None),
+                "AMQP, durable": refused_by_amqp(site, topic, "lasting"),
+            }
+        )
+    )
+    assert (found.pop("MQTT 5"), found.pop("MQTT 3.1.1")) == ("0x97", "0x80")
+    assert found["HTTP"].startswith("429 ")
+    assert {protocol: text in said for protocol, said in found.items()} == dict.fromkeys(found, True), found
+    with blocking.connect(site.node.admin_url, timeout=TIMEOUT_S) as connection:
+        space = connection.management().read("io.enmasse.space", SPACE)
+    assert (space["sessions"], space["subscriptions"]) == (1, most)
+    assert space["subscriptionBytes"] > most * 4096
 
 
 @pytest.mark.parametrize("of_space", [True, False])

@@ -169,6 +169,9 @@ export interface SpaceRow extends Standing {
   created?: string;
   addresses?: number;
   connections?: number;
+  sessions?: number;
+  subscriptions?: number;
+  subscriptionBytes?: number;
   messagesIn?: number;
   messagesOut?: number;
   stored?: number;

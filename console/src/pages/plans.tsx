@@ -28,7 +28,7 @@ interface Plan extends Resource {
   status?: ReadyStatus;
 }
 
-const SPACE_LIMITS = ["connections", "devices", "links", "addresses", "users", "messageRate", "byteRate", "maxBytes", "messageSize"];
+const SPACE_LIMITS = ["connections", "devices", "links", "addresses", "users", "messageRate", "byteRate", "maxBytes", "messageSize", "sessions", "sessionBytes", "subscriptions", "subscriptionBytes"];
 const ADDRESS_LIMITS = ["maxBytes", "maxConsumers", "messageRate", "byteRate", "messageSize", "links"];
 
 function fieldsOf(limits: string[], ofSpace: boolean): Field[] {

@@ -11,7 +11,7 @@ import { useConfirm } from "../parts/confirm";
 import { EditObject } from "../parts/edit";
 import { Facts, Used } from "../parts/facts";
 import type { Field } from "../parts/fields";
-import { bytes, limit, plural } from "../parts/format";
+import { bytes, IN_BYTES, limit, plural } from "../parts/format";
 import { PageFrame } from "../parts/frame";
 import { Refusal } from "../parts/problem";
 import { Status } from "../parts/status";
@@ -26,8 +26,11 @@ const LIMITS: [string, string][] = [
   ["byteRate", "Bytes a second"],
   ["maxBytes", "Stored bytes"],
   ["messageSize", "Bytes of a message"],
+  ["sessions", "Sessions"],
+  ["sessionBytes", "Bytes that wait in a session"],
+  ["subscriptions", "Subscriptions"],
+  ["subscriptionBytes", "Memory of sessions and subscriptions"],
 ];
-const IN_BYTES = new Set(["maxBytes", "byteRate", "messageSize"]);
 
 interface Quota extends Resource {
   status?: { hard?: Record<string, string>; used?: Record<string, string> };
@@ -52,6 +55,9 @@ export default function QuotaPage(): ReactElement {
     users: users?.total,
     messageRate: row?.messagesIn,
     maxBytes: row?.bytes,
+    sessions: row?.sessions,
+    subscriptions: row?.subscriptions,
+    subscriptionBytes: row?.subscriptionBytes,
   };
   const fields: Field[] = [
     { path: "spec.plan", label: "Plan", kind: "choice", none: "The smallest", options: schema?.spec.plans?.map((plan) => ({ value: plan.name, label: plan.displayName ?? plan.name })) ?? [] },
@@ -88,7 +94,7 @@ export default function QuotaPage(): ReactElement {
             <CardTitle component="h2">Used of its limits</CardTitle>
             <CardBody>
               {Object.keys(limits).length === 0 && (
-                <Content component="p">The plan {object.spec.plan ?? ""} has no limits; what is used now: {plural(row?.addresses ?? 0, "address", "addresses")}, {plural(row?.connections ?? 0, "connection")}, {bytes(row?.bytes ?? 0)} stored.</Content>
+                <Content component="p">The plan {object.spec.plan ?? ""} has no limits; what is used now: {plural(row?.addresses ?? 0, "address", "addresses")}, {plural(row?.connections ?? 0, "connection")}, {plural(row?.sessions ?? 0, "session")}, {plural(row?.subscriptions ?? 0, "subscription")} ({bytes(row?.subscriptionBytes ?? 0)} of memory), {bytes(row?.bytes ?? 0)} stored.</Content>
               )}
               <div className="em-charts">
                 {LIMITS.filter(([name]) => typeof limits[name] === "number" && used[name] !== undefined).map(([name, label]) => (

@@ -44,6 +44,8 @@ class SpaceLimitSettings:
         max_session_bytes: bytes of messages that wait in one session.
         max_session_expiry: milliseconds that a session is kept without its client.
         max_filter_addresses: addresses that one filter with wildcards may stand for.
+        max_subscriptions: filters of sessions, and subscriptions that receivers make at topics.
+        max_subscription_bytes: bytes of memory of these, with sessions and wills.
     """
 
     max_connections: int = 0
@@ -59,6 +61,8 @@ class SpaceLimitSettings:
     max_session_bytes: int = 0
     max_session_expiry: int = 0
     max_filter_addresses: int = 0
+    max_subscriptions: int = 0
+    max_subscription_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     # An address and its links know each other.
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
+    from enmasse.messaging.limits import Usage
     from enmasse.messaging.retained import Retained
 
 
@@ -153,6 +154,7 @@ class AddressSpace(Protocol):
     addresses: dict[str, Address]
     retained: Retained
     fallbacks: dict[str, dict[Address, None]]
+    usage: Usage
 
     @property
     def max_session_bytes(self) -> int:

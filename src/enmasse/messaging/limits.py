@@ -33,6 +33,24 @@ MAX_SESSION_BYTES = 16 << 20
 MAX_FILTER_ADDRESSES = 1_000
 """Addresses of one filter, where no number is set: each costs a subscription of its own, and a SUBSCRIBE one turn."""
 
+MAX_SUBSCRIPTIONS = 100_000
+"""Subscriptions of a space, where no number is set: one for each of that many sessions."""
+
+MAX_SUBSCRIPTION_BYTES = 1 << 30
+"""Bytes of memory of sessions, wills and subscriptions, where no number is set: room for 100,000 with one each."""
+
+SESSION_BYTES = 3 << 10
+FILTER_BYTES = 1 << 10
+SUBSCRIPTION_BYTES = 4 << 10
+"""Bytes of memory that one takes at least, as measured; one at a topic is a part of a filter, or by itself."""
+
+NAME_FACTOR = 4
+WORD_BYTES = 64
+"""Bytes of memory for a letter of a name, which is kept in several forms, and for each of its words in an index."""
+
+SELECTOR_FACTOR = 200
+"""Bytes of memory for each letter of a selector, most of which are a part of its tree in the worst case."""
+
 
 class SpaceLimits(NamedTuple):
     """Limits on all connections of a space together, and on what it keeps for them; 0 is no limit.
@@ -51,6 +69,8 @@ class SpaceLimits(NamedTuple):
         session_bytes: of messages that wait in one session.
         session_expiry_ms: that a session is kept without its client.
         filter_addresses: that one filter with wildcards may stand for.
+        subscriptions: filters of sessions, and subscriptions that other receivers make, at a time.
+        subscription_bytes: of memory that these, sessions and wills take together.
     """
 
     connections: int = 0
@@ -66,6 +86,8 @@ class SpaceLimits(NamedTuple):
     session_bytes: int = MAX_SESSION_BYTES
     session_expiry_ms: int = 0
     filter_addresses: int = MAX_FILTER_ADDRESSES
+    subscriptions: int = MAX_SUBSCRIPTIONS
+    subscription_bytes: int = MAX_SUBSCRIPTION_BYTES
 
 
 def least(*limits: int) -> int:
@@ -73,14 +95,48 @@ def least(*limits: int) -> int:
     return min((limit for limit in limits if limit), default=0)
 
 
+class Footprint(NamedTuple):
+    """What one session, will, filter or subscription counts for.
+
+    Attributes:
+        subscriptions: 1 if it is a subscription in the eyes of a client, 0 if it is a part of one or something else.
+        size: bytes of memory that it takes.
+    """
+
+    subscriptions: int
+    size: int
+
+
+NO_FOOTPRINT = Footprint(0, 0)
+"""The footprint of what is declared, and counts as an address."""
+
+
+def memory_of(least: int, *names: str) -> int:
+    """Return the bytes of memory that something takes with its names, which clients choose.
+
+    Args:
+        least: bytes that it takes without them.
+        names: client ids, filters and the like.
+    """
+    return least + sum(NAME_FACTOR * len(name) + WORD_BYTES * name.count("/") for name in names)
+
+
+def filter_footprint(text: str) -> Footprint:
+    """Return what a filter of a client counts for, beside its parts at topics."""
+    return Footprint(1, memory_of(FILTER_BYTES, text))
+
+
 class Usage:
-    """The connections and links of one space.
+    """The connections, links and subscriptions of one space.
 
     Args:
         space: the space's name.
     """
 
-    __slots__ = ("connections", "devices", "limits", "links", "receivers", "senders", "space")
+    __slots__ = (
+        "connections", "devices", "limits", "links", "receivers", "senders", "space", "subscription_bytes",
+        "subscriptions",
+    )  # fmt: skip
 
     def __init__(self, space: str) -> None:
         self.space = space
@@ -91,6 +147,9 @@ class Usage:
         self.links = 0
         self.senders: Counter[Address] = Counter()
         self.receivers: Counter[Address] = Counter()
+        self.subscriptions = 0
+        self.subscription_bytes = 0
+        """Bytes of memory of subscriptions, sessions and wills."""
 
     def enter(self, container: str) -> None:
         """Count a connection.
@@ -150,6 +209,35 @@ class Usage:
         self.links -= 1
         if address is not None:
             _decrease(self.senders if is_sender else self.receivers, address)
+
+    # Subscriptions, sessions and wills
+
+    def take(self, footprint: Footprint) -> None:
+        """Count what has come, or was there before."""
+        self.subscriptions += footprint.subscriptions
+        self.subscription_bytes += footprint.size
+
+    def give_back(self, footprint: Footprint) -> None:
+        """Note that it is gone."""
+        self.subscriptions -= footprint.subscriptions
+        self.subscription_bytes -= footprint.size
+
+    def require_room(self, footprint: Footprint) -> None:
+        """Check that there is room for something new.
+
+        Raises:
+            AttachError: the space has as many subscriptions as it may, or they take as much memory.
+        """
+        limits = self.limits
+        if footprint.subscriptions and 0 < limits.subscriptions <= self.subscriptions:
+            raise self._exceeded("subscriptions", limits.subscriptions, "end one")
+        if limits.subscription_bytes and self.subscription_bytes + footprint.size > limits.subscription_bytes:
+            raise AttachError(
+                EXCEEDED,
+                f"sessions, wills and subscriptions of space {self.space!r} take {self.subscription_bytes} bytes of "
+                f"memory, and {footprint.size} more are beyond the {limits.subscription_bytes} that its plan allows; "
+                "end some, use shorter names, or ask for a larger plan",
+            )
 
     def _exceeded(self, what: str, most: int, remedy: str) -> AttachError:
         return AttachError(

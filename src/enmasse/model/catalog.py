@@ -9,7 +9,7 @@ from enmasse.model.schema.manifest import load_manifest
 from enmasse.model.schema.names import PLAN_NAMESPACE
 from enmasse.model.schema.resource import Resource
 
-CATALOG_REVISION = 5
+CATALOG_REVISION = 6
 """Rises with every change of the text, so that existing installations get what is new."""
 
 

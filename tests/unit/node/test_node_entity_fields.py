@@ -209,16 +209,17 @@ def test_what_is_in_memory_is_bounded_without_a_limit_too() -> None:
     limits = space_limits({"name": "ns/shop", "maxRetained": 0, "maxRetainedBytes": 0, "maxSessions": 0})
     assert limits == SpaceLimits()
     assert 0 not in (limits.retained, limits.retained_bytes, limits.sessions, limits.session_bytes)
-    assert limits.filter_addresses
+    assert 0 not in (limits.filter_addresses, limits.subscriptions, limits.subscription_bytes)
 
 
 def test_limits_reach_what_keeps_them() -> None:
     words = (
         "maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl",
         "maxRetained", "maxRetainedBytes", "maxSessions", "maxSessionBytes", "maxSessionExpiry", "maxFilterAddresses",
+        "maxSubscriptions", "maxSubscriptionBytes",
     )  # fmt: skip
     record = checked(SPACE_TYPE, "ns/shop", {word: number for number, word in enumerate(words, 1)})
-    assert space_limits(record) == SpaceLimits(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    assert space_limits(record) == SpaceLimits(*range(1, 16))
     of_address = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
     said: dict[str, Any] = {word: number for number, word in enumerate(of_address, 1)}
     assert settings_of(made("queue", **said)) == AddressSettings(

@@ -153,7 +153,22 @@ TABLES: Final = {
 SPACES: Final = Table(
     ADDRESS_SPACE,
     ADDRESS_SPACE.plural,
-    ("name", "namespace", "type", "plan", "phase", "created", "addresses", "connections", _FLOW, *_RATES, "stored"),
+    (
+        "name",
+        "namespace",
+        "type",
+        "plan",
+        "phase",
+        "created",
+        "addresses",
+        "connections",
+        "sessions",
+        "subscriptions",
+        "subscriptionBytes",
+        _FLOW,
+        *_RATES,
+        "stored",
+    ),
     ("name", "namespace"),
 )
 """The table of all spaces."""
@@ -231,6 +246,9 @@ class Rows:
                 if (total := totals.get(key)) is not None:
                     live |= {
                         "connections": total.connections,
+                        "sessions": total.sessions,
+                        "subscriptions": total.subscriptions,
+                        "subscriptionBytes": total.subscription_bytes,
                         "messagesIn": round(total.rate_in, 2),
                         "messagesOut": round(total.rate_out, 2),
                         _FLOW: total.rate_in + total.rate_out,

@@ -83,6 +83,9 @@ class SpaceTotals:
 
     Attributes:
         connections: that clients have open.
+        sessions: that outlive their connections.
+        subscriptions: filters of sessions, and subscriptions that other receivers made.
+        subscription_bytes: of memory that these take.
         stored: messages.
         bytes: of these.
         rate_in: messages in a second.
@@ -90,6 +93,9 @@ class SpaceTotals:
     """
 
     connections: int = 0
+    sessions: int = 0
+    subscriptions: int = 0
+    subscription_bytes: int = 0
     stored: float = 0
     bytes: float = 0
     rate_in: float = 0
@@ -159,7 +165,11 @@ class Sampler:
             if found.has_more:
                 truncated_at = len(found.addresses)
             for space in found.spaces:
-                totals.setdefault(space["name"], SpaceTotals()).connections += space.get("connections") or 0
+                total = totals.setdefault(space["name"], SpaceTotals())
+                total.connections += space.get("connections") or 0
+                total.sessions += space.get("sessions") or 0
+                total.subscriptions += space.get("subscriptions") or 0
+                total.subscription_bytes += space.get("subscriptionBytes") or 0
             for number, address in enumerate(found.addresses):
                 if number % 500 == 499:
                     await asyncio.sleep(0)

@@ -258,6 +258,19 @@ CONTROL_METRICS: tuple[Metric, ...] = (
         "Bytes that all addresses of a space may store together; spaces without such a limit are left out.",
         SPACE_LABELS,
     ),
+    Metric("address_space_sessions", "gauge", "Sessions of a space that outlive their connections.", SPACE_LABELS),
+    Metric(
+        "address_space_subscriptions",
+        "gauge",
+        "Filters of a space's MQTT clients, and subscriptions that other receivers made at its topics.",
+        SPACE_LABELS,
+    ),
+    Metric(
+        "address_space_subscription_bytes",
+        "gauge",
+        "Bytes of memory that sessions, wills and subscriptions of a space take.",
+        SPACE_LABELS,
+    ),
     Metric(
         "standard_controller_loop_duration_seconds",
         "histogram",

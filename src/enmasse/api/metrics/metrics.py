@@ -56,6 +56,13 @@ MAX_CONSUMERS = 1_000
 MAX_PIPELINES = 1_000
 """Pipelines with metrics of their own."""
 
+_USED = {
+    "address_space_sessions": "sessions",
+    "address_space_subscriptions": "subscriptions",
+    "address_space_subscription_bytes": "subscriptionBytes",
+}
+"""What is used of a space's limits on its nodes together, by the metric."""
+
 LOOP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
 Document = dict[str, Any]
@@ -248,11 +255,18 @@ class _Scrape:
         del wanted[MAX_ADDRESSES:]
         yield from _families(ADDRESS_METRICS, wanted)
         limits: Counter[tuple[str, str]] = Counter()
+        used: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _USED}
         for item in [item for found in self._up.values() for item in found.spaces]:
             namespace, _, space = str(item["name"]).partition("/")
-            if item.get("maxBytes") and self._is_wanted(namespace, space):
+            if not self._is_wanted(namespace, space):
+                continue
+            if item.get("maxBytes"):
                 limits[space, namespace] += item["maxBytes"]  # each node that has the space may store so much
+            for name, attribute in _USED.items():
+                used[name][space, namespace] += item.get(attribute) or 0
         yield _gauge("address_space_broker_global_max_size", [([*labels], most) for labels, most in limits.items()])
+        for name, counts in used.items():
+            yield _gauge(name, [([*labels], number) for labels, number in counts.items()])
 
 
 def _connectors(spaces: Iterable[Document]) -> Iterator[Family]:

@@ -54,6 +54,8 @@ _SPACE_LIMITS = {
     "sessions": "max_sessions",
     "sessionBytes": "max_session_bytes",
     "filterAddresses": "max_filter_addresses",
+    "subscriptions": "max_subscriptions",
+    "subscriptionBytes": "max_subscription_bytes",
 }
 _DURATIONS = {"ttl": "max_ttl", "sessionExpiry": "max_session_expiry"}
 Document = dict[str, Any]

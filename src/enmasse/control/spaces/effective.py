@@ -119,6 +119,8 @@ def limit_settings(limits: SpaceLimits) -> SpaceLimitSettings:
         max_session_bytes=limits.session_bytes or 0,
         max_session_expiry=min(limits.session_expiry_ms or 0, MAX_MS),
         max_filter_addresses=limits.filter_addresses or 0,
+        max_subscriptions=limits.subscriptions or 0,
+        max_subscription_bytes=limits.subscription_bytes or 0,
     )
 
 

@@ -85,8 +85,13 @@ _SPACE_LIMITS = {
     "max_session_bytes": "maxSessionBytes",
     "max_session_expiry": "maxSessionExpiry",
     "max_filter_addresses": "maxFilterAddresses",
+    "max_subscriptions": "maxSubscriptions",
+    "max_subscription_bytes": "maxSubscriptionBytes",
 }
 """The node's names of the limits of a space."""
+
+_SPACE_FIGURES = ("name", "maxBytes", "connections", "sessions", "subscriptions", "subscriptionBytes")
+"""What is read of each space with a node's figures."""
 
 _FIRST_DELAY_S = 0.05
 _LONGEST_DELAY_S = 1.0  # a local socket costs nothing to try, and a node that is back is wanted at once
@@ -238,7 +243,7 @@ class AmqpNodeAdmin:
             management = self._reachable(self._management)
             statistics = await management.query(_STATISTICS)
             health = await management.query(_HEALTH)
-            spaces = await management.query(_SPACE, ("name", "maxBytes", "connections"))
+            spaces = await management.query(_SPACE, _SPACE_FIGURES)
             addresses: list[dict[str, Any]] = []
             while len(addresses) <= _MOST_ADDRESSES:
                 page = await management.query(_ADDRESS, wanted, offset=len(addresses), count=_PAGE)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.facts import PLAIN, Facts
+from enmasse.messaging.limits import SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.entry import Entry
 from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.patterns import Pattern, parse_filter
@@ -219,6 +220,11 @@ class SessionSubscription(Subscription):
             self.room = None
 
 
+def footprint_at(source: str) -> Footprint:
+    """Return what a filter's part at one topic counts for, beside the filter."""
+    return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source))
+
+
 class SessionSubscribing:
     """The subscriptions of sessions to one topic."""
 
@@ -257,7 +263,7 @@ class SessionSubscribing:
         """
         topic = self._topic
         log_id, _ = topic.core.new_log()
-        subscription = self._build(key, log_id, parse_filter(source), name)
+        subscription = self._build(key, log_id, source, name)
         record = {"session": key[0], "filter": key[1], "log": log_id, "source": source}
         value = json.dumps(record, separators=(",", ":")).encode()
 
@@ -277,13 +283,15 @@ class SessionSubscribing:
     def load(self, record: dict[str, Any]) -> None:
         """Take up a durable subscription of an earlier run of the node."""
         source = record["source"]
-        self._build((record["session"], record["filter"]), record["log"], parse_filter(source), source)
+        self._build((record["session"], record["filter"]), record["log"], source, source)
 
-    def _build(self, key: Key, log_id: int, pattern: Pattern, name: str) -> SessionSubscription:
+    def _build(self, key: Key, log_id: int, source: str, name: str) -> SessionSubscription:
         topic = self._topic
+        pattern = parse_filter(source)
         subscription = SessionSubscription(
             topic.core, name, log_id, topic=topic.name, pattern=pattern, options=self.options, key=key
         )
+        subscription.footprint = footprint_at(source)
         self._kept[key] = subscription
         topic.subscribe(subscription)
         return subscription
@@ -292,6 +300,7 @@ class SessionSubscribing:
         """Make a subscription that ends with its connection."""
         topic = self._topic
         subscription = VolatileSubscription(topic.core, source, 0, topic=topic.name, pattern=parse_filter(source))
+        subscription.footprint = footprint_at(source)
         topic.subscribe(subscription)
         return subscription
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import DurableSource
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.patterns import parse
 from enmasse.messaging.queues.consumer import BacklogConsumer
@@ -171,6 +172,9 @@ class Subscribing:
     def _make_volatile(self, options: AttachOptions) -> VolatileSubscription:
         topic = self.topic
         source = options.source or topic.name
+        selector = selector_of(options.filters)
+        footprint = self._footprint("" if selector is None else selector.text, source)
+        self._require_room(footprint)
         policy = topic.options.slow_policy
         subscription = VolatileSubscription(
             topic.core,
@@ -179,8 +183,9 @@ class Subscribing:
             topic=topic.name,
             pattern=parse(source),
             policy=policy,
-            selector=selector_of(options.filters),
+            selector=selector,
         )
+        subscription.footprint = footprint
         topic.subscribe(subscription)
         return subscription
 
@@ -243,7 +248,16 @@ class Subscribing:
 
     # Durable ones
 
+    @staticmethod
+    def _footprint(selector: str, *names: str) -> Footprint:
+        return Footprint(1, memory_of(SUBSCRIPTION_BYTES, *names) + SELECTOR_FACTOR * len(selector))
+
+    def _require_room(self, footprint: Footprint) -> None:
+        if self.topic.space is not None:
+            self.topic.space.usage.require_room(footprint)
+
     def _make_lasting(self, name: Name, source: str, selector: str, options: AttachOptions) -> Lasting:
+        self._require_room(self._footprint(selector, *name, source))
         log_id, _ = self.topic.core.new_log()
         record = {
             "container": name[0],
@@ -290,6 +304,7 @@ class Subscribing:
             selector=compile_selector(record["selector"]) if record["selector"] else None,
         )
         name = record["container"], record["name"]
+        subscription.footprint = self._footprint(record["selector"], *name, record["source"])
         lasting = Lasting(self, name, subscription, record)
         self._lasting[name] = lasting
         topic.subscribe(subscription)

@@ -14,6 +14,7 @@ from enmasse.messaging.address import AttachOptions, Declaration
 from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import Facts, known_facts
+from enmasse.messaging.limits import NO_FOOTPRINT, Footprint
 from enmasse.messaging.log.entry import OUT, Entry, FrameRef, settled_rows
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import FRAME_BYTES, by_frame, delete_log, log_key, log_range
@@ -66,8 +67,8 @@ class Subscription(Backlog):
     """True if the topic's senders wait until it has room."""
     deleted_state: Any = ACCEPTED
     __slots__ = (
-        "average_bytes", "feed", "log_id", "origin", "pattern", "room_above", "room_below", "room_kind", "selector",
-        "topic", "topic_name", "writes_all", "writes_durable",
+        "average_bytes", "feed", "footprint", "log_id", "origin", "pattern", "room_above", "room_below", "room_kind",
+        "selector", "topic", "topic_name", "writes_all", "writes_durable",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +90,8 @@ class Subscription(Backlog):
         self.origin: Origin | None = None
         """The session whose own messages it is not given."""
         self.log_id = log_id
+        self.footprint: Footprint = NO_FOOTPRINT
+        """What it counts for in its space while a topic feeds it."""
         self.feed: Feed | None = None
         """Gives it retained values, while there are any left for it."""
         self.average_bytes = 1024

@@ -198,6 +198,8 @@ class Topic(Address):
         if self.is_loaded and subscription.share is not None and subscription.log is self.log:
             self.log.begin(subscription.share)
         self.subscriptions[subscription] = None
+        if self.space is not None:
+            self.space.usage.take(subscription.footprint)
         if subscription.holds_back:
             self.windows.update(subscription)
         if isinstance(subscription, VolatileSubscription):
@@ -211,6 +213,8 @@ class Topic(Address):
         """Feed it no longer; what only it needed is deleted."""
         subscription.topic = None
         del self.subscriptions[subscription]
+        if self.space is not None:
+            self.space.usage.give_back(subscription.footprint)
         self.windows.remove(subscription)
         if isinstance(subscription, VolatileSubscription):
             self._volatile.remove(subscription.pattern, subscription)

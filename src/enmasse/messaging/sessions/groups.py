@@ -17,7 +17,6 @@ from enmasse.messaging.sessions import records
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
-    from enmasse.messaging.queues.topic import Topic
     from enmasse.messaging.sessions.session_filter import SessionFilter
     from enmasse.messaging.space import Space
 
@@ -47,17 +46,10 @@ class Group:
         self.kept: dict[str, SessionSubscription] = {}
         self.room = SessionRoom(groups.space)
 
-    def subscription(self, topic: Topic, source: str) -> SessionSubscription:
-        """Return the subscription that it has at a topic, made now if it has none."""
-        found = self.kept.get(topic.name)
-        if found is not None and not found.is_closed and found.topic is topic:
-            return found
-        key = self.log_id, 0
-        name = f"group {self.name!r:.200} of {self._groups.space.name}"
-        found = topic.sessions.find(key) or topic.sessions.subscribe(key, source, name)
-        found.belong(self.room)
-        self.kept[topic.name] = found
-        return found
+    @property
+    def title(self) -> str:
+        """Its name in reports."""
+        return f"group {self.name!r:.200} of {self._groups.space.name}"
 
     def leave(self, filter_: SessionFilter) -> None:
         """Note that a member has left; the group is over with the last one."""

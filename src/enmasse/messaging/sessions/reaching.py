@@ -19,7 +19,7 @@ from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.queues.consumer import BacklogConsumer
-from enmasse.messaging.queues.session_subscription import SessionSubscription
+from enmasse.messaging.queues.session_subscription import SessionSubscription, footprint_at
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.retaining import feed
@@ -84,6 +84,9 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
         filter_: the filter.
         address: the address.
         source: what the filter stands for there.
+
+    Raises:
+        AttachError: the connection or the space has no room for it.
     """
     session = filter_.session
     name = address.name
@@ -100,6 +103,8 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
         link.consumer = kept.add_consumer(BacklogConsumer(kept, link.port, presettle, None))
         kept.connected()
     elif isinstance(address, Topic):
+        if filter_.links:
+            _require_room(filter_, source)
         watched = address.sessions.watch(source)
         watched.origin = session if filter_.no_local else None
         link.consumer = watched.add_consumer(BacklogConsumer(watched, link.port, presettle, None))
@@ -113,22 +118,45 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
     return link
 
 
+def connect_all(filter_: SessionFilter, reached: list[tuple[Address, str]]) -> list[SessionLink]:
+    """Let a filter that was there before reach addresses, as far as its connection and the space have room."""
+    session = filter_.session
+    made = []
+    for address, source in reached:
+        try:
+            link = connect(filter_, address, source) if session.may_reach(source) else None
+        except AttachError:
+            session.sessions.unreached += 1
+        else:
+            made += [] if link is None else [link]
+    return made
+
+
 def _kept(filter_: SessionFilter, topic: Topic, source: str) -> SessionSubscription | None:
     """Return the durable subscription that a filter has at a topic, made now if it should have one."""
     session = filter_.session
-    if filter_.group is not None:
-        return filter_.group.subscription(topic, source)
-    if not filter_.is_durable:
+    group = filter_.group
+    if group is None and not filter_.is_durable:
         return None
-    found = filter_.kept.get(topic.name)
+    kept, room = (filter_.kept, session.room) if group is None else (group.kept, group.room)
+    found = kept.get(topic.name)
     if found is not None and not found.is_closed and found.topic is topic:
         return found
-    key = session.log_id, filter_.number
-    found = topic.sessions.find(key) or topic.sessions.subscribe(key, source, session.name)
-    found.origin = session if filter_.no_local else None
-    found.belong(session.room)
-    filter_.kept[topic.name] = found
+    key = (session.log_id, filter_.number) if group is None else (group.log_id, 0)
+    found = topic.sessions.find(key)
+    if found is None:
+        if kept:
+            _require_room(filter_, source)
+        found = topic.sessions.subscribe(key, source, session.name if group is None else group.title)
+    found.origin = session if filter_.no_local and group is None else None
+    found.belong(room)
+    kept[topic.name] = found
     return found
+
+
+def _require_room(filter_: SessionFilter, source: str) -> None:
+    """Check that there is room for what a filter has at one more topic; for the first its session has looked."""
+    filter_.session.sessions.space.usage.require_room(footprint_at(source))
 
 
 def _options(filter_: SessionFilter, source: str) -> AttachOptions:

@@ -8,12 +8,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import SESSION_BYTES, Footprint, memory_of
 from enmasse.messaging.queues.consumer import BacklogConsumer
-from enmasse.messaging.queues.session_subscription import SessionRoom
+from enmasse.messaging.queues.session_subscription import SessionRoom, footprint_at
 from enmasse.messaging.sessions import reaching, records
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.messaging.sessions.incoming import Incoming
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 NEVER: Final = 0xFFFF_FFFF
 """The expiry of a session that does not end by itself, in seconds [MQTT 3.1.2.11.2]."""
+
+
+def footprint_of(client_id: str) -> Footprint:
+    """Return what the session of a client counts for in its space, beside its filters."""
+    return Footprint(0, memory_of(SESSION_BYTES, client_id))
 
 
 class Session:
@@ -111,6 +117,11 @@ class Session:
         return self.log_id > 0
 
     @property
+    def footprint(self) -> Footprint:
+        """What it counts for in its space, beside its filters."""
+        return footprint_of(self.client_id)
+
+    @property
     def bytes_stored(self) -> int:
         """The bytes of the messages that wait for the client."""
         return self.room.bytes_stored
@@ -163,20 +174,24 @@ class Session:
             reaching.forget_kept(filter_)
         reached = reaching.reach(filter_, is_new=True)
         if before is None:
+            first = footprint_at(reached[0][1]).size if reached else 0
+            self.sessions.space.usage.require_room(Footprint(1, filter_.footprint.size + first))
             if filter_.filter.group:
                 filter_.group = self.sessions.groups.join(filter_)
             self._next_number += 1
-            self.filters[wish.filter] = filter_
-            self.sessions.index.add(filter_.filter.words, filter_)
+            self._add(filter_)
         wants_retained = not filter_.filter.group and (
             wish.retain_handling == 0 or (wish.retain_handling == 1 and before is None)
         )
-        try:
-            fresh = [reaching.connect(filter_, address, source) for address, source in reached]
-        except AttachError:
-            if before is None:
+        fresh: Sequence[SessionLink | None]
+        if before is not None:
+            fresh = reaching.connect_all(filter_, reached)
+        else:
+            try:
+                fresh = [reaching.connect(filter_, address, source) for address, source in reached]
+            except AttachError:
                 self._drop(filter_)
-            raise
+                raise
         if self.is_lasting:
             self.store([records.put(self.log_id, records.FILTER, filter_.record(), filter_.number)])
         for link in fresh:
@@ -196,11 +211,17 @@ class Session:
             self.store([records.remove(self.log_id, records.FILTER, filter_.number)])
         return True
 
+    def _add(self, filter_: SessionFilter) -> None:
+        self.filters[filter_.text] = filter_
+        self.sessions.index.add(filter_.filter.words, filter_)
+        self.sessions.space.usage.take(filter_.footprint)
+
     def _drop(self, filter_: SessionFilter) -> None:
         reaching.disconnect(filter_)
         reaching.forget_kept(filter_)
-        self.filters.pop(filter_.text, None)
+        del self.filters[filter_.text]
         self.sessions.index.remove(filter_.filter.words, filter_)
+        self.sessions.space.usage.give_back(filter_.footprint)
         if filter_.group is not None:
             filter_.group.leave(filter_)
 
@@ -299,18 +320,13 @@ class Session:
         """Begin to send, once the client knows that it is connected: first what was in flight, then what waits."""
         holder = self.require_holder()
         for filter_ in list(self.filters.values()):
-            reached = [(address, source) for address, source in reaching.reach(filter_) if self.may_reach(source)]
-            sources = {address.name: source for address, source in reached}
+            reached = reaching.reach(filter_)
+            names = {address.name for address, source in reached if self.may_reach(source)}
             for name in list(filter_.kept):
-                if name not in sources:
+                if name not in names:
                     # The grants do not cover it any more, or a name leads elsewhere now.
                     reaching.address_went(filter_, name)
-            for address, source in reached:
-                try:
-                    reaching.connect(filter_, address, source)
-                except AttachError:
-                    # The connection has as many links as it may: it goes without this address.
-                    self.sessions.unreached += 1
+            reaching.connect_all(filter_, reached)
         fresh = list(self.links)
 
         def go_on() -> None:
@@ -368,10 +384,9 @@ class Session:
         """Take up the filters of an earlier run of the node."""
         for number, record in filters.items():
             filter_ = SessionFilter.of(self, number, record)
-            self.filters[filter_.text] = filter_
+            self._add(filter_)
             self._next_number = max(self._next_number, number)
             self._has_no_local = self._has_no_local or filter_.no_local
-            self.sessions.index.add(filter_.filter.words, filter_)
             if filter_.filter.group:
                 filter_.group = self.sessions.groups.join(filter_)
 
@@ -379,9 +394,7 @@ class Session:
         """Take up the subscriptions, and what was in flight, of an earlier run of the node."""
         for filter_ in self.filters.values():
             if filter_.is_durable or filter_.group is not None:
-                for address, source in reaching.reach(filter_):
-                    if self.may_reach(source):
-                        reaching.connect(filter_, address, source)
+                reaching.connect_all(filter_, reaching.reach(filter_))
         self.outgoing.load(flights)
 
     def store(self, operations: list[Operation]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from enmasse.messaging.delivery import Consumer, ConsumerPort
+from enmasse.messaging.limits import Footprint, filter_footprint
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.sessions.filters import Filter
 
@@ -143,6 +144,11 @@ class SessionFilter:
     def text(self) -> str:
         """The filter as the client wrote it."""
         return self.filter.text
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it counts for in its space, beside its parts at topics."""
+        return filter_footprint(self.text)
 
     @property
     def is_durable(self) -> bool:

@@ -23,7 +23,7 @@ from enmasse.messaging.sessions.filters import ROOT
 from enmasse.messaging.sessions.groups import Groups
 from enmasse.messaging.sessions.journal import SessionJournal
 from enmasse.messaging.sessions.names import OWNERS, REACHED, Names
-from enmasse.messaging.sessions.session import NEVER, Session
+from enmasse.messaging.sessions.session import NEVER, Session, footprint_of
 from enmasse.messaging.sessions.wills import GRACE_S, Will, WillMessage, Wills, WillState
 from enmasse.messaging.sessions.word_index import WordIndex
 
@@ -87,6 +87,7 @@ class Sessions:
         index: all filters, by their words.
         unreached: addresses that a filter went without, as its connection had as many links as it may.
         expired_count: sessions that ended as their clients stayed away.
+        lasting: the number of sessions that outlive their connections.
     """
 
     is_due = False
@@ -106,8 +107,7 @@ class Sessions:
         self.unreached = 0
         self.expired_count = 0
         self._by_client: dict[str, Session] = {}
-        self._lasting = 0
-        """The number of sessions that outlive their connections."""
+        self.lasting = 0
         self.is_stopping = False
         """True once the node stops: what ends then is as if the node had died, and goes on after the restart."""
         self._loaded: list[Session] = []
@@ -171,8 +171,7 @@ class Sessions:
         expiry_s = self._expiry(wish.expiry_s)
         if before is None:
             session = Session(self, wish.client_id, wish.user, self.core.new_log()[0] if expiry_s else 0)
-            self._by_client[wish.client_id] = session
-            self._lasting += session.is_lasting
+            self._add(session)
         else:
             session = before
             session.is_present = True
@@ -200,6 +199,11 @@ class Sessions:
         self._write(session, holder, operations, done)
         return session
 
+    def _add(self, session: Session) -> None:
+        self._by_client[session.client_id] = session
+        self.lasting += session.is_lasting
+        self.space.usage.take(session.footprint)
+
     def _check(self, wish: OpenRequest, before: Session | None) -> None:
         if not wish.client_id or "\0" in wish.client_id:
             raise AttachError("amqp:invalid-field", "a session needs the name of its client")
@@ -216,12 +220,14 @@ class Sessions:
             )
         is_new = before is None or not before.is_lasting
         most = self.limits.sessions
-        if wish.expiry_s and is_new and most and self._lasting >= most:
+        if wish.expiry_s and is_new and most and self.lasting >= most:
             raise AttachError(
                 "amqp:resource-limit-exceeded",
                 f"space {self.space.name!r} has {most} sessions that outlive their connections, as many as its plan "
                 "allows; delete one, or ask for a larger plan",
             )
+        if before is None:
+            self.space.usage.require_room(footprint_of(wish.client_id))
 
     def _expiry(self, seconds: int) -> int:
         most_ms = self.limits.session_expiry_ms
@@ -333,6 +339,7 @@ class Sessions:
             return
         if self._by_client.get(session.client_id) is session:
             del self._by_client[session.client_id]
+            self.space.usage.give_back(session.footprint)
         self.delays.cancel(session)
         will, session.will = session.will, None
         session.end()
@@ -340,7 +347,7 @@ class Sessions:
             will.hasten()
         if not session.is_lasting:
             return
-        self._lasting -= 1
+        self.lasting -= 1
         log_id = session.log_id
         core = self.core
 
@@ -429,8 +436,7 @@ class Sessions:
         session.left_us = record["left"]
         session.restore(stored.filters)
         session.incoming.load(stored.incoming)
-        self._by_client[session.client_id] = session
-        self._lasting += 1
+        self._add(session)
         return session
 
     def clear(self, topics: Iterable[Topic]) -> None:

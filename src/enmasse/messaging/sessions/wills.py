@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import facts_of, known_facts
+from enmasse.messaging.limits import Footprint
 from enmasse.messaging.sessions import records
 from enmasse.messaging.transaction import TakesMessages
 from enmasse.wire.amqp.errors import DecodeError
@@ -117,6 +118,11 @@ class Will:
         self.left_us = 0
         """When its client went, by the wall clock; 0 while it is there."""
         self.tries = 0
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it counts for in its space."""
+        return Footprint(0, len(self.message.payload))
 
     def operation(self) -> Operation:
         """Return the operation that writes it."""
@@ -267,10 +273,15 @@ class Wills:
             check_order(message.payload)
         except DecodeError as error:
             raise AttachError("amqp:decode-error", f"the will is no message: {error}") from None
+        self.space.usage.require_room(Footprint(0, len(message.payload)))
         log_id, _ = self.core.new_log()
         will = Will(self, log_id, user, message, client=client, session=session, link=link)
-        self._wills[will] = None
+        self._add(will)
         return will
+
+    def _add(self, will: Will) -> None:
+        self._wills[will] = None
+        self.space.usage.take(will.footprint)
 
     def put(self, key: LinkKey, message: WillMessage, done: Callable[[str | None], None]) -> Will:
         """Store the will of an AMQP link, in the place of the one that it had.
@@ -326,7 +337,7 @@ class Wills:
             link=record["link"],
         )
         will.left_us = record["left"]
-        self._wills[will] = None
+        self._add(will)
         if will.link is not None:
             self._by_link[LinkKey(will.user, will.client, will.link)] = will
         return will
@@ -352,7 +363,9 @@ class Wills:
         """Forget a will in memory."""
         will.state = WillState.OVER
         self.delays.cancel(will)
-        self._wills.pop(will, None)
+        if will in self._wills:
+            del self._wills[will]
+            self.space.usage.give_back(will.footprint)
         if will.link is not None:
             key = LinkKey(will.user, will.client, will.link)
             if self._by_link.get(key) is will:

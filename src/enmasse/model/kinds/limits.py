@@ -77,6 +77,10 @@ class SpaceLimits(Model):
     for."""
     filter_addresses: _Count | None = None
     """Addresses that one filter with wildcards may stand for; 1,000 if left out."""
+    subscriptions: _Count | None = None
+    """Filters of MQTT clients, and subscriptions that other receivers make at topics; 100,000 if left out."""
+    subscription_bytes: _Amount | None = None
+    """Bytes of the node's memory that these take together, with sessions and wills; 1 GiB if left out."""
 
     @property
     def ttl_ms(self) -> int | None:

@@ -459,6 +459,9 @@ class Entities:
             "bytesStored": space.bytes_stored,
             "retained": len(space.retained),
             "retainedBytes": space.retained.bytes_retained,
+            "sessions": space.sessions.lasting,
+            "subscriptions": space.usage.subscriptions,
+            "subscriptionBytes": space.usage.subscription_bytes,
         }
         return attributes | self.extra_status(name)
 

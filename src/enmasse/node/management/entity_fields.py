@@ -22,6 +22,8 @@ from enmasse.messaging.limits import (
     MAX_RETAINED_BYTES,
     MAX_SESSION_BYTES,
     MAX_SESSIONS,
+    MAX_SUBSCRIPTION_BYTES,
+    MAX_SUBSCRIPTIONS,
     SpaceLimits,
     least,
 )
@@ -125,6 +127,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "maxSessionBytes": Field(int, is_changeable=True),
         "maxSessionExpiry": Field(int, is_changeable=True, most=MAX_MS),
         "maxFilterAddresses": Field(int, is_changeable=True),
+        "maxSubscriptions": Field(int, is_changeable=True),
+        "maxSubscriptionBytes": Field(int, is_changeable=True),
         "hosts": Field(list, is_changeable=True),
         "port": Field(int, is_changeable=True, most=MAX_PORT),
         "oidc": Field(dict, is_changeable=True),
@@ -299,6 +303,8 @@ def space_limits(record: Record) -> SpaceLimits:
         session_bytes=record.get("maxSessionBytes") or MAX_SESSION_BYTES,
         session_expiry_ms=record.get("maxSessionExpiry", 0),
         filter_addresses=record.get("maxFilterAddresses") or MAX_FILTER_ADDRESSES,
+        subscriptions=record.get("maxSubscriptions") or MAX_SUBSCRIPTIONS,
+        subscription_bytes=record.get("maxSubscriptionBytes") or MAX_SUBSCRIPTION_BYTES,
     )
 
 

@@ -42,7 +42,8 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 _ATTRIBUTES: dict[str, Sequence[str]] = {
     SPACE_TYPE: (
         *FIELDS[SPACE_TYPE], "digest", "portProblem", "connections", "devices", "links", "bytesStored",
-        "retained", "retainedBytes", "dynamicAddresses", "unroutable",
+        "retained", "retainedBytes", "sessions", "subscriptions", "subscriptionBytes", "dynamicAddresses",
+        "unroutable",
     ),
     ADDRESS_TYPE: (
         *FIELDS[ADDRESS_TYPE], "digest", "senders", "receivers", "messagesIn", "messagesOut", "accepted", "rejected",

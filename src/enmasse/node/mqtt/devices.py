@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.dynamic import DynamicRequest
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import filter_footprint
 from enmasse.node.client_connection import ClientLink
 from enmasse.node.devices.messages import (
     EMPTY,
@@ -445,6 +447,8 @@ class DeviceSubscriptions:
         self._commands: dict[str, _CommandListener] = {}
         self._errors: dict[str, FilterTopic] = {}
         self._answers: dict[str, tuple[FilterTopic, int]] = {}
+        self._counted: set[str] = set()
+        """The filters that count as subscriptions of the space."""
         self._answering: _Answers | None = None
         self._under_way: dict[int, Callable[[Any], None]] = {}
         self._packet_id = 0
@@ -478,6 +482,11 @@ class DeviceSubscriptions:
             except DeviceError as error:
                 decided(at, _REASONS.get(error.status, Reason.TOPIC_FILTER_INVALID), error.description)
                 continue
+            try:
+                self._count(wanted.text)
+            except AttachError as error:
+                decided(at, Reason.QUOTA_EXCEEDED, error.description)
+                continue
             qos = min(wanted.qos, 1)
             if topic.kind == ERROR:
                 self._errors[wanted.text] = topic
@@ -488,12 +497,32 @@ class DeviceSubscriptions:
             else:
                 self._listen(wanted.text, topic, qos, lambda code, reason, at=at: decided(at, code, reason))  # type: ignore[misc]
 
+    def _count(self, text: str) -> None:
+        """Count a filter as a subscription of the space, if it is new.
+
+        Raises:
+            AttachError: the space has as many as it may.
+        """
+        space = self._connection.space
+        if space is not None and text not in self._counted:
+            space.usage.require_room(filter_footprint(text))
+            space.usage.take(filter_footprint(text))
+            self._counted.add(text)
+
+    def _count_out(self, text: str) -> None:
+        space = self._connection.space
+        if space is not None and text in self._counted:
+            self._counted.remove(text)
+            space.usage.give_back(filter_footprint(text))
+
     def _listen(self, text: str, topic: FilterTopic, qos: int, decided: Callable[[int, str], None]) -> None:
         """Listen for commands."""
         listener = _CommandListener(self, topic, qos)
 
         def found(device: Device | DeviceError) -> None:
             if isinstance(device, DeviceError):
+                if text not in self._commands:
+                    self._count_out(text)
                 decided(_REASONS.get(device.status, Reason.NOT_AUTHORIZED), device.description)
                 return
             former = self._commands.pop(text, None)
@@ -518,6 +547,7 @@ class DeviceSubscriptions:
         """Unsubscribe from filters."""
         codes = []
         for text in packet.filters:
+            self._count_out(text)
             listener = self._commands.pop(text, None)
             if listener is not None:
                 listener.end()
@@ -643,6 +673,8 @@ class DeviceSubscriptions:
         for listener in self._commands.values():
             listener.end()
         self._commands.clear()
+        for text in list(self._counted):
+            self._count_out(text)
         under_way, self._under_way = self._under_way, {}
         for done in under_way.values():
             done(RELEASED)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import filter_footprint
 from enmasse.messaging.patterns import Pattern, matches, parse_filter
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.version import __version__
@@ -128,7 +129,7 @@ class Statistics:
         """Subscribe a client to statistics; they are sent at once.
 
         Raises:
-            AttachError: the user may not see them, or it is no filter.
+            AttachError: the user may not see them, it is no filter, or the space has as many as it may.
         """
         space = subscriber.space
         assert space is not None
@@ -137,6 +138,9 @@ class Statistics:
         pattern = parse_filter(Filter(text).topic)
         if len(pattern) > MAX_WORDS:
             raise AttachError("amqp:not-found", f"no statistics have names of {len(pattern)} words")
+        if text not in self._filters_of(subscriber):
+            space.usage.require_room(filter_footprint(text))
+            space.usage.take(filter_footprint(text))
         found = self._spaces.get(space)
         if found is None:
             found = self._spaces[space] = _SpaceStatistics(space, connections)
@@ -148,6 +152,8 @@ class Statistics:
         filters = self._filters_of(subscriber)
         if filters.pop(text, None) is None:
             return False
+        assert subscriber.space is not None
+        subscriber.space.usage.give_back(filter_footprint(text))
         if not filters:
             self.leave(subscriber)
         return True
@@ -162,7 +168,8 @@ class Statistics:
         found = None if space is None else self._spaces.get(space)
         if space is None or found is None:
             return
-        found.subscribers.pop(subscriber, None)
+        for text in found.subscribers.pop(subscriber, {}):
+            space.usage.give_back(filter_footprint(text))
         if not found.subscribers:
             del self._spaces[space]
 
