@@ -178,7 +178,9 @@ async def refused_by_stomp(port: int, topic: str) -> str:
 
 
 def refused_by_http(port: int, topic: str) -> str:
-    answer = httpx.get(f"http://127.0.0.1:{port}/v1/spaces/free.default/addresses/{topic}/events", headers=EVENTS, trust_env=False)
+    answer = httpx.get(
+        f"http://127.0.0.1:{port}/v1/spaces/free.default/addresses/{topic}/events", headers=EVENTS, trust_env=False
+    )
     return f"{answer.status_code} {answer.text}"
 
 

@@ -62,7 +62,10 @@ class FakeNode:
         self.found = NodeFigures(
             dict(STATISTICS),
             {"ready": True, "problems": []},
-            [{"name": "ns/shop", "maxBytes": 1 << 30}, {"name": "ns/other", "maxBytes": None}],
+            [
+                {"name": "ns/shop", "maxBytes": 1 << 30, "sessions": 2, "subscriptions": 3, "subscriptionBytes": 9},
+                {"name": "ns/other", "maxBytes": None},
+            ],
             [
                 address("orders", messagesIn=21, messagesStored=22, bytesStored=23, creditGranted=24, unsettled=25),
                 address("feed", kind="stream", consumers=[{"name": "c", "partition": 1, "offset": 5, "lag": 26}]),
@@ -154,6 +157,8 @@ def test_an_address_is_told_by_its_space(watched: Watched) -> None:
     lag = [key for key in found if key[0] == "enmasse_consumer_lag"]
     assert [found[key] for key in lag] == [26]
     assert found["enmasse_address_space_broker_global_max_size", "name=shop", "namespace=ns"] == 1 << 30
+    of_space = ("sessions", "subscriptions", "subscription_bytes")
+    assert [found[f"enmasse_address_space_{name}", "name=shop", "namespace=ns"] for name in of_space] == [2, 3, 9]
     assert found["enmasse_router_mesh_undelivered_total",] == 27
 
 
