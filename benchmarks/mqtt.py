@@ -7,6 +7,7 @@ import json
 import resource
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -40,6 +41,9 @@ CASES = (
 
 BRIDGE_US = 6.0
 SHARE_OF_RABBITMQ = 1 / 3
+
+RETAINED = 1_000
+RETAINED_S = 0.2
 
 IDLE = 1_000
 IDLE_KIB = 6.0
@@ -159,23 +163,63 @@ def sessions(setting: Setting) -> Iterator[Line]:
 
 def _session(server: Speaker, *, is_kept: bool) -> None:
     """Open a session with a subscription and leave, or end it."""
-
-    def text(value: str) -> bytes:
-        return len(value).to_bytes(2, "big") + value.encode()
-
-    def packet(first: int, content: bytes) -> bytes:
-        return bytes((first, len(content))) + content
-
-    has_login = isinstance(server, RabbitMQ)
-    flags = (0 if is_kept else 2) | (0xC0 if has_login else 0)
-    login = text("guest") + text("guest") if has_login else b""
-    with socket.create_connection(("127.0.0.1", _port(server)), timeout=30) as sock:
-        sock.sendall(packet(0x10, text("MQTT") + bytes((4, flags, 0, 60)) + text("bench-session") + login))
-        _expect(sock, 0x20, 4)
+    with _connected(server, is_clean=not is_kept) as sock:
         if is_kept:
-            sock.sendall(packet(0x82, b"\0\1" + text(TOPIC) + b"\1"))
+            sock.sendall(_packet(0x82, b"\0\1" + _text(TOPIC) + b"\1"))
             _expect(sock, 0x90, 5)
+
+
+def _text(value: str) -> bytes:
+    return len(value).to_bytes(2, "big") + value.encode()
+
+
+def _packet(first: int, content: bytes) -> bytes:
+    return bytes((first, len(content))) + content
+
+
+@contextmanager
+def _connected(server: Speaker, *, is_clean: bool) -> Iterator[socket.socket]:
+    """A client of 3.1.1, which says goodbye at the end."""
+    has_login = isinstance(server, RabbitMQ)
+    flags = (2 if is_clean else 0) | (0xC0 if has_login else 0)
+    login = _text("guest") + _text("guest") if has_login else b""
+    with socket.create_connection(("127.0.0.1", _port(server)), timeout=30) as sock:
+        sock.sendall(_packet(0x10, _text("MQTT") + bytes((4, flags, 0, 60)) + _text("bench-session") + login))
+        _expect(sock, 0x20, 4)
+        yield sock
         sock.sendall(b"\xe0\0")
+
+
+# Retained values
+
+
+def retained(setting: Setting) -> Iterator[Line]:
+    """Retained values to a client that subscribes, on a server on which nothing else happens."""
+    count = setting.count(RETAINED)
+    values = [_packet(0x31, _text(f"{TOPIC}/{number:06d}") + b"x" * 100) for number in range(count)]
+    wanted = sum(map(len, values))
+    with _servers(setting, Node, Mosquitto) as servers:
+        seconds: dict[str, list[float]] = {server.name: [] for server in servers}
+        for server in servers:
+            with _connected(server, is_clean=True) as sock:
+                sock.sendall(b"".join(values) + b"\xc0\0")
+                _expect(sock, 0xD0, 2)
+        for _ in range(setting.runs):
+            for server in servers:
+                setting.patience.wait()
+                with _connected(server, is_clean=True) as sock:
+                    began = time.monotonic()
+                    sock.sendall(_packet(0x82, b"\0\1" + _text(f"{TOPIC}/#") + b"\0"))
+                    _expect(sock, 0x90, 5)
+                    came = 0
+                    while came < wanted:
+                        came += len(sock.recv(65_536)) or wanted + 1
+                    if came != wanted:
+                        raise UnavailableError(f"{server.name} sends {came} bytes of {wanted}")
+                    seconds[server.name].append(time.monotonic() - began)
+        for server in servers:
+            target = RETAINED_S * count / RETAINED if isinstance(server, Node) else 0.0
+            yield Line(f"{server.name}, {count:,} values", median(seconds[server.name]), "s", target)
 
 
 def _expect(sock: socket.socket, first: int, size: int) -> None:
@@ -329,6 +373,7 @@ def _bystander(node: Node) -> Iterator[list[float]]:
 MEASUREMENTS = (
     Measurement("AMQP to MQTT and back", bridges),
     Measurement("QoS 1 into the queue of a session whose client is away", sessions),
+    Measurement("1,000 retained values", retained),
     Measurement("1,000 idle connections", idle),
     Measurement("20,000 idle connections with keep-alives", many_idle),
     Measurement("5,000 clients come back at once", coming_back),

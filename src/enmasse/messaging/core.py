@@ -185,6 +185,9 @@ class Core:
         """Have the address's ``on_deadline`` called at ``when``; spurious calls are possible."""
         if (when, address) in self._waits:
             return
+        if not self._deadlines or when < self._deadlines[0][0]:
+            # The shell learns of an earlier deadline at the end of a turn.
+            self._request()
         self._waits.add((when, address))
         self._scheduled += 1
         heapq.heappush(self._deadlines, (when, self._scheduled, address))
@@ -303,10 +306,6 @@ class Core:
         if abs(shift - self.shift_us) > SET_US:
             self.shift_us = shift
             self._clock_set(now)
-        if self._calls:
-            calls, self._calls = self._calls, []
-            for delay_s, call in calls:
-                self.schedule(call, now + delay_s)
         # What becomes due while others have their turn gets it too; what becomes due again waits.
         for _ in range(2):
             due = self._due
@@ -321,11 +320,15 @@ class Core:
                     self._on_fault(address.name, error)
         if self._paused_until is not None and now >= self._paused_until:
             self._paused_until = None
-        if (self._logs or self._operations) and len(self._batches) < MAX_BATCHES and self._paused_until is None:
-            self._write_batch()
         self._is_requested = False
         if self._due:
             self._request()
+        if (self._logs or self._operations) and len(self._batches) < MAX_BATCHES and self._paused_until is None:
+            self._write_batch()
+        if self._calls:
+            calls, self._calls = self._calls, []
+            for delay_s, call in calls:
+                self.schedule(call, now + delay_s)
 
     def next_deadline(self) -> float | None:
         """Return the time at which ``handle_deadline`` should be called."""

@@ -41,7 +41,8 @@ class Turn:
     """
 
     __slots__ = (
-        "_clock", "_dirty", "_due", "_hooks", "_is_begun", "_later", "deadlines", "loop", "now", "number", "wall"
+        "_clock", "_dirty", "_due", "_hooks", "_is_begun", "_is_requested", "_later",
+        "deadlines", "loop", "now", "number", "wall",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,6 +53,7 @@ class Turn:
         self.number = 0
         self.deadlines = Deadlines(self)
         self._is_begun = False
+        self._is_requested = False
         self._dirty: list[Flushable] = []
         self._later: list[Callable[[], None]] = []
         self._due: list[Callable[[], None]] = []
@@ -67,6 +69,11 @@ class Turn:
             self._due, self._later = self._later, []
             self.loop.call_soon(self._end)
         return self.now
+
+    def request(self) -> None:
+        """Have the hooks called after this: in the present turn, or in the next one where its hooks are running."""
+        self.begin()
+        self._is_requested = True
 
     def add_hook(self, hook: Callable[[float], None]) -> None:
         """Have ``hook(now)`` called at the end of every turn, before anything is written."""
@@ -90,10 +97,11 @@ class Turn:
                 call()
             self._finish()
         self._is_begun = False
-        if self._later:
+        if self._later or self._is_requested:
             self.begin()
 
     def _finish(self) -> None:
+        self._is_requested = False
         for hook in self._hooks:
             try:
                 hook(self.now)

@@ -166,7 +166,7 @@ class Server:
             loss_changed=lambda is_lost: self.core.shut(is_lost),  # noqa: PLW0108  made below
             journal_changed=journal_changed,
         )
-        self.core = Core(self.journal, self._request_turn, self._on_fault)
+        self.core = Core(self.journal, self._turn.request, self._on_fault)
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed
@@ -298,9 +298,6 @@ class Server:
             again()
 
     # The turn
-
-    def _request_turn(self) -> None:
-        self._turn.begin()
 
     def _run_turn(self, now: float) -> None:
         self.core.run_turn(now, int(self._turn.wall * 1_000_000))

@@ -335,3 +335,42 @@ def test_a_core_is_idle_once_everything_is_answered(harness: CoreHarness) -> Non
     assert not harness.core.is_idle
     harness.commit()
     assert harness.core.is_idle
+
+
+def test_a_call_for_later_that_a_turn_brings_is_known_when_the_turn_has_ended(harness: CoreHarness) -> None:
+    called: list[str] = []
+
+    class Caller(Diary):
+        def on_turn(self, now: float) -> None:
+            super().on_turn(now)
+            self.core.call_later(1.0, lambda: called.append("call"))
+
+    Caller(harness).due()
+    harness.core.run_turn(harness.clock.now, 0)
+    assert harness.core.next_deadline() == harness.clock.now + 1.0
+    harness.advance(1.0)
+    assert called == ["call"]
+
+
+def test_an_earlier_deadline_asks_for_a_turn_so_that_the_shell_learns_of_it(harness: CoreHarness) -> None:
+    diary = Diary(harness)
+    harness.core.schedule(diary, 5.0)
+    harness.turn()
+    for when, asks in ((6.0, 0), (4.0, 1)):
+        harness.core.schedule(diary, when)
+        assert harness.turns_requested == asks, when
+
+
+def test_a_log_that_writes_again_while_its_group_fails_has_another_turn(harness: CoreHarness) -> None:
+    class Stubborn(Notes):
+        def failed(self, token: Any, reason: str) -> None:
+            super().failed(token, reason)
+            self.note(b"again")
+
+    first, second = Stubborn(harness, "a"), Notes(harness, "b")
+    second.fault = RuntimeError("not now")
+    first.note(b"1")
+    second.note(b"2")
+    harness.core.write_together([first, second])
+    harness.turn()
+    assert [operation.value for operation in harness.storage.operations(1)] == [b"again"]

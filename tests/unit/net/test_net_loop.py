@@ -107,6 +107,30 @@ async def test_what_a_turn_brought_goes_out_before_what_has_waited_for_it() -> N
     assert log == ["hook", "what came", "late", "hook", "what it brought"]
 
 
+async def test_what_is_requested_while_a_turn_ends_brings_another() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    log: list[str] = []
+
+    class Late(Recorder):
+        def flush(self) -> None:
+            super().flush()
+            turn.request()
+
+    def hook(_now: float) -> None:
+        log.append(f"hook {turn.number}")
+        if turn.number == 1:
+            turn.request()
+        elif turn.number == 2:
+            turn.mark(Late(log, "flush"))
+
+    turn.add_hook(hook)
+    turn.request()
+    turn.request()
+    for _ in range(3):
+        await turn_over()
+    assert log == ["hook 1", "hook 2", "flush", "hook 3"]
+
+
 async def test_turns_are_told_apart_where_the_clock_is_not() -> None:
     turn = Turn(asyncio.get_running_loop())
     numbers = []
