@@ -55,6 +55,7 @@ class Identity:
         groups: in the token.
         scopes: of the token.
         expires_at: when the token ends, in seconds since 1970 UTC; None for a login by password.
+        proved_at: when the user last proved to the provider who they are; None: it does not say so.
     """
 
     issuer: str
@@ -63,6 +64,7 @@ class Identity:
     groups: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     expires_at: float | None = None
+    proved_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,7 @@ def _read_claims(claims: Mapping[str, Any], settings: OidcSettings, now: float) 
         tuple(group.removeprefix("/") for group in groups[:MAX_GROUPS]),
         tuple(scopes.split()) if isinstance(scopes, str) else _texts(scopes),
         expires_at,
+        _moment(claims, "auth_time"),
     )
 
 

@@ -199,7 +199,7 @@ class OidcProvider:
         form = {"grant_type": "password", "username": user, "password": password, "scope": self.settings.scopes}
         return await self._exchange(form, "wrong password")
 
-    async def _exchange(self, form: dict[str, str], wrong: str) -> Identity:
+    async def _exchange(self, form: dict[str, str], wrong: str, max_age_s: float | None = None) -> Identity:
         """Return the identity in the tokens that the provider gives for what a form shows.
 
         Raises:
@@ -222,12 +222,16 @@ class OidcProvider:
             raise TokenError(wrong)
         if status != 200 or not isinstance(said, dict):
             raise UnavailableError(f"the provider answers with status {status} {code or ''!s:.100}")
-        return await self._read_grant(said)
+        return await self._read_grant(said, max_age_s)
 
-    async def _read_grant(self, said: dict[str, Any]) -> Identity:
-        """Return the identity in the tokens that the provider gave for a password."""
+    async def _read_grant(self, said: dict[str, Any], max_age_s: float | None) -> Identity:
+        """Return the identity in the tokens that the provider gave for a password or a code."""
         # Access tokens of some providers are opaque; the ID token is always for this client.
         ours = replace(self.settings, audience=(*self.settings.audience, self.settings.client_id))
+        if max_age_s is not None:
+            proved_at = (await self._judge_given(str(said.get("id_token", "")), ours)).proved_at
+            if proved_at is None or self._wall() - proved_at > max_age_s + self.settings.leeway_s:
+                raise TokenError("the provider did not ask for a proof anew, or does not say when it did (auth_time)")
         reason = TokenError("the provider gives no token")
         for name, settings in (("access_token", self.settings), ("id_token", ours)):
             token = said.get(name)
@@ -252,13 +256,14 @@ class OidcProvider:
 
     # Browsers
 
-    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool = False) -> str:
         """Return where a browser logs in, which then leads it to ``redirect`` with a code.
 
         Args:
             redirect: our own URL.
             state: comes back with the code.
             challenge: the hash of the secret that the code is exchanged with [RFC 7636].
+            is_fresh: whether the provider has to ask for a proof even of a person whom it knows.
 
         Raises:
             UnavailableError: the provider does not answer, or names no such place.
@@ -280,17 +285,20 @@ class OidcProvider:
             "state": state,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
-        }
+        } | ({"max_age": "0"} if is_fresh else {})
         joint = "&" if "?" in self._authorization_endpoint else "?"
         return f"{self._authorization_endpoint}{joint}{urlencode(asked)}"
 
-    async def judge_code(self, code: str, redirect: str, verifier: str) -> Identity:
+    async def judge_code(
+        self, code: str, redirect: str, verifier: str, *, max_age_s: float | None = None
+    ) -> Identity:
         """Return the identity of who has logged in with a browser.
 
         Args:
             code: as the provider gave it to the browser.
             redirect: our own URL, as the browser was sent away with it.
             verifier: the secret whose hash it was sent away with.
+            max_age_s: the age of their proof at most [OpenID Connect Core 3.1.3.7]; None: any.
 
         Raises:
             TokenError: the code is not right, or has been used.
@@ -299,7 +307,7 @@ class OidcProvider:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
         try:
             async with asyncio.timeout(DEADLINE_S):
-                return await self._exchange(form, "the provider does not know the code, or no longer")
+                return await self._exchange(form, "the provider does not know the code, or no longer", max_age_s)
         except TimeoutError:
             raise UnavailableError(f"no answer within {DEADLINE_S:.0f} s") from None
         except ConfigError as error:

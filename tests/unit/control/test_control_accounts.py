@@ -70,21 +70,22 @@ def test_a_password_of_no_sensible_length_is_refused(password: str) -> None:
 def test_a_token_is_worth_what_its_account_is(accounts: Accounts) -> None:
     accounts.add("tina", password_hash="", groups=("blue", "green"))
     secret = accounts.create_token("tina", note="laptop").secret
-    found = accounts.account_of_token(secret)
-    assert found is not None
+    known = accounts.find_token(secret)
+    assert known is not None
+    found, _ = known
     assert (found.name, found.groups, found.has_password) == ("tina", ("blue", "green"), False)
     accounts.remove("tina")
     accounts.add("tina", password_hash="")
-    assert accounts.account_of_token(secret) is None
+    assert accounts.find_token(secret) is None
 
 
 def test_a_token_ends_when_its_time_is_over(accounts: Accounts, clock: Clock) -> None:
     accounts.add("tina", password_hash="")
     secret = accounts.create_token("tina", seconds=60).secret
     clock.now += 59
-    assert accounts.account_of_token(secret) is not None
+    assert accounts.find_token(secret) is not None
     clock.now += 1
-    assert accounts.account_of_token(secret) is None
+    assert accounts.find_token(secret) is None
 
 
 def test_a_token_ends_when_it_is_revoked_by_its_owner_alone(accounts: Accounts) -> None:
@@ -93,19 +94,19 @@ def test_a_token_ends_when_it_is_revoked_by_its_owner_alone(accounts: Accounts) 
     with pytest.raises(ResourceNotFoundError):
         accounts.revoke_token(made.token.id, account="mallory")
     accounts.revoke_token(made.token.id, account="tina")
-    assert accounts.account_of_token(made.secret) is None
+    assert accounts.find_token(made.secret) is None
 
 
 def test_the_last_use_of_a_token_is_told_to_the_minute(accounts: Accounts, clock: Clock) -> None:
     accounts.add("tina", password_hash="")
     secret = accounts.create_token("tina").secret
     assert accounts.tokens()[0].used == 0
-    accounts.account_of_token(secret)
+    accounts.find_token(secret)
     clock.now += 59
-    accounts.account_of_token(secret)
+    accounts.find_token(secret)
     assert accounts.tokens("tina")[0].used == 1_000
     clock.now += 1
-    accounts.account_of_token(secret)
+    accounts.find_token(secret)
     assert accounts.tokens("tina")[0].used == 1_060
 
 
@@ -113,7 +114,7 @@ def test_no_token_is_worth_anything_that_was_not_made_here(accounts: Accounts) -
     accounts.add("tina", password_hash="")
     made = accounts.create_token("tina")
     for wrong in ("", "enm_", made.secret[:-1], made.secret + "A", made.token.id, "\ud800"):
-        assert accounts.account_of_token(wrong) is None
+        assert accounts.find_token(wrong) is None
 
 
 def test_the_secret_of_a_token_is_not_in_its_representation(accounts: Accounts) -> None:

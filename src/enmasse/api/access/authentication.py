@@ -1,11 +1,12 @@
-"""Authentication of requests, and sessions of browsers.
+"""Authentication of requests.
 
 Credentials, in the order in which they are tried:
 
 1. ``Authorization: Bearer``: a token of ours, or one of an OpenID provider.
 2. ``Authorization: Basic``, for service brokers and clients of schema registries alone, many of which support nothing
    else: a browser would send it by itself, and so is never asked for it at the latter.
-3. The cookie of a session, as ``/login`` gives it for a password, and for the operator's token in a link.
+3. The cookie of a session, as ``/login`` gives it for a password, and for the operator's token in a link. What
+   outlasts the session asks for a fresh proof besides: see ``sessions``.
 4. A client certificate of the platform's authority: its common name is the user, its organisations are groups.
 
 Wrong credentials are refused, even where none are required.
@@ -23,11 +24,11 @@ import hmac
 import logging
 import secrets
 import time
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
+from enmasse.api.access.sessions import COOKIE, IDLE_S, PROOF_HEADER, Sessions
 from enmasse.api.kube.status import RequestError
 from enmasse.control.access.accounts import TOKEN_PREFIX, WebPasswords, hash_token
 from enmasse.errors import UnavailableError
@@ -41,88 +42,16 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
+    from enmasse.api.access.sessions import Session
     from enmasse.control.access.accounts import Account, Accounts
     from enmasse.identity.oidc import Identity
     from enmasse.identity.oidc_settings import OidcSettings
-
-COOKIE = "enmasse_session"
-
-SESSION_S = 1800
-"""The maximum duration of a session."""
-
-IDLE_S = 300
-"""A session without requests ends after this time, unless the operator says another."""
-
-_MOST = 10_000
-_SECRET_BYTES = 32
-
-
-@dataclass(slots=True)
-class _Session:
-    requester: Requester
-    password: str | None
-    began: float
-    used: float
-
-
-class Sessions:
-    """Sessions of browsers, in memory: they end with the process.
-
-    Args:
-        now: returns seconds, monotonic.
-        idle_s: seconds without a request after which one ends.
-    """
-
-    def __init__(self, now: Callable[[], float], idle_s: float = IDLE_S) -> None:
-        self._now = now
-        self._idle_s = idle_s
-        self._sessions: dict[bytes, _Session] = {}
-
-    def begin(self, requester: Requester, password: str | None = None) -> str:
-        """Begin a session, and return its secret.
-
-        Args:
-            requester: who has logged in.
-            password: the hash of the account's password, with which the session ends; None: it is of no account.
-        """
-        now = self._now()
-        if len(self._sessions) >= _MOST:
-            self._sessions = {key: item for key, item in self._sessions.items() if self._is_alive(item, now)}
-        if len(self._sessions) >= _MOST:
-            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used)]
-        secret = secrets.token_urlsafe(_SECRET_BYTES)
-        self._sessions[hash_token(secret)] = _Session(requester, password, now, now)
-        return secret
-
-    def find(self, secret: str, *, is_used: bool = True) -> tuple[Requester, str | None] | None:
-        """Return requester and password hash of a session, and record its use; None if it has ended.
-
-        Args:
-            secret: of the session.
-            is_used: False: this does not count as its use.
-        """
-        key = hash_token(secret)
-        session = self._sessions.get(key)
-        now = self._now()
-        if session is None or not self._is_alive(session, now):
-            self._sessions.pop(key, None)
-            return None
-        if is_used:
-            session.used = now
-        return session.requester, session.password
-
-    def end(self, secret: str) -> None:
-        """End a session, if it exists."""
-        self._sessions.pop(hash_token(secret), None)
-
-    def _is_alive(self, session: _Session, now: float) -> bool:
-        return now - session.began < SESSION_S and now - session.used < self._idle_s
-
 
 LOGIN_S: Final = 600.0
 """Seconds that a browser may take to log in at a provider."""
 
 _MOST_LOGINS: Final = 1_000
+_SECRET_BYTES: Final = 32
 
 
 class BrowserLogins:
@@ -134,20 +63,24 @@ class BrowserLogins:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._begun: dict[str, tuple[float, str, str]] = {}
+        self._begun: dict[str, tuple[float, str, str, bool]] = {}
 
-    def begin(self, redirect: str) -> tuple[str, str]:
+    def begin(self, redirect: str, *, is_fresh: bool) -> tuple[str, str]:
         """Begin a login that leads to a URL of ours; return its state and its secret."""
         if len(self._begun) >= _MOST_LOGINS:
             del self._begun[next(iter(self._begun))]
         state, verifier = secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
-        self._begun[state] = (self._now(), redirect, verifier)
+        self._begun[state] = (self._now(), redirect, verifier, is_fresh)
         return state, verifier
 
-    def take(self, state: str) -> tuple[str, str] | None:
-        """Return URL and secret of a login, once; None: there is none, or it took too long."""
-        began, redirect, verifier = self._begun.pop(state, (-LOGIN_S, "", ""))
-        return (redirect, verifier) if verifier and self._now() - began < LOGIN_S else None
+    def take(self, state: str) -> tuple[str, str, float | None] | None:
+        """Return URL and secret of a login, once, and its age if the person has to have logged in since it began.
+
+        None: there is none, or it took too long.
+        """
+        began, redirect, verifier, is_fresh = self._begun.pop(state, (-LOGIN_S, "", "", False))
+        age = self._now() - began
+        return (redirect, verifier, age if is_fresh else None) if verifier and age < LOGIN_S else None
 
 
 def challenge_of(verifier: str) -> str:
@@ -173,11 +106,11 @@ class BearerVerifier(Protocol):
     def login_name(self) -> str:
         """The name of the OpenID provider on the login page; empty: browsers cannot log in there."""
 
-    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool) -> str:
         """Return where a browser logs in; see ``OidcProvider``."""
 
-    async def redeem(self, code: str, redirect: str, verifier: str) -> Requester | None:
-        """Return who has logged in with a browser; None: the provider refuses the code."""
+    async def redeem(self, code: str, redirect: str, verifier: str, *, max_age_s: float | None) -> Requester | None:
+        """Return who has logged in with a browser; None: the provider refuses the code, or did not ask anew."""
 
     async def requester_of(self, token: str) -> Requester | None:
         """Return the requester of a token, None when it is invalid."""
@@ -253,40 +186,69 @@ class Authenticator:
         if authorization:
             scheme, _, value = authorization.partition(" ")
             if scheme.lower() == "bearer":
-                return await self._by_token(value.strip())
+                return await self._by_token(value.strip(), scope)
             if scheme.lower() == "basic" and scope["path"].startswith((BROKER_PATH, SCHEMAS_PATH)):
                 return await self._by_basic(value.strip(), _host(scope))
             raise RequestError(401, f"authorization by {scheme!r} is not supported here: send Bearer and a token")
-        secret = session_secret(scope)
-        if secret and (found := self._by_session(secret, is_used=not is_again)) is not None:
-            return found
+        session = self.session_of(scope, is_used=not is_again)
+        if session is not None:
+            return session.requester
         peer = (scope.get("state") or {}).get("peer")
         if peer is not None:
             name, groups = peer
             return Requester.known(name, groups)
         return ANONYMOUS if self.is_required else LOCAL_OPERATOR
 
+    def session_of(self, scope: Scope, *, is_used: bool = False) -> Session | None:
+        """Return the session that a request is made in; None: it has another proof, or none.
+
+        Args:
+            scope: of the request.
+            is_used: whether this counts as its use.
+        """
+        secret = "" if _header(scope, b"authorization") else session_secret(scope)
+        session = self.sessions.find(secret, is_used=is_used) if secret else None
+        if session is None or session.password is None:
+            return session
+        account = self.accounts.find(session.requester.name) if self.accounts is not None else None
+        if account is None or self.accounts is None or self.accounts.password_of(account.name) != session.password:
+            self.sessions.end(session)
+            return None
+        session.requester = Requester.known(account.name, account.groups)
+        return session
+
+    def unproved_session_of(self, scope: Scope) -> Session | None:
+        """Return the session that a request is made in without a fresh proof; None: it has one, or needs none."""
+        session = self.session_of(scope) if self.is_required else None
+        proof = _header(scope, PROOF_HEADER.lower().encode())
+        return None if session is None or self.sessions.is_proved(session, proof) else session
+
     @property
     def provider_name(self) -> str | None:
         """The identity provider that a browser can log in at; None: there is none."""
         return (self._verifier.login_name if self._verifier is not None else "") or None
 
-    async def begin_browser_login(self, redirect: str) -> tuple[str, str]:
+    async def begin_browser_login(self, redirect: str, *, is_fresh: bool = False) -> tuple[str, str]:
         """Return the provider's URL that a browser is sent to, and the state that it has to come back with.
+
+        Args:
+            redirect: our own URL that it comes back to.
+            is_fresh: whether the provider has to ask for a proof even of a person whom it knows.
 
         Raises:
             RequestError: 404 without such a provider, 503 when it does not answer.
         """
         if self._verifier is None or not self._verifier.login_name:
             raise RequestError(404, "there is no identity provider to log in at: `enmasse up --api-oidc-client`")
-        state, verifier = self.browser_logins.begin(redirect)
+        state, verifier = self.browser_logins.begin(redirect, is_fresh=is_fresh)
         try:
-            return await self._verifier.login_url(redirect, state, challenge_of(verifier)), state
+            url = await self._verifier.login_url(redirect, state, challenge_of(verifier), is_fresh=is_fresh)
         except UnavailableError as error:
             raise RequestError(503, f"the identity provider does not answer: {error}") from None
+        return url, state
 
-    async def end_browser_login(self, state: str, code: str) -> tuple[Requester, str]:
-        """Return who has logged in at the provider, and the secret of the session that begins.
+    async def end_browser_login(self, state: str, code: str) -> tuple[Requester, bool]:
+        """Return who has logged in at the provider, and whether that was asked to be fresh, and is.
 
         Raises:
             RequestError: 401 when the provider or we do not know this login, 503 when it does not answer.
@@ -294,29 +256,28 @@ class Authenticator:
         begun = self.browser_logins.take(state)
         if begun is None or self._verifier is None:
             raise RequestError(401, "this login was not begun here, or took too long: log in again")
-        redirect, verifier = begun
+        redirect, verifier, max_age_s = begun
         try:
-            requester = await self._verifier.redeem(code, redirect, verifier)
+            requester = await self._verifier.redeem(code, redirect, verifier, max_age_s=max_age_s)
         except UnavailableError as error:
             raise RequestError(503, f"the identity provider does not answer: {error}") from None
         if requester is None:
             raise RequestError(401, "the identity provider does not confirm this login: log in again")
-        return requester, self.sessions.begin(requester)
+        return requester, max_age_s is not None
 
     async def close(self) -> None:
         """Cancel questions under way."""
         if self._verifier is not None:
             await self._verifier.close()
 
-    def log_in_operator(self, token: str) -> str:
-        """Begin a session of the local operator, and return its secret.
+    def expect_operator(self, token: str) -> None:
+        """Raise an error unless a token is the local operator's.
 
         Raises:
-            RequestError: 401 when the token is not the operator's.
+            RequestError: 401.
         """
         if self._processes.get(hash_token(token)) is not LOCAL_OPERATOR:
             raise RequestError(401, "the link has no token of this installation: `enmasse up` prints one that has")
-        return self.sessions.begin(LOCAL_OPERATOR)
 
     async def log_in(self, name: str, password: str, host: str) -> Account:
         """Check a password, and return its account.
@@ -375,14 +336,15 @@ class Authenticator:
             self._correct[key] = self._now() + _REMEMBER_S
         return is_correct
 
-    async def _by_token(self, token: str) -> Requester:
+    async def _by_token(self, token: str, scope: Scope) -> Requester:
         if token.startswith(TOKEN_PREFIX):
             if (
                 process := self._processes.get(hash_token(token))
             ) is not None:  # hashes are compared, so timing reveals nothing
                 return process
-            account = self.accounts.account_of_token(token) if self.accounts is not None else None
-            if account is not None:
+            known = self.accounts.find_token(token) if self.accounts is not None else None
+            if known is not None:
+                account, scope.setdefault("state", {})["token"] = known
                 return Requester.known(account.name, account.groups)
         elif self._verifier is not None:
             found = await self._verifier.requester_of(token)
@@ -396,19 +358,6 @@ class Authenticator:
         except ValueError:
             raise RequestError(401, "the user name and password are not encoded as Basic requires") from None
         account = await self.log_in(name, password, host)
-        return Requester.known(account.name, account.groups)
-
-    def _by_session(self, secret: str, *, is_used: bool) -> Requester | None:
-        found = self.sessions.find(secret, is_used=is_used)
-        if found is None:
-            return None
-        requester, password = found
-        if password is None:
-            return requester
-        account = self.accounts.find(requester.name) if self.accounts is not None else None
-        if account is None or self.accounts is None or self.accounts.password_of(account.name) != password:
-            self.sessions.end(secret)
-            return None
         return Requester.known(account.name, account.groups)
 
 
@@ -468,14 +417,14 @@ class OidcTokens:
         settings = self._provider.settings
         return (urlsplit(settings.issuer).hostname or "") if settings.client_id else ""
 
-    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool) -> str:
         """Return where a browser logs in; see ``OidcProvider``."""
-        return await self._provider.login_url(redirect, state, challenge)
+        return await self._provider.login_url(redirect, state, challenge, is_fresh=is_fresh)
 
-    async def redeem(self, code: str, redirect: str, verifier: str) -> Requester | None:
-        """Return who has logged in with a browser; None: the provider refuses the code."""
+    async def redeem(self, code: str, redirect: str, verifier: str, *, max_age_s: float | None) -> Requester | None:
+        """Return who has logged in with a browser; None: the provider refuses the code, or did not ask anew."""
         try:
-            return _requester(await self._provider.judge_code(code, redirect, verifier))
+            return _requester(await self._provider.judge_code(code, redirect, verifier, max_age_s=max_age_s))
         except TokenError as error:
             _log.info("a login at the provider is refused: %s", error)
             return None

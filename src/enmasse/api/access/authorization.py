@@ -5,17 +5,21 @@ Rules:
    only administrators have access to.
 2. The decision comes before any lookup: a refusal does not reveal what exists.
 3. A watch ends as soon as its owner is no longer allowed to have it: before its next part, or within ``_AGAIN_S``.
+4. In a session of a browser, whose cookie may be stolen, what gives access that outlasts it asks for a fresh proof.
+5. An answer to a request with a token that ends soon says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from enmasse.api.access.sessions import outlasts_session, proof_required
 from enmasse.api.kube.protobuf import PROTOBUF, read_review
 from enmasse.api.kube.requests import OBJECTS, media_type, read_body
 from enmasse.api.kube.status import RequestError, answer, answer_error
@@ -27,11 +31,22 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from enmasse.api.access.authentication import Authenticator
+    from enmasse.control.access.accounts import Token
     from enmasse.control.access.rights import Rights
     from enmasse.identity.rbac import Requester
 
 _PUBLIC = frozenset(
-    {"/healthz", "/livez", "/readyz", "/login", "/login/oidc", "/login/oidc/callback", "/logout", "/console"}
+    {
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/login",
+        "/login/proof",
+        "/login/oidc",
+        "/login/oidc/callback",
+        "/logout",
+        "/console",
+    }
 )
 
 SPARK_PAGES = "/spark/"
@@ -90,6 +105,11 @@ class Access:
             else:
                 await answer(403, describe_refusal(requester, access))(scope, receive, send)
             return
+        unproved = self._authenticator.unproved_session_of(scope) if outlasts_session(access) else None
+        if unproved is not None:
+            await answer_error(proof_required(unproved))(scope, receive, send)
+            return
+        send = _warning(scope["state"].get("token"), send)
         if access.verb == "watch":
             await self._watch(access, requester, scope, receive, send)
         else:
@@ -146,6 +166,22 @@ class Access:
         except RequestError:
             return False
         return now.name == requester.name and self._rights.allows(now, access)
+
+
+def _warning(token: Token | None, send: Send) -> Send:
+    """Return a function that sends an answer, with a warning if the token of the request ends soon."""
+    if token is None or not token.ends_soon(time.time()):
+        return send
+    text = (
+        f'299 - "the token {token.id} of account {token.account} ends at {token.to_dict()["expires"]}: make another"'
+    )
+
+    async def warn(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"warning", text.encode("ascii"))]}
+        await send(message)
+
+    return warn
 
 
 def access_request_of(method: str, path: str, *, is_watch: bool = False, is_detailed: bool = False) -> AccessRequest:

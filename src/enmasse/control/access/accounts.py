@@ -3,7 +3,8 @@
 Rules:
 1. No password and no token is stored: argon2id hashes [RFC 9106] of the former, which are slow to guess from, and
    SHA-256 of the latter, which are random and so cannot be guessed.
-2. A token has the rights that its account has now: the account's groups count, and it ends with the account.
+2. A token has the rights that its account has now: the account's groups count, and it ends with the account. One
+   that is made with another token ends no later than that one, and with it: a stolen one begets nothing that stays.
 3. The file is SQLite, readable by its owner alone. The control process and a command may use it at once;
    every call is a transaction of its own.
 """
@@ -16,7 +17,7 @@ import re
 import secrets
 import sqlite3
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +29,7 @@ from enmasse.errors import ConfigError
 from enmasse.identity.rbac import ADMINISTRATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
 MIN_PASSWORD_CHARACTERS = 8
@@ -79,10 +80,18 @@ TOKEN_PREFIX = "enm_"  # noqa: S105  # by which people and scanners know one tha
 
 _SECRET_BYTES = 32
 _ID_BYTES = 5
-_FORMAT = 1
+_FORMAT = 2
 _BUSY_S = 2.0
 _USED_EVERY_S = 60  # the last use of a token is recorded this exactly; more would be a write per request
 _MAX_TOKENS = 1_000  # of one account; ended ones make room
+_WARN_S = 7 * 86_400
+
+TOKEN_S = 90 * 86_400
+"""The lifetime of a token for which no other is named."""
+
+BY_SESSION = "session"
+"""What has made a token in the console, or by `enmasse login`."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -91,13 +100,21 @@ CREATE TABLE accounts (
 ) WITHOUT ROWID;
 CREATE TABLE tokens (
     id TEXT PRIMARY KEY, hash BLOB NOT NULL UNIQUE, account TEXT NOT NULL, note TEXT NOT NULL,
-    created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL
+    created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL,
+    made_by TEXT NOT NULL DEFAULT '', parent TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX tokens_of_account ON tokens (account);
 PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
-_COLUMNS = "id, account, note, created, expires, used"
+_SINCE_FORMAT_1 = ("made_by", "parent")
+_REVOKE = """
+WITH RECURSIVE below (id) AS (
+    VALUES (?) UNION SELECT tokens.id FROM tokens JOIN below ON tokens.parent = below.id
+)
+DELETE FROM tokens WHERE id IN below
+"""
+_COLUMNS = "id, account, note, created, expires, used, made_by, parent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +154,9 @@ class Token:
         created: when it was made.
         expires: when it expires.
         used: when it was used last, to the minute.
+        made_by: the proof that it was made with: ``session``, ``token``, ``certificate`` or ``operator``; empty: a
+            version that did not record it made it.
+        parent: the token that it was made with, and ends with; empty: there is none.
     """
 
     id: str
@@ -145,6 +165,12 @@ class Token:
     created: int
     expires: int
     used: int
+    made_by: str = ""
+    parent: str = ""
+
+    def ends_soon(self, now: float) -> bool:
+        """Return whether its last tenth has begun, and at most its last week."""
+        return self.expires > 0 and self.expires - now < min((self.expires - self.created) / 10, _WARN_S)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -155,6 +181,8 @@ class Token:
             "created": _time(self.created),
             "expires": _time(self.expires),
             "lastUsed": _time(self.used),
+            "madeBy": self.made_by or None,
+            "parent": self.parent or None,
         }
 
 
@@ -259,7 +287,8 @@ class Accounts:
         with self._writing():
             if not self._database.execute("DELETE FROM accounts WHERE name = ?", (name,)).rowcount:
                 raise ResourceNotFoundError("account", "", name)
-            self._database.execute("DELETE FROM tokens WHERE account = ?", (name,))
+            for token in self._database.execute("SELECT id FROM tokens WHERE account = ?", (name,)).fetchall():
+                self._database.execute(_REVOKE, token)
 
     def password_of(self, name: str) -> str:
         """Return the hash of an account's password; empty when there is none."""
@@ -279,13 +308,17 @@ class Accounts:
             if not changed:
                 raise ResourceNotFoundError("account", "", name)
 
-    def create_token(self, account: str, *, note: str = "", seconds: int = 0) -> NewToken:
+    def create_token(
+        self, account: str, *, note: str = "", seconds: int = TOKEN_S, made_by: str = "operator", parent: str = ""
+    ) -> NewToken:
         """Make a token.
 
         Args:
             account: its owner.
             note: what it is for; 100 characters at most.
             seconds: its lifetime; 0: until it is revoked.
+            made_by: the proof that it is made with.
+            parent: the token that it is to end with at the latest; empty: none.
 
         Raises:
             ConfigError: when the note cannot be kept, or there are too many tokens.
@@ -294,8 +327,8 @@ class Accounts:
         if len(note) > 100 or not note.isprintable():
             raise ConfigError("the note of a token is a line of at most 100 characters")
         now = int(self._now())
-        made = Token(secrets.token_hex(_ID_BYTES), account, note, now, now + seconds if seconds else 0, 0)
-        secret = new_secret()
+        secret, token_id = new_secret(), secrets.token_hex(_ID_BYTES)
+        expires = now + seconds if seconds else 0
         with self._writing():
             self._database.execute("DELETE FROM tokens WHERE account = ? AND expires BETWEEN 1 AND ?", (account, now))
             if self._database.execute("SELECT 1 FROM accounts WHERE name = ?", (account,)).fetchone() is None:
@@ -303,9 +336,15 @@ class Accounts:
             (count,) = self._database.execute("SELECT count(*) FROM tokens WHERE account = ?", (account,)).fetchone()
             if count >= _MAX_TOKENS:
                 raise ConfigError(f"account {account} has {count} tokens, as many as it may: revoke some")
+            if parent:
+                above = self._database.execute("SELECT expires FROM tokens WHERE id = ?", (parent,)).fetchone()
+                if above is None:
+                    raise ResourceNotFoundError("token", "", parent)
+                expires = min(expires or above[0], above[0] or expires)
+            made = Token(token_id, account, note, now, expires, 0, made_by, parent)
             self._database.execute(
-                "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (made.id, hash_token(secret), made.account, made.note, made.created, made.expires, made.used),
+                f"INSERT INTO tokens ({_COLUMNS}, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  # a constant
+                (*astuple(made), hash_token(secret)),
             )
         return NewToken(made, secret)
 
@@ -319,7 +358,7 @@ class Accounts:
         return [Token(*row) for row in rows]
 
     def revoke_token(self, token_id: str, *, account: str | None = None) -> None:
-        """Revoke a token.
+        """Revoke a token, with those that were made with it.
 
         Args:
             token_id: names it.
@@ -330,28 +369,49 @@ class Accounts:
         """
         with self._writing():
             found = self._database.execute(
-                "DELETE FROM tokens WHERE id = ? AND (? IS NULL OR account = ?)", (token_id, account, account)
+                "SELECT 1 FROM tokens WHERE id = ? AND (? IS NULL OR account = ?)", (token_id, account, account)
             )
-            if not found.rowcount:
+            if found.fetchone() is None:
                 raise ResourceNotFoundError("token", "", token_id)
+            self._database.execute(_REVOKE, (token_id,))
 
-    def account_of_token(self, secret: str) -> Account | None:
-        """Return the account of a token, None if the token is not valid; record its use."""
+    def end_tokens(self, account: str, ids: Collection[str] | None = None, *, but: str = "") -> list[Token]:
+        """Revoke tokens of an account, with those that were made with them, and return them.
+
+        Args:
+            account: their owner.
+            ids: the ids of the tokens; others than the account's are left out. None: those made by sessions.
+            but: the id of one that stays unless it is in ``ids``; empty: none does.
+        """
+        found = [
+            token
+            for token in self.tokens(account)
+            if (token.id in ids if ids is not None else token.made_by == BY_SESSION and token.id != but)
+        ]
+        with self._writing():
+            for token in found:
+                self._database.execute(_REVOKE, (token.id,))
+        return found
+
+    def find_token(self, secret: str) -> tuple[Account, Token] | None:
+        """Return the account of a token, and the token, None if it is not valid; record its use."""
         now = int(self._now())
         digest = hash_token(secret)
         row = self._one(
-            "SELECT name, groups, password <> '', accounts.created, used FROM tokens"
-            " JOIN accounts ON accounts.name = tokens.account"
+            "SELECT name, groups, password <> '', accounts.created,"
+            " id, account, note, tokens.created, expires, used, made_by, parent"
+            " FROM tokens JOIN accounts ON accounts.name = tokens.account"
             " WHERE hash = ? AND (expires = 0 OR expires > ?)",
             digest,
             now,
         )
         if row is None:
             return None
-        if now - row[4] >= _USED_EVERY_S:
+        token = Token(*row[4:])
+        if now - token.used >= _USED_EVERY_S:
             with self._writing():
                 self._database.execute("UPDATE tokens SET used = ? WHERE hash = ?", (now, digest))
-        return _account(row[:4])
+        return _account(row[:4]), token
 
     def _prepare(self) -> None:
         with self._reading():
@@ -359,8 +419,18 @@ class Accounts:
             (found,) = self._database.execute("PRAGMA user_version").fetchone()
             if found > _FORMAT:
                 raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
-            if found < _FORMAT:
+            if not found:
                 self._database.executescript(_SCHEMA)
+        if found == 1:
+            self._add_columns()
+
+    def _add_columns(self) -> None:
+        with self._writing():
+            (found,) = self._database.execute("PRAGMA user_version").fetchone()
+            if found == 1:  # no other process has done it meanwhile
+                for column in _SINCE_FORMAT_1:
+                    self._database.execute(f"ALTER TABLE tokens ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+                self._database.execute(f"PRAGMA user_version = {_FORMAT}")
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         with self._reading(), closing(self._database.execute(query, values)) as found:

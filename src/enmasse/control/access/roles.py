@@ -188,6 +188,7 @@ _EVERYBODY: Final = Role(
         # Tokens and the password of one's own; the routes check the owner.
         Rule(("update",), ("access.enmasse.io",), ("accounts/password",)),
         Rule(("get", "list", "create", "delete"), ("access.enmasse.io",), ("tokens",)),
+        Rule(("list", "delete", "deletecollection"), ("access.enmasse.io",), ("sessions",)),
         # A broker's requests name namespaces in their bodies; their rights are checked then.
         Rule(("get", "put", "patch", "delete"), paths=("/osbapi/v2/*",)),
         # Of the device registry likewise: who may not know of a tenant is told that there is none.

@@ -12,14 +12,15 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+import httpx
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.contexts import read_contexts
-from enmasse.cli.errors import UsageError
+from enmasse.cli.contexts import read_contexts, trust
+from enmasse.cli.errors import ApiError, UnreachableError, UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer, make_table
-from enmasse.control.access.accounts import Accounts
+from enmasse.control.access.accounts import BY_SESSION, Accounts
 from enmasse.drivers.data_directory import DirectoryLock, Layout
 from enmasse.errors import ConfigError
 from enmasse.identity.rbac import ADMINISTRATORS
@@ -28,6 +29,8 @@ from enmasse.model.schema.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from enmasse.cli.contexts import Context
 
 account = typer.Typer(no_args_is_help=True, help="Who may use the API, and for what.")
 
@@ -89,19 +92,47 @@ def passwd(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="By default who has logged in.", show_default=False)
     ] = None,
+    keep_tokens: Annotated[
+        bool, typer.Option("--keep-tokens", help="Leave those that were made in the console or by `enmasse login`.")
+    ] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Give an account another password; the old one is asked for first, but of the operator."""
+    """Give an account another password; the old one is asked for first, but of the operator.
+
+    Its sessions end, and so do tokens that were made in the console or by
+    `enmasse login`, but for the one that this command uses.
+    """
     writer = Writer()
     context = read_contexts().current if data == DEFAULT_DATA else None
     whose = name or (context.user if context else None)
     if whose is None:
         raise UsageError("name the account: nobody has logged in")
-    old = ask_password("Old password: ") if context is not None and context.user == whose else ""
-    password = ask_password("New password: ", is_new=True)
     with access_of(data, warn=writer.warn) as access:
-        access.set_password(whose, password, old)
+        ending = [item for item in access.tokens() if item["account"] == whose and item.get("madeBy") == BY_SESSION]
+        if ending and not keep_tokens:
+            writer.note(f"with the password end: {_listed(ending)}; --keep-tokens leaves them")
+        old = ask_password("Old password: ") if context is not None and context.user == whose else ""
+        password = ask_password("New password: ", is_new=True)
+        access.set_password(whose, password, old, keeps_tokens=keep_tokens)
+        left = [item for item in access.tokens() if item["account"] == whose]
     writer.say(f"the password of account {whose} is another now")
+    if left:
+        writer.note(f"still good are: {_listed(left)}; `enmasse token revoke ID` ends one")
+
+
+@account.command("logout")
+def log_out(name: Name, data: Data = DEFAULT_DATA) -> None:
+    """Log an account out everywhere: its sessions end, and tokens made in the console or by `enmasse login`."""
+    writer = Writer()
+    with access_of(data, warn=writer.warn) as access:
+        ended = access.end_sessions(name)
+    writer.say(f"{name} is logged out everywhere")
+    if ended:
+        writer.note(f"ended: {_listed(ended)}")
+
+
+def _listed(tokens: Sequence[Document]) -> str:
+    return ", ".join(f"token {item['id']}" + (f" ({item['note']})" if item["note"] else "") for item in tokens)
 
 
 @account.command("grant")
@@ -159,7 +190,9 @@ def create(
 ) -> None:
     """Make a token and print it, this one time.
 
-    A request carries it as `Authorization: Bearer TOKEN`.
+    A request carries it as `Authorization: Bearer TOKEN`. The password of who
+    has logged in is asked for, or is the first line of standard input; where
+    an account has none, the new token ends with the one it was made with.
     """
     writer = Writer()
     seconds = parse_period(valid_for)
@@ -167,7 +200,8 @@ def create(
         made = access.create_token(account, note, seconds)
     writer.say(made["token"])
     until = f"good until {made['expires']}" if made["expires"] else "good until it is revoked"
-    writer.note(f"token {made['id']} of account {made['account']}, {until}; it is not shown again")
+    above = f", and ends with token {made['parent']}" if made.get("parent") else ""
+    writer.note(f"token {made['id']} of account {made['account']}, {until}{above}; it is not shown again")
 
 
 @token.command("list")
@@ -181,13 +215,14 @@ def list_tokens(data: Data = DEFAULT_DATA) -> None:
             item["id"],
             item["account"],
             item["created"],
-            item["expires"] or "never",
+            (item["expires"] or "never") + (" (soon)" if item.get("endsSoon") else ""),
             item["lastUsed"] or "never",
+            item.get("madeBy") or "-",
             item["note"],
         ]
         for item in found
     ]
-    writer.out.print(make_table(["ID", "ACCOUNT", "CREATED", "EXPIRES", "LAST USED", "NOTE"], rows))
+    writer.out.print(make_table(["ID", "ACCOUNT", "CREATED", "EXPIRES", "LAST USED", "MADE BY", "NOTE"], rows))
 
 
 @token.command("revoke")
@@ -195,7 +230,7 @@ def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As `enmasse token list` shows it.")],
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Make a token worth nothing, at once."""
+    """Make a token worth nothing, at once, and those that were made with it."""
     writer = Writer()
     with access_of(data, warn=writer.warn) as access:
         access.revoke_token(token_id)
@@ -217,6 +252,8 @@ def parse_period(text: str) -> int:
 Document = dict[str, Any]
 
 _PATH = "/apis/access.enmasse.io/v1beta1"
+_PROOF_HEADER = "EnMasse-Proof"
+_TIMEOUT_S = 30.0
 
 
 class AccessAdmin(Protocol):
@@ -231,8 +268,11 @@ class AccessAdmin(Protocol):
     def accounts(self) -> list[Document]:
         """Return all accounts."""
 
-    def set_password(self, name: str, password: str, old: str) -> None:
-        """Give an account another password."""
+    def set_password(self, name: str, password: str, old: str, *, keeps_tokens: bool) -> None:
+        """Give an account another password; sessions end with the old one, and tokens that were made in one."""
+
+    def end_sessions(self, name: str) -> list[Document]:
+        """End the sessions of an account and the tokens that were made in one, and return these."""
 
     def create_token(self, account: str | None, note: str, seconds: int) -> Document:
         """Make a token, by default for the caller."""
@@ -245,8 +285,9 @@ class AccessAdmin(Protocol):
 
 
 class _ApiAccess:
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, context: Context | None) -> None:
         self._api = api
+        self._context = context
 
     def add_account(self, name: str, password: str, groups: Sequence[str]) -> Document:
         body = {"username": name, "groups": list(groups)} | ({"password": password} if password else {})
@@ -259,13 +300,23 @@ class _ApiAccess:
         found: list[Document] = self._api.call("GET", f"{_PATH}/accounts")["items"]
         return found
 
-    def set_password(self, name: str, password: str, old: str) -> None:
-        body = {"password": password} | ({"oldPassword": old} if old else {})
+    def set_password(self, name: str, password: str, old: str, *, keeps_tokens: bool) -> None:
+        body: Document = {"password": password} | ({"oldPassword": old} if old else {})
+        body |= {"endTokens": []} if keeps_tokens else {}
         self._api.call("PUT", f"{_PATH}/accounts/{name}/password", json=body)
 
+    def end_sessions(self, name: str) -> list[Document]:
+        told = self._api.call("DELETE", f"{_PATH}/sessions", params={"account": name})
+        ended: list[Document] = told["tokensEnded"]
+        return ended
+
     def create_token(self, account: str | None, note: str, seconds: int) -> Document:
-        body: Document = {"note": note, "expirationSeconds": seconds}
-        return self._api.call("POST", f"{_PATH}/tokens", json=body | ({"account": account} if account else {}))
+        body: Document = {"note": note, "expirationSeconds": seconds} | ({"account": account} if account else {})
+        context = self._context
+        if context is None or not self._api.call("GET", "/whoami").get("hasPassword"):
+            return self._api.call("POST", f"{_PATH}/tokens", json=body)
+        password = ask_password(f"Password of {context.user}: ")
+        return create_token_by_password(context.server, context.authority, context.user, password, body)
 
     def tokens(self) -> list[Document]:
         found: list[Document] = self._api.call("GET", f"{_PATH}/tokens")["items"]
@@ -289,8 +340,13 @@ class _FileAccess:
     def accounts(self) -> list[Document]:
         return [account.to_dict() for account in self._accounts.all()]
 
-    def set_password(self, name: str, password: str, old: str) -> None:
+    def set_password(self, name: str, password: str, old: str, *, keeps_tokens: bool) -> None:
         self._accounts.set_password(name, _hash(password))
+        if not keeps_tokens:
+            self._accounts.end_tokens(name)
+
+    def end_sessions(self, name: str) -> list[Document]:
+        return [token.to_dict() for token in self._accounts.end_tokens(name)]
 
     def create_token(self, account: str | None, note: str, seconds: int) -> Document:
         if account is None:
@@ -316,14 +372,50 @@ def access_of(data: Path, *, warn: Callable[[str], None]) -> Iterator[AccessAdmi
 
     Where somebody has logged in or the installation runs, it is the API; else the data directory's file.
     """
-    is_logged_in = data == DEFAULT_DATA and read_contexts().current is not None
+    context = read_contexts().current if data == DEFAULT_DATA else None
     layout = Layout(data)
-    if is_logged_in or DirectoryLock(layout.control).is_held():
+    if context is not None or DirectoryLock(layout.control).is_held():
         with ApiClient.find(data, warn=warn) as api:
-            yield _ApiAccess(api)
+            yield _ApiAccess(api, context)
     else:
         with Accounts(layout.accounts, now=time.time) as accounts:
             yield _FileAccess(accounts)
+
+
+def create_token_by_password(server: str, authority: str, account: str, password: str, wanted: Document) -> Document:
+    """Make a token with the password of an account, in a session that ends with it, and return its JSON form.
+
+    Args:
+        server: URL of the API.
+        authority: the certificate (PEM) that vouches for it; empty: those that the system trusts do.
+        account: the account whose password it is.
+        password: as it was typed.
+        wanted: the body of the request for the token.
+
+    Raises:
+        ApiError: the API refuses it.
+        UnreachableError: it does not answer.
+    """
+    with httpx.Client(base_url=server, timeout=_TIMEOUT_S, trust_env=False, verify=trust(server, authority)) as http:
+        told = _send(http, "/login", {"username": account, "password": password})
+        proof = {_PROOF_HEADER: told["proof"]} if "proof" in told else {}  # an older API asks for none
+        made = _send(http, f"{_PATH}/tokens", wanted, proof)
+        _send(http, "/logout", {})
+    return made
+
+
+def _send(http: httpx.Client, path: str, body: Document, headers: dict[str, str] | None = None) -> Document:
+    try:
+        response = http.post(path, json=body, headers=headers)
+        document: Document = response.json()
+    except httpx.TransportError as error:
+        hint = "; name its authority with --ca" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+        raise UnreachableError(f"the API at {http.base_url} does not answer: {error}{hint}") from None
+    except ValueError:
+        raise ApiError(response.status_code, f"{http.base_url} does not speak this API") from None
+    if response.is_error:
+        raise ApiError(response.status_code, document.get("message", response.reason_phrase))
+    return document
 
 
 def ask_password(prompt: str = "Password: ", *, is_new: bool = False) -> str:

@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import httpx
 import typer
 import yaml
 
 from enmasse.cli.api_client import ApiClient, operator_token
-from enmasse.cli.commands.access.account import ask_password, parse_period
-from enmasse.cli.contexts import Context, read_contexts, trust, write_contexts
-from enmasse.cli.errors import ApiError, UnreachableError, UsageError
+from enmasse.cli.commands.access.account import ask_password, create_token_by_password, parse_period
+from enmasse.cli.contexts import Context, read_contexts, write_contexts
+from enmasse.cli.errors import UsageError
 from enmasse.cli.installation import find_endpoints, find_url
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.drivers.data_directory import Layout, replace_file
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.identity.rbac import LOCAL_OPERATOR
-
-_TIMEOUT_S = 30.0
 
 
 def login(
@@ -80,7 +77,9 @@ def login(
         token, token_id = sys.stdin.readline().strip(), ""
     else:
         account = user or _ask_user()
-        token, token_id = _log_in(url, authority, account, ask_password(), seconds)
+        wanted = {"note": f"enmasse login on {socket.gethostname()}"[:100], "expirationSeconds": seconds}
+        made = create_token_by_password(url, authority, account, ask_password(), wanted)
+        token, token_id = made["token"], made["id"]
     found = Context(name, url, "", token, token_id, authority)
     with ApiClient.of_context(found, warn=writer.warn) as api:
         who = str(api.call("GET", "/whoami")["username"])
@@ -92,21 +91,29 @@ def login(
         writer.say(f"kubectl uses context {name}, as {written} says")
 
 
-def logout() -> None:
+def logout(
+    everywhere: Annotated[
+        bool,
+        typer.Option("--everywhere", help="End all sessions too, and all tokens of the console and `enmasse login`."),
+    ] = False,
+) -> None:
     """Log out: the token is revoked and forgotten."""
     writer = Writer()
     contexts = read_contexts()
     current = contexts.current
     if current is None:
         raise UsageError("nobody has logged in")
-    if current.token_id:
+    if everywhere:
+        with ApiClient.of_context(current, warn=writer.warn) as api:
+            api.call("DELETE", "/apis/access.enmasse.io/v1beta1/sessions")
+    elif current.token_id:
         try:
             with ApiClient.of_context(current, warn=writer.warn) as api:
                 api.call("DELETE", f"/apis/access.enmasse.io/v1beta1/tokens/{current.token_id}")
         except EnmasseError as error:
             writer.warn(f"the token could not be revoked, only forgotten: {error}")
     write_contexts(contexts.without(current.name))
-    writer.say(f"logged out of {current.server}")
+    writer.say(f"logged out of {current.server}{' everywhere' if everywhere else ''}")
 
 
 def _server(server: str | None, ca: Path | None, data: Path) -> tuple[str, str]:
@@ -141,30 +148,6 @@ def _ask_user() -> str:
     if not sys.stdin.isatty():
         raise UsageError("name the account with --user")
     return input("User: ")
-
-
-def _log_in(url: str, authority: str, account: str, password: str, seconds: int) -> tuple[str, str]:
-    """Log in with a password, and return a token and its id."""
-    note = f"enmasse login on {socket.gethostname()}"[:100]
-    with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False, verify=trust(url, authority)) as http:
-        _send(http, "/login", {"username": account, "password": password})
-        made = _send(http, "/apis/access.enmasse.io/v1beta1/tokens", {"note": note, "expirationSeconds": seconds})
-        _send(http, "/logout", {})
-    return made["token"], made["id"]
-
-
-def _send(http: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    try:
-        response = http.post(path, json=body)
-        document: dict[str, Any] = response.json()
-    except httpx.TransportError as error:
-        hint = "; name its authority with --ca" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
-        raise UnreachableError(f"the API at {http.base_url} does not answer: {error}{hint}") from None
-    except ValueError:
-        raise ApiError(response.status_code, f"{http.base_url} does not speak this API") from None
-    if response.is_error:
-        raise ApiError(response.status_code, document.get("message", response.reason_phrase))
-    return document
 
 
 def _write_kubeconfig(name: str, who: str, server: str, authority: str, proof: dict[str, str]) -> Path:

@@ -222,7 +222,7 @@ def control(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for one node."""
-    from enmasse.api.access.authentication import IDLE_S  # noqa: PLC0415  # slow; only needed here
+    from enmasse.api.access.sessions import IDLE_S  # noqa: PLC0415  # slow; only needed here
     from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # the same
     from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # the same
     from enmasse.control.endpoints.controller import EndpointSettings  # noqa: PLC0415  # the same
