@@ -45,9 +45,9 @@ class Browser:
         await self.http.aclose()
         await self.close()
 
-    async def leave(self) -> dict[str, str]:
+    async def leave(self, **options: str) -> dict[str, str]:
         """Go to the provider; return what it is asked."""
-        answer = await self.http.get("/login/oidc")
+        answer = await self.http.get("/login/oidc", params=options)
         assert answer.status_code == 303
         url = urlsplit(answer.headers["location"])
         assert url._replace(query="").geturl() == f"{self.provider.issuer}/auth"
@@ -80,6 +80,38 @@ async def test_who_has_logged_in_at_the_provider_has_a_session(registry: Registr
         assert form["redirect_uri"] == asked["redirect_uri"] == "http://localhost/login/oidc/callback"
         await browser.http.post("/logout")
         assert await browser.name() == 401
+
+
+@pytest.mark.parametrize(("ago", "is_fresh"), [(0, True), (60, True), (100, False), (None, False), ("now", False)])
+async def test_a_proof_at_the_provider_counts_if_it_was_given_since_it_was_asked_for(
+    registry: Registry, ago: float | str | None, is_fresh: bool
+) -> None:
+    async with Provider() as provider, Browser(registry, provider) as browser:
+        asked = await browser.leave(fresh="true")
+        assert asked["max_age"] == "0"
+        browser.now += 60  # they look for their telephone
+        if ago is not None:
+            provider.claims["auth_time"] = time.time() - ago if isinstance(ago, float | int) else ago
+        answer = await browser.come_back(asked)
+        if not is_fresh:
+            assert answer.status_code == 401
+            assert await browser.name() == 401
+            return
+        _, _, proof = answer.headers["location"].partition("/console/#proof=")
+        table = "/apis/access.enmasse.io/v1beta1/tokens"
+        refused = await browser.http.post(table, json={})
+        assert (refused.status_code, "max_age" in refused.text) == (403, False)
+        assert "/login/oidc?fresh=true" in refused.json()["message"]
+        # Tokens are of accounts, and this person has none.
+        assert (await browser.http.post(table, json={}, headers={"EnMasse-Proof": proof})).status_code == 404
+
+
+async def test_who_comes_from_the_provider_without_being_asked_anew_has_no_fresh_proof(registry: Registry) -> None:
+    async with Provider() as provider, Browser(registry, provider) as browser:
+        asked = await browser.leave()
+        assert "max_age" not in asked
+        provider.claims["auth_time"] = time.time()
+        assert (await browser.come_back(asked)).headers["location"] == "/console/"
 
 
 async def test_a_code_is_of_no_use_in_another_browser_or_twice_or_too_late(registry: Registry) -> None:

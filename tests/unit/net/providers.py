@@ -138,7 +138,7 @@ class Provider:
                 digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
                 if urlsafe_b64encode(digest).decode().rstrip("=") != challenge:
                     return 400, {"error": "invalid_grant", "error_description": "Code not valid"}
-                return 200, {"access_token": self.token(), "token_type": "Bearer"}
+                return 200, {"access_token": self.token(), "id_token": self.token(), "token_type": "Bearer"}
             if form.get("password") != form.get("username", "")[::-1]:
                 return 401, {"error": "invalid_grant", "error_description": "Invalid user credentials"}
             return 200, {"access_token": self.token(preferred_username=form["username"]), "token_type": "Bearer"}
