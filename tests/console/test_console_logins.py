@@ -13,8 +13,11 @@ from tests.console.visit import IN_SPACE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from playwright.sync_api import BrowserContext
+
     from tests.console.people import People
     from tests.console.visit import Visit
+    from tests.support.installation import Installation
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
@@ -86,3 +89,69 @@ def test_another_tenants_pages_show_nothing_of_theirs(newcomer: Callable[..., Vi
     visit.press("Next")
     visit.press("Create")
     expect(visit.heading("No address yet")).to_be_visible()
+
+
+def test_what_outlasts_a_session_asks_anew_who_is_there(newcomer: Callable[..., Visit], people: People) -> None:
+    """The cookie alone, as a thief has it, makes no token; with the password it does, and for ten minutes more."""
+    people.add("paula")
+    visit = newcomer(people.origin)
+    visit.open("account")
+    visit.sign_in("paula", people.password("paula"))
+    visit.page.evaluate("() => sessionStorage.clear()")
+    expect(visit.row("this one")).to_contain_text("127.0.0.1")
+    expect(visit.page.get_by_text("You have none. Programs use the API with one.")).to_be_visible()
+    visit.press("Make a token")
+    visit.fill("What it is for", "nightly build")
+    visit.press("Make it")
+    asking = visit.dialog().filter(has_text="Is it you?")
+    asking.get_by_role("button", name="Cancel").click()
+    expect(visit.dialog()).to_contain_text("asks for a fresh proof")
+    visit.press("Make it")
+    visit.page.locator("#proof-password").fill("the horse of somebody else")
+    visit.press("Go on")
+    expect(asking).to_contain_text("The password is not right.")
+    visit.page.locator("#proof-password").fill(people.password("paula"))
+    visit.press("Go on")
+    expect(visit.dialog()).to_contain_text("enm_")
+    expect(visit.dialog()).to_contain_text("It ends at")
+    visit.press("Done")
+    expect(visit.row("nightly build")).to_contain_text("in 90 days")
+    visit.press("Make a token")
+    visit.fill("What it is for", "weekly report")
+    visit.page.get_by_label("Good for").select_option("0")
+    visit.press("Make it")
+    expect(visit.dialog()).to_contain_text("It does not end until it is revoked.")
+    visit.press("Done")
+    visit.press("Change the password")
+    visit.page.get_by_role("checkbox", name="weekly report").uncheck()
+    visit.fill("Present password", "the horse of somebody else")
+    for field in ("#changed", "#again"):
+        visit.page.locator(field).fill("another horse of paula")
+    visit.press("Change it")
+    expect(visit.dialog()).to_contain_text("The present password is not right.")
+    visit.fill("Present password", people.password("paula"))
+    visit.press("Change it")
+    expect(visit.row("nightly build")).to_have_count(0)
+    expect(visit.row("weekly report")).to_contain_text("never")
+    visit.press("Sign out everywhere")
+    visit.dialog().get_by_role("button", name="Sign out everywhere").click()
+    visit.sign_in("paula", "another horse of paula")
+    visit.open("account")
+    expect(visit.page.get_by_text("You have none. Programs use the API with one.")).to_be_visible()
+
+
+def test_a_link_that_is_opened_anew_proves_who_is_there(
+    window: BrowserContext, visit: Visit, link: str, installation: Installation
+) -> None:
+    visit.open(f"{IN_SPACE}/users")
+    visit.page.evaluate("() => sessionStorage.clear()")
+    visit.press("Create a user")
+    visit.fill("User name", "late")
+    visit.dialog().get_by_role("button", name="Create", exact=True).click()
+    expect(visit.dialog().filter(has_text="Is it you?")).to_contain_text("enmasse console")
+    another = window.new_page()
+    another.goto(link)
+    expect(another).to_have_url(f"{visit.origin}/console/")  # the proof is no longer in the address
+    expect(visit.dialog()).to_have_count(0)
+    another.close()
+    assert "late" in installation.ok("get", "users", "--space", "shop")

@@ -45,7 +45,17 @@ def test_the_howto_of_accounts_does_what_it_says(place: Place) -> None:
     assert "shop" in out["kubectl"]
     assert (place.directory / "config").stat().st_mode & 0o777 == 0o600
     assert (place.directory / "kubeconfig").stat().st_mode & 0o777 == 0o600
-    assert list(steps) == ["admin", "tenant", "login", "refused", "kubectl", "token", "certificate", "back"]
+    assert list(steps) == [
+        "admin",
+        "tenant",
+        "login",
+        "refused",
+        "kubectl",
+        "token",
+        "certificate",
+        "everywhere",
+        "back",
+    ]
     told = place.run('curl -s -k -H "Authorization: Bearer $(cat token)" https://127.0.0.1:8443/whoami')
     assert '"code":401' in told.replace(" ", "")
     secret = (place.directory / "token").read_text().strip()

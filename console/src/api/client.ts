@@ -1,7 +1,8 @@
 // Requests to the API that serves this page. What a lost session interrupts goes on when the same person has signed in
 // again: nothing was done yet, and the page is loaded anew for anybody else.
 import { ApiError, asApiError, type Status } from "./errors";
-import { presentReach, setReach, signedIn } from "./state";
+import { forgetProof, presentProof, PROOF_HEADER } from "./proof";
+import { presentReach, proofGiven, setReach, signedIn } from "./state";
 
 export const V1 = "/apis/enmasse.io/v1beta1";
 export const USERS = "/apis/user.enmasse.io/v1beta1";
@@ -16,6 +17,8 @@ export interface Options {
   accept?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  /** A password goes along: 401 says that it is wrong, and not that nobody is signed in. */
+  checksPassword?: boolean;
 }
 
 /** Makes the path of a URL; every part is escaped. */
@@ -52,6 +55,8 @@ async function refusal(response: Response): Promise<ApiError> {
 /** Sends one request, and returns the answer if it is a success. */
 export async function send(method: string, url: string, options: Options = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: options.accept ?? JSON_TYPE, ...options.headers };
+  const proof = presentProof();
+  if (proof) headers[PROOF_HEADER] = proof;
   const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store" };
   if (options.signal) init.signal = options.signal;
   if (options.body !== undefined) {
@@ -72,19 +77,28 @@ export async function send(method: string, url: string, options: Options = {}): 
   }
   const error = await refusal(response);
   setReach({ here: !error.away });
-  if (error.code === 401) setReach({ signedOut: true });
-  if (error.code === 403) setReach({ rights: presentReach().rights + 1 });
+  if (error.code === 401 && !options.checksPassword) setReach({ signedOut: true });
+  if (error.code === 403 && !error.wantsProof) setReach({ rights: presentReach().rights + 1 });
   throw error;
 }
 
-/** Like `send`, but waits for a login where one is needed, and asks again. */
+/** Like `send`, but waits for a login or a fresh proof where one is needed, and asks again. */
 export async function sendSignedIn(method: string, url: string, options: Options = {}): Promise<Response> {
   for (;;) {
     try {
       return await send(method, url, options);
     } catch (error) {
-      if (!(error instanceof ApiError && error.code === 401)) throw error;
-      await signedIn(options.signal);
+      if (!(error instanceof ApiError)) throw error;
+      if (error.code === 401 && !options.checksPassword) {
+        await signedIn(options.signal);
+      } else if (error.wantsProof) {
+        forgetProof();
+        setReach({ proving: true });
+        await proofGiven(options.signal);
+        if (!presentProof()) throw error;
+      } else {
+        throw error;
+      }
     }
   }
 }

@@ -30,6 +30,11 @@ export class ApiError extends Error {
   get away(): boolean {
     return this.code === 0;
   }
+
+  /** What was asked for outlasts the session, and asks for a fresh proof of who is here. */
+  get wantsProof(): boolean {
+    return this.causes.some((cause) => cause.reason === "FreshProofRequired");
+  }
 }
 
 export function asApiError(error: unknown): ApiError {

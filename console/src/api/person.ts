@@ -5,6 +5,9 @@ import { presentReach, setReach } from "./state";
 export interface Person {
   username: string;
   groups?: string[];
+  hasPassword?: boolean;
+  /** How the person of this session proves anew who they are. */
+  prove?: "password" | "link" | "provider" | null;
 }
 
 /** Looks who is signed in now; undefined: nobody. */

@@ -6,13 +6,15 @@ export interface Reach {
   here: boolean;
   /** A request was refused because nobody is signed in. */
   signedOut: boolean;
+  /** A request was refused for want of a fresh proof, and waits for one. */
+  proving: boolean;
   /** Who is signed in, or was before the session ended; undefined until the API has said it. */
   person?: string;
   /** Grows when a refusal says that what was known of the person's rights may be wrong. */
   rights: number;
 }
 
-let reach: Reach = { here: true, signedOut: false, rights: 0 };
+let reach: Reach = { here: true, signedOut: false, proving: false, rights: 0 };
 const listeners = new Set<() => void>();
 
 export function setReach(change: Partial<Reach>): void {
@@ -54,6 +56,11 @@ function becomes(holds: () => boolean, signal?: AbortSignal): Promise<void> {
 /** Resolves when the person has signed in again. */
 export function signedIn(signal?: AbortSignal): Promise<void> {
   return becomes(() => !reach.signedOut, signal);
+}
+
+/** Resolves when the person has given a fresh proof, or does not want to. */
+export function proofGiven(signal?: AbortSignal): Promise<void> {
+  return becomes(() => !reach.proving, signal);
 }
 
 /** Resolves when the API answers again. */

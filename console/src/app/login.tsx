@@ -3,8 +3,9 @@ import { Alert, Button, Content, Form, FormGroup, Modal, ModalBody, ModalFooter,
 import { type FormEvent, type ReactElement, useEffect, useState } from "react";
 import { send } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
-import { goOn } from "../api/person";
-import { useReach } from "../api/state";
+import { goOn, lookWho, type Person } from "../api/person";
+import { keepProof } from "../api/proof";
+import { setReach, useReach } from "../api/state";
 import type { ConsoleConfig } from "../api/types";
 import { Refusal } from "../parts/problem";
 
@@ -34,7 +35,8 @@ export function LoginDialog({ config }: { config: ConsoleConfig | undefined }): 
     setBusy(true);
     setError(undefined);
     try {
-      await send("POST", "/login", { body: { username, password } });
+      const answer = await send("POST", "/login", { body: { username, password } });
+      keepProof(((await answer.json()) as { proof?: string }).proof);
       setPassword("");
       await goOn();
     } catch (caught) {
@@ -83,6 +85,79 @@ export function LoginDialog({ config }: { config: ConsoleConfig | undefined }): 
           </Button>
         )}
         {(!login.accounts || (login.oidc && person)) && <Button variant="link" onClick={() => void goOn().then((found) => setNobody(!found))}>Go on</Button>}
+      </ModalFooter>
+    </Modal>
+  );
+}
+
+/** Asks anew who is there, before something that outlasts the session: its cookie alone may be somebody else's by now. */
+export function ProofDialog({ config }: { config: ConsoleConfig | undefined }): ReactElement | null {
+  const { proving, signedOut } = useReach();
+  const [person, setPerson] = useState<Person>();
+  const [password, setPassword] = useState("");
+  const [error, setError] = useState<ApiError>();
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    if (!proving) return;
+    setPassword("");
+    setError(undefined);
+    let gone = false;
+    void lookWho().then((found) => !gone && setPerson(found));
+    return () => {
+      gone = true;
+    };
+  }, [proving]);
+  if (!proving || signedOut || !person) return null;
+
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      const answer = await send("POST", "/login/proof", { body: { password }, checksPassword: true });
+      keepProof(((await answer.json()) as { proof?: string }).proof);
+    } catch (caught) {
+      setError(asApiError(caught));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const leave = () => setReach({ proving: false });
+  return (
+    <Modal isOpen variant="small" onClose={leave} aria-labelledby="proof-title" className="em-login">
+      <ModalHeader title="Is it you?" labelId="proof-title" description="What you are about to do outlasts this session, so it asks for a fresh proof. It counts for ten minutes." />
+      <ModalBody>
+        {person.prove === "password" && (
+          <Form id="proof-form" onSubmit={(event) => void submit(event)}>
+            <input type="text" name="username" autoComplete="username" value={person.username} readOnly hidden />
+            <FormGroup label={<>Password of <bdi>{person.username}</bdi></>} fieldId="proof-password" isRequired>
+              <TextInput id="proof-password" type="password" value={password} onChange={(_, value) => setPassword(value)} autoComplete="current-password" autoFocus isRequired />
+            </FormGroup>
+            {error && (error.code === 401 ? <Alert isInline variant="danger" title="The password is not right." /> : <Refusal error={error} />)}
+          </Form>
+        )}
+        {person.prove === "link" && (
+          <Content>
+            <code>enmasse console</code>, on the machine where the installation runs, opens the console anew; so does the link that{" "}
+            <code>enmasse up</code> printed. This goes on by itself then.
+          </Content>
+        )}
+        {person.prove === "provider" && <Content>The identity provider asks you once more, in another tab. This goes on by itself then.</Content>}
+      </ModalBody>
+      <ModalFooter>
+        {person.prove === "password" && (
+          <Button type="submit" form="proof-form" isLoading={busy} isDisabled={busy || !password}>
+            Go on
+          </Button>
+        )}
+        {person.prove === "provider" && (
+          <Button component="a" href="/login/oidc?fresh=true" target="_blank">
+            Sign in with {config?.login.oidc}
+          </Button>
+        )}
+        <Button variant="link" onClick={leave}>
+          Cancel
+        </Button>
       </ModalFooter>
     </Modal>
   );

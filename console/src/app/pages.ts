@@ -50,5 +50,6 @@ export const pages: ConsolePage[] = [
   { path: "/nodes/:node", title: "Node", load: () => import("../pages/nodes") },
   { path: "/events", title: "Events", nav: "installation", hint: "What happened in the installation", needs: { verb: "list", resource: "events" }, load: () => import("../pages/events") },
   { path: "/audit", title: "Audit", nav: "installation", hint: "Who changed what", needs: { verb: "list", resource: "audit" }, load: () => import("../pages/audit") },
+  { path: "/account", title: "Tokens and sessions", hint: "What lets you in, and where", load: () => import("../pages/account") },
   { path: "/broker", title: "Service broker", nav: "installation", hint: "What platforms may order", load: () => import("../pages/broker") },
 ];

@@ -39,9 +39,10 @@ import { send } from "../api/client";
 import { useGet } from "../api/live";
 import { useRights } from "../api/rights";
 import type { Person } from "../api/person";
+import { forgetProof } from "../api/proof";
 import { setReach, useReach } from "../api/state";
 import type { ConsoleConfig } from "../api/types";
-import { LoginDialog } from "./login";
+import { LoginDialog, ProofDialog } from "./login";
 import { type ConsolePage, pages, SPACE } from "./pages";
 import { useTheme } from "./theme";
 import { beginTour, Tour } from "./tour";
@@ -121,6 +122,7 @@ function PersonMenu(): ReactElement | null {
   }, [name]);
   if (!name) return null;
   const leave = async () => {
+    forgetProof();
     await send("POST", "/logout").catch(() => undefined);
     // Nothing of what was shown stays for the next one.
     window.location.assign("/console/");
@@ -130,6 +132,7 @@ function PersonMenu(): ReactElement | null {
       isOpen={open}
       shouldFocusFirstItemOnOpen
       onOpenChange={setOpen}
+      onSelect={() => setOpen(false)}
       popperProps={{ position: "end" }}
       toggle={(ref) => (
         <MenuToggle ref={ref} isExpanded={open} onClick={() => setOpen(!open)} variant="plainText" className="em-person" icon={<UserIcon />} aria-label={`Signed in as ${name}`}>
@@ -144,6 +147,7 @@ function PersonMenu(): ReactElement | null {
             in {group}
           </DropdownItem>
         ))}
+        <DropdownItem component={(props) => <Link {...props} to="/account" />}>Tokens and sessions</DropdownItem>
         <DropdownItem onClick={() => void leave()}>Sign out</DropdownItem>
       </DropdownList>
     </Dropdown>
@@ -270,6 +274,7 @@ export function Shell({ children, palette }: { children: ReactNode; palette: (op
       <Tour />
       {children}
       <LoginDialog config={config} />
+      <ProofDialog config={config} />
       {palette(searching, () => setSearching(false))}
     </Page>
   );

@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,32 @@ def test_an_account_exists_once(accounts: Accounts) -> None:
     for act in (lambda: accounts.remove("tom"), lambda: accounts.create_token("tom")):
         with pytest.raises(ResourceNotFoundError, match="there is no account 'tom'"):
             act()
+
+
+def test_what_an_older_version_stored_goes_on(accounts: Accounts, tmp_path: Path) -> None:
+    accounts.add("tina", password_hash="")
+    secret = accounts.create_token("tina", note="laptop", made_by="session").secret
+    accounts.close()
+    with closing(sqlite3.connect(tmp_path / "access.db")) as older:
+        older.executescript(
+            "ALTER TABLE tokens DROP COLUMN made_by; ALTER TABLE tokens DROP COLUMN parent; PRAGMA user_version = 1"
+        )
+    for _ in range(2):
+        with Accounts(tmp_path / "access.db", now=lambda: 2_000.0) as again:
+            known = again.find_token(secret)
+            assert known is not None
+            assert (known[1].note, known[1].made_by, known[1].parent) == ("laptop", "", "")
+            assert again.end_tokens("tina") == []  # nobody knows by what it was made
+
+
+def test_a_token_for_another_ends_with_the_account_of_that_which_made_it(accounts: Accounts) -> None:
+    for name in ("ann", "tina"):
+        accounts.add(name, password_hash="")
+    first = accounts.create_token("ann", seconds=0)
+    below = accounts.create_token("tina", seconds=60, parent=first.token.id)
+    assert below.token.expires == 1_060
+    accounts.remove("ann")
+    assert accounts.find_token(below.secret) is None
 
 
 def test_a_command_may_change_accounts_while_the_server_uses_them(accounts: Accounts, tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-import{Ka as p,pa as a,ta as t}from"./chunk-QS4LO6FS.js";function n(s,e){let r=t(a,"namespaces",s);return{namespace:s,name:e,to:t("/spaces",s,e),inNamespace:r,api:t(`${r}/addressspaces`,e)}}function o(){let{namespace:s,space:e}=p();return n(s??"",e??"")}export{n as a,o as b};

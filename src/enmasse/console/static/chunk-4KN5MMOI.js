@@ -1,0 +1,1 @@
+import{Na as p,sa as a,wa as t}from"./chunk-5RWK2TXD.js";function n(s,e){let r=t(a,"namespaces",s);return{namespace:s,name:e,to:t("/spaces",s,e),inNamespace:r,api:t(`${r}/addressspaces`,e)}}function o(){let{namespace:s,space:e}=p();return n(s??"",e??"")}export{n as a,o as b};

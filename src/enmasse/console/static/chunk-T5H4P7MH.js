@@ -1,1 +1,0 @@
-import{u as e}from"./chunk-QS4LO6FS.js";var a=({prefix:r="pf-random-id-",children:d})=>{let t=e(r);return d(t)};a.displayName="GenerateId";export{a};

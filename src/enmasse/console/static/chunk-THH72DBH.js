@@ -1,0 +1,1 @@
+import{u as s}from"./chunk-5RWK2TXD.js";var n="OUIA-Generated-",u=({prefix:S,ouiaComponentType:d,children:a})=>{var e;let r=s(S),f=s(d?`${n}${d}-`:"pf-unused-");return(e=a(r,d?f:void 0))!==null&&e!==void 0?e:null};u.displayName="SSRSafeIds";export{u as a};

@@ -1,1 +1,0 @@
-import{u as s}from"./chunk-QS4LO6FS.js";var n="OUIA-Generated-",u=({prefix:S,ouiaComponentType:d,children:a})=>{var e;let r=s(S),f=s(d?`${n}${d}-`:"pf-unused-");return(e=a(r,d?f:void 0))!==null&&e!==void 0?e:null};u.displayName="SSRSafeIds";export{u as a};

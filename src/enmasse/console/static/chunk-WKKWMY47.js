@@ -1,1 +1,0 @@
-import{a as m}from"./chunk-MW2PRVTR.js";import{b as a,e,f as i,g as s}from"./chunk-QS4LO6FS.js";var o=a(i());var c=r=>{var{children:l=null,className:t=""}=r,p=e(r,["children","className"]);return(0,o.jsx)("div",Object.assign({className:s(m.formHelperText,t)},p,{children:l}))};c.displayName="FormHelperText";export{c as a};

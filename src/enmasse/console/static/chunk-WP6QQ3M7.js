@@ -1,0 +1,1 @@
+import{a as m}from"./chunk-644N3J4S.js";import{b as a,e,f as i,g as s}from"./chunk-5RWK2TXD.js";var o=a(i());var c=r=>{var{children:l=null,className:t=""}=r,p=e(r,["children","className"]);return(0,o.jsx)("div",Object.assign({className:s(m.formHelperText,t)},p,{children:l}))};c.displayName="FormHelperText";export{c as a};
