@@ -615,7 +615,7 @@ def test_an_administrator_logs_others_out(guarded: Guarded) -> None:
         async with guarded.client() as client:
             await client.post("/login", json=entry)
             bearer = {"Authorization": f"Bearer {guarded.operator}"}
-            where = {"params": {"account": "blue"}, "headers": bearer}
+            where: dict[str, Any] = {"params": {"account": "blue"}, "headers": bearer}
             assert len((await client.get(f"{ACCESS}/sessions", **where)).json()["items"]) == 1
             assert (await client.delete(f"{ACCESS}/sessions", **where)).json()["sessionsEnded"] == 1
             return (await client.get("/whoami")).status_code
