@@ -15,7 +15,6 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from enmasse.api.access import authorization
 from enmasse.api.access.authentication import Authenticator
 from enmasse.api.access.authorization import access_request_of
 from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Sessions, outlasts_session
@@ -545,7 +544,7 @@ def test_answers_to_a_token_that_ends_soon_warn(guarded: Guarded, monkeypatch: p
     made = guarded.accounts.create_token("blue", seconds=30 * 86_400)
     warnings = []
     for day in (0, 26, 28):
-        monkeypatch.setattr(authorization.time, "time", lambda day=day: 1_000.0 + day * 86_400)
+        monkeypatch.setattr("enmasse.api.access.authorization.time.time", lambda day=day: 1_000.0 + day * 86_400)
         answer = guarded(made.secret, "GET", SPACES.format("blue"))
         assert answer.status_code == 200
         warnings.append(answer.headers.get("warning", ""))
