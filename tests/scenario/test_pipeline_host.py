@@ -36,12 +36,13 @@ pytestmark = pytest.mark.slow
 RUNNER = """
 import json, os, sys
 folder = sys.argv[sys.argv.index("--folder") + 1]
+run = os.urandom(8).hex()  # its number may be that of another one in another place
 heard = open(os.path.join(folder, "work", "heard"), "a", buffering=1)
 def say(event, **fields): print(json.dumps({"event": event, **fields}), flush=True)
 say("ready")
 for line in sys.stdin:
     command = json.loads(line)
-    heard.write(json.dumps({"pid": os.getpid(), "argv": sys.argv[1:], **command}) + "\\n")
+    heard.write(json.dumps({"run": run, "argv": sys.argv[1:], **command}) + "\\n")
     if command["command"] == "put":
         pipeline = command["pipeline"]
         name, generation = pipeline["metadata"]["name"], pipeline["metadata"]["generation"]
@@ -191,7 +192,7 @@ def test_a_space_has_a_runner_while_it_has_a_pipeline_that_is_to_run(service: Se
                 await until(running(service, name))
                 assert service.status(name)["rows"] == 5
                 assert FINALIZER in service.get(name)["metadata"]["finalizers"]
-            assert len({line["pid"] for line in service.heard("one")}) == 1
+            assert len({line["run"] for line in service.heard("one")}) == 1
             argv = service.heard("one")[0]["argv"]
             assert argv[argv.index("--space") + 1] == "default/one"
             assert argv[argv.index("--space-host") + 1] == "one.default.enmasse.local"
@@ -218,11 +219,13 @@ def test_a_runner_that_is_killed_is_started_again_and_told_everything_again(serv
         async with hosting(service) as host:
             await until(lambda: len([line for line in service.heard("two") if line["command"] == "put"]) == 2)
             (runner,) = [found for key, found in host.runners.items() if key.space == "default/two"]
-            pid = await until(lambda: runner.pid)
-            os.kill(pid, signal.SIGKILL)
+            before = service.heard("two")[0]["run"]
+            os.kill(await until(lambda: runner.pid), signal.SIGKILL)
 
             def names() -> set[str]:
-                return {line["pipeline"]["metadata"]["name"] for line in service.heard("two") if line["pid"] != pid}
+                return {
+                    line["pipeline"]["metadata"]["name"] for line in service.heard("two") if line["run"] != before
+                }
 
             await until(lambda: names() == {"two.a", "two.b"})
             await until(lambda: service.status("two.a").get("phase") == "Running")
@@ -295,7 +298,7 @@ def test_a_session_of_its_own_is_a_runner_of_its_own_with_its_resources(service:
             for name in ("six.shared", "six.alone"):
                 await until(running(service, name))
             runners = {line["pipeline"]["metadata"]["name"]: line for line in service.heard("six")}
-            assert runners["six.shared"]["pid"] != runners["six.alone"]["pid"]
+            assert runners["six.shared"]["run"] != runners["six.alone"]["run"]
             argv = runners["six.alone"]["argv"]
             assert argv[-6:] == ["--session", "six.alone", "--cores", "1", "--memory", "1024m"]
 
@@ -528,10 +531,11 @@ def test_what_a_killed_host_left_running_is_ended_before_the_next_begins(service
             runner = next(item for key, item in host.runners.items() if key.space == "default/ten")
             pid = runner.pid
             assert pid is not None
+            before = service.heard("ten")[0]["run"]
             # As if the host had died here: another one, that knows of it only what is on disk.
             async with hosting(service):
                 await until(lambda: not is_alive(pid))
-                await until(lambda: [line for line in service.heard("ten") if line["pid"] != pid])
+                await until(lambda: [line for line in service.heard("ten") if line["run"] != before])
 
     asyncio.run(play())
 

@@ -22,6 +22,7 @@ from enmasse.pipeline.host import cage
 from enmasse.pipeline.host.reach import Reach, parse_hosts
 from enmasse.pipeline.host.separation import Confines, clean_environment, find_separation, launch_command
 from enmasse.pipeline.host.space_folders import USERS, SpaceFolder
+from enmasse.pipeline.host.syscalls import numbers_of
 
 NODE, API = ("127.0.0.1", 5672), ("127.0.0.1", 8080)
 MACHINE = (
@@ -38,7 +39,7 @@ OPEN = "/srv"
 MARK = f"left-by-{os.getpid()}"
 
 ATTEMPTS = r"""
-import ctypes, json, os, resource, socket, sys
+import ctypes, errno, json, os, resource, socket, sys
 given = json.loads(sys.argv[1])
 found = {}
 def attempt(name):
@@ -90,6 +91,26 @@ def relays():
                     yield int(name)
         except OSError:
             pass
+def called(number, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, (*arguments, *[0] * (6 - len(arguments)))))
+    return "done" if result >= 0 else errno.errorcode.get(ctypes.get_errno())
+found["calls"] = {name: called(number) for name, number in given["calls"].items()}
+found["clone"] = called(given["clone"], 0x10000000 | 17)
+found["typing"] = called(given["ioctl"], 0, 0x5412)
+def opens(family, kind, protocol=0):
+    try:
+        socket.socket(family, kind, protocol).close()
+    except OSError as error:
+        return error.errno != errno.EAFNOSUPPORT
+    return True
+found["families"] = [number for number in range(48) if any(opens(number, kind) for kind in (1, 2, 3, 5))]
+found["netlink"] = [number for number in range(32) if opens(16, 3, number)]
+found["processes"] = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+attempt("keys")(lambda: open("/proc/keys").read())
+attempt("first process")(lambda: os.listdir("/proc/1/fd"))
+attempt("kill first")(lambda: os.kill(1, 9) or "sent")
 attempt("kill relay")(lambda: [os.kill(pid, 9) for pid in relays()] and "killed")
 attempt("trace relay")(lambda: [open(f"/proc/{pid}/mem", "rb").name for pid in relays()])
 found["core"] = resource.getrlimit(resource.RLIMIT_CORE)
@@ -135,7 +156,16 @@ def become_machine(root: Path) -> list[socket.socket]:
 
 def tried(folder: SpaceFolder, data: Path, confines: Confines) -> dict[str, Any]:
     """What came of each attempt, or of starting the process at all."""
-    given = {"places": PLACES, "folders": [OPEN, "/run/lock", str(data), "."], "pid": os.getpid(), "mark": MARK}
+    numbers = numbers_of(os.uname().machine)
+    judged = {name: numbers.pop(name) for name in ("clone", "ioctl", "socket")}
+    given = {
+        "places": PLACES,
+        "folders": [OPEN, "/run/lock", str(data), "."],
+        "pid": os.getpid(),
+        "mark": MARK,
+        "calls": numbers,
+        **judged,
+    }
     command = launch_command(folder, [sys.executable, "-c", ATTEMPTS, json.dumps(given)], data, confines)
     done = subprocess.run(command, env=clean_environment(folder), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -144,15 +174,15 @@ def tried(folder: SpaceFolder, data: Path, confines: Confines) -> dict[str, Any]
     return found
 
 
-def ended_relay(folder: SpaceFolder, data: Path) -> int:
+def ended_relay(folder: SpaceFolder, data: Path, confines: Confines) -> int:
     """The exit status of a process whose relay is ended, where it would sleep."""
     program = "import time; print(flush=True); time.sleep(60)"
-    command = launch_command(folder, [sys.executable, "-c", program], data, Confines((NODE,), is_caged=True))
+    command = launch_command(folder, [sys.executable, "-c", program], data, confines)
     with subprocess.Popen(command, env=clean_environment(folder), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
+        # It is the first one that was started.
+        os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]), signal.SIGKILL)
         return process.wait(30)
 
 
@@ -170,13 +200,18 @@ def main(root: Path) -> dict[str, Any]:
     ours = (NODE, API)
     found: dict[str, Any] = {
         "problem": separation.uncaged,
-        "listed": tried(folder, data, Confines(ours, LISTED, is_caged=True)),
+        "crowded": separation.crowded,
+        "unfiltered": separation.unfiltered,
+        "listed": tried(folder, data, Confines(ours, LISTED, is_caged=True, is_alone=separation.is_alone)),
         "everything": tried(folder, data, Confines(ours, EVERYTHING, is_caged=True)),
         "mark": MARK,
         "left": Path("/tmp", MARK).exists(),
         # Without a view, another user may not be able to read the program: it stays who it is.
         "uncaged": tried(SpaceFolder(folder.path, None), data, Confines(ours)),
-        "without relay": ended_relay(folder, data),
+        "without relay": [
+            ended_relay(folder, data, Confines((NODE,), is_caged=True, is_alone=is_alone))
+            for is_alone in {False, separation.is_alone}
+        ],
     }
     Path("/tmp", MARK).unlink(missing_ok=True)
     del kept

@@ -26,7 +26,17 @@ from enmasse.pipeline.host.reach import Network, Reach
 
 # <sched.h>, <sys/mount.h>, <linux/landlock.h>
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE, MS_REMOUNT, MS_RDONLY = 2, 4, 4096, 16384, 1 << 18, 32, 1
+CLONE_NEWPID = 0x20000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE, MS_REMOUNT, MS_RDONLY = (
+    2,
+    4,
+    8,
+    4096,
+    16384,
+    1 << 18,
+    32,
+    1,
+)
 AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
 LANDLOCK_MAKE_CHAR, LANDLOCK_MAKE_BLOCK, LANDLOCK_CONNECT_TCP, LANDLOCK_RULE_NET_PORT = 1 << 6, 1 << 11, 2, 2
@@ -43,15 +53,18 @@ TEMPORARY = "size=64m,mode=1777"
 TEMPORARY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # to be hidden, not to be used
 HIDDEN_FOLDERS = ("/run",)
 """The sockets of what else runs here, and a folder that everybody may write to."""
+KEYS = ("/proc/keys", "/proc/key-users")
+"""The keyrings that somebody may look at."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def enter_namespaces(reach: Reach | None) -> list[socket.socket]:
+def enter_namespaces(reach: Reach | None, *, is_alone: bool = False) -> list[socket.socket]:
     """Leave the machine's mounts and System V objects, and its network.
 
     Args:
         reach: what the new network leads to; None: this process keeps the one it has.
+        is_alone: whether the next process that is started is the first one of a space of process numbers.
 
     Returns:
         Sockets that listen in the new network; connections to them are accepted by their owner.
@@ -60,7 +73,7 @@ def enter_namespaces(reach: Reach | None) -> list[socket.socket]:
         OSError: the kernel does not let us.
     """
     user, group = os.getuid(), os.getgid()
-    wanted = CLONE_NEWNS | CLONE_NEWIPC | (0 if reach is None else CLONE_NEWNET)
+    wanted = CLONE_NEWNS | CLONE_NEWIPC | (0 if reach is None else CLONE_NEWNET) | (CLONE_NEWPID if is_alone else 0)
     network = _network()
     check(_libc.unshare(wanted if user == 0 else wanted | CLONE_NEWUSER), "namespaces of its own")
     if user != 0:
@@ -73,7 +86,9 @@ def enter_namespaces(reach: Reach | None) -> list[socket.socket]:
     return _open_network(reach)
 
 
-def make_view(user: int, folder: str, see: Sequence[str], hide: Sequence[str], reach: Reach | None) -> None:
+def make_view(
+    user: int, folder: str, see: Sequence[str], hide: Sequence[str], reach: Reach | None, *, is_alone: bool
+) -> None:
     """Hide what is to be hidden, and make what is needed reachable.
 
     Args:
@@ -82,8 +97,14 @@ def make_view(user: int, folder: str, see: Sequence[str], hide: Sequence[str], r
         see: what it must be able to read.
         hide: what it must not see.
         reach: the hosts whose names it has to find in its own network; None: it has none.
+        is_alone: whether this process is the first one of a space of process numbers, which it is to see.
     """
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    if is_alone:
+        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        for path in KEYS:
+            if Path(path).exists():
+                _mount("/dev/null", path, None, MS_BIND)
     folder = os.path.realpath(folder)
     needed = [*(os.path.realpath(path) for path in see), folder]
     closed = [found for path in needed if (found := _closed_above(path, user)) is not None]

@@ -10,6 +10,9 @@ Rules:
    that carries its connections to the places of ``--ours`` and ``--hosts`` (``relay.py``); with ``--everywhere``
    the view alone.
 4. Without, the modes of files must do, and Landlock refuses other ports than those, if the kernel has it.
+5. With ``--alone`` it sees no other process: it has a space of process numbers, of which the first one is ours and
+   reaps what is left behind. Outside a process stands for both; what it is told by a signal it hands on.
+6. What the kernel offers beside files and TCP is refused (``syscalls.py``), where that is possible.
 """
 
 from __future__ import annotations
@@ -19,14 +22,17 @@ import ctypes
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from enmasse.pipeline.host.cage import check, confine, enter_namespaces, make_view
 from enmasse.pipeline.host.reach import RELAYED, Reach, parse_hosts, place_of
+from enmasse.pipeline.host.syscalls import refuse_calls, why_unfiltered
 
 # <linux/prctl.h>
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
@@ -38,6 +44,8 @@ FILE_BYTES = 64 << 30
 """Bytes of one file; Spark writes some hundred MiB."""
 NICE = 5
 OOM_SCORE = 500
+_SIGNALLED = 128
+"""A shell's exit status of what a signal has ended, less the signal."""
 RELAYS = 58_001
 """The number that relays run as where EnMasse is root; no space's processes do."""
 
@@ -62,6 +70,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--hide", action="append", default=[], help="what it must not see")
     parser.add_argument("--cgroup", default="", help="the control group that bounds it")
     parser.add_argument("--cage", action="store_true", help="with a view and a network of its own")
+    parser.add_argument("--alone", action="store_true", help="with --cage: with process numbers of its own")
     parser.add_argument("--everywhere", action="store_true", help="it may connect to whatever this machine reaches")
     parser.add_argument("--ours", action="append", default=[], help="HOST PORT of ours that it may reach")
     parser.add_argument("--hosts", default="", help="what an operator lets it reach besides")
@@ -80,21 +89,92 @@ def _become(options: argparse.Namespace) -> None:
     if options.cage:
         os.umask(0o022)  # its view is made for another user
         relay = None if options.everywhere else _start_relay(reach)
-        listening = enter_namespaces(None if relay is None else reach)
-        make_view(user, options.folder, options.see, options.hide, None if relay is None else reach)
+        within = None if relay is None else reach
+        listening = enter_namespaces(within, is_alone=options.alone)
         if relay is not None:
             socket.send_fds(relay, [b"."], [item.fileno() for item in listening])
             for item in listening:
                 item.close()
+        if options.alone:
+            outside = _leave_a_process(options)
+        make_view(user, options.folder, options.see, options.hide, within, is_alone=options.alone)
     _change_user(options.user)
-    _die_with(options.parent)  # it is forgotten when the user or what it may do changes
+    # It is forgotten when the user or what it may do changes.
+    if options.alone:
+        _end_with(outside)
+    else:
+        _die_with(options.parent)
     check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     confine(None if options.cage or options.everywhere else _ports(reach))
+    if not why_unfiltered():
+        refuse_calls()
+    if options.alone:
+        _leave_the_first()
     if options.cage and not options.everywhere:
         os.environ[RELAYED] = "1"
     os.umask(0o077)
     os.chdir(os.path.join(options.folder, options.work))  # noqa: PTH118  # as a path it says no more
     os.execve(options.command[0], options.command, os.environ)  # noqa: S606  # that is what this is for
+
+
+def _leave_a_process(options: argparse.Namespace) -> int:
+    """Go on as the first process of the new process numbers, and leave this one outside, which stands for it.
+
+    Returns:
+        What ends when that one does.
+    """
+    ending, alive = os.pipe()
+    if child := os.fork():
+        os.close(ending)
+        os.chdir("/")
+        _forget_files(0, 1)
+        _change_user(options.user)
+        _die_with(options.parent)
+        check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+        _stand_for(child)
+    os.close(alive)
+    return ending
+
+
+def _end_with(outside: int) -> None:
+    """Have this process, and so all with its process numbers, end when the one outside does."""
+    check(_libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "ending with the process outside")
+    if select.select([outside], [], [], 0)[0]:
+        sys.exit("the process outside has ended meanwhile")
+    os.close(outside)
+
+
+def _leave_the_first() -> None:
+    """Go on in another process, and leave the first one, which reaps whatever has lost its parent."""
+    if child := os.fork():
+        os.chdir("/")
+        _forget_files(0, 1)
+        check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "a process that nobody traces")
+        _stand_for(child)
+
+
+def _stand_for(child: int) -> NoReturn:
+    """Hand signals on to a process, wait for it to end, and end as it did."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _frame: os.kill(child, got))
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            if code > _SIGNALLED and os.getpid() != 1:
+                # The first process cannot end by a signal of its own; its exit status says which one it was.
+                code = _SIGNALLED - code
+                signal.signal(-code, signal.SIG_DFL)
+                os.kill(os.getpid(), -code)
+            os._exit(code if code >= 0 else _SIGNALLED - code)
+
+
+def _forget_files(*numbers: int) -> None:
+    """Have nothing of the runner's open: who waits for its end would wait for this process."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in numbers:
+        os.dup2(nothing, number)
+    os.close(nothing)
 
 
 def _start_relay(reach: Reach) -> socket.socket:
@@ -118,9 +198,7 @@ def _start_relay(reach: Reach) -> socket.socket:
 def _be_relay(runner: socket.socket, reach: Reach) -> None:
     from enmasse.pipeline.host.relay import carry  # noqa: PLC0415  # the runner need not wait until that is loaded
 
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):  # they are the runner's
-        os.dup2(nothing, number)
+    _forget_files(0, 1)
     os.chdir("/")
     _change_user(RELAYS if os.getuid() == 0 else None)
     check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")

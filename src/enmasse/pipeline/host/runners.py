@@ -96,6 +96,10 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
                 _log.warning("processes of spaces cannot be kept from each other: %s", self._separation.reason)
             if self._cgroups.problem:
                 _log.info("the memory of all processes of a runner is not bounded: %s", self._cgroups.problem)
+            if self._separation.crowded:
+                _log.warning("runners see the numbers of other processes: %s", self._separation.crowded)
+            if self._separation.unfiltered:
+                _log.warning("runners may make all system calls: %s", self._separation.unfiltered)
             if self._separation.is_caged:
                 _log.info("runners reach the node, the API and what %s of their namespace lists", ANNOTATION)
             else:
@@ -187,6 +191,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
             ours=tuple(map(_place_of, (self._settings.amqp, self._settings.api))),
             hosts=hosts,
             is_caged=self._separation is not None and self._separation.is_caged,
+            is_alone=self._separation is not None and self._separation.is_alone,
             # Executors have to reach the driver; which cluster it is was checked.
             is_everywhere=any(word.startswith("spark://") for word in arguments),
             cgroup=self._cgroups.make(key, amounts_of(arguments)),

@@ -16,6 +16,7 @@ from typing import Final
 
 from enmasse.pipeline.host import launch as launcher
 from enmasse.pipeline.host.space_folders import USERS, SpaceFolder
+from enmasse.pipeline.host.syscalls import why_unfiltered
 
 _SOURCES: Final = Path(launcher.__file__).parents[3]
 _START: Final = """\
@@ -33,7 +34,10 @@ import os, pwd, sys
 pwd.getpwuid(os.getuid())  # Java needs it
 import enmasse.pipeline.session
 open("mine", "w").close()
-for closed in sys.argv[1:]:
+seen = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+if sys.argv[1] and seen != {1, os.getpid()}:
+    sys.exit("it sees other processes")
+for closed in sys.argv[2:]:
     try:
         names = os.listdir(closed)
     except OSError:
@@ -51,16 +55,25 @@ class Separation:
         is_possible: whether each space's processes run as a user of their own.
         reason: why not, as a part of a sentence.
         uncaged: why runners have no network and no view of files of their own; empty: they have.
+        crowded: why runners see other processes; empty: they do not.
+        unfiltered: why runners may make all system calls; empty: they may not.
     """
 
     is_possible: bool
     reason: str = ""
     uncaged: str = ""
+    crowded: str = ""
+    unfiltered: str = ""
 
     @property
     def is_caged(self) -> bool:
         """True if each runner has a network and a view of the file system of its own."""
         return not self.uncaged
+
+    @property
+    def is_alone(self) -> bool:
+        """True if each runner has process numbers of its own, and sees no other process."""
+        return not (self.uncaged or self.crowded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,7 @@ class Confines:
         ours: host and port of each place of EnMasse that it may reach.
         hosts: what an operator lets it reach besides, as that was written.
         is_caged: whether it has a view of the file system and a network of its own.
+        is_alone: whether it has process numbers of its own besides.
         is_everywhere: whether it may reach everything, because it has executors elsewhere; then the view alone.
         cgroup: the control group that bounds it; None: there is none.
     """
@@ -78,6 +92,7 @@ class Confines:
     ours: tuple[tuple[str, int], ...] = ()
     hosts: str = ""
     is_caged: bool = False
+    is_alone: bool = False
     is_everywhere: bool = False
     cgroup: Path | None = None
 
@@ -90,16 +105,18 @@ def find_separation(data: Path, folders: Path) -> Separation:
         folders: where the folders of spaces lie.
     """
     if not sys.platform.startswith("linux"):
-        return Separation(False, why := f"on {sys.platform} it is not known how", why)
-    uncaged = _problem(data, folders, is_caged=True)
+        return Separation(False, why := f"on {sys.platform} it is not known how", why, why, why)
+    crowded = _problem(data, folders, is_caged=True, is_alone=True)
+    uncaged = _problem(data, folders, is_caged=True) if crowded else ""
+    crowded, unfiltered = uncaged or crowded, why_unfiltered()
     if os.getuid() != 0:
         reason = "EnMasse does not run as root, and only root may start processes of other users"
-        return Separation(False, reason, uncaged)
+        return Separation(False, reason, uncaged, crowded, unfiltered)
     reason = _problem(data, folders, is_caged=False) if uncaged else ""
-    return Separation(not reason, reason, uncaged)
+    return Separation(not reason, reason, uncaged, crowded, unfiltered)
 
 
-def _problem(data: Path, folders: Path, *, is_caged: bool) -> str:
+def _problem(data: Path, folders: Path, *, is_caged: bool, is_alone: bool = False) -> str:
     """Return why no process that has what runners need can be kept apart; empty: it can."""
     place = Path(tempfile.mkdtemp(prefix="try-", dir=folders))
     is_root = os.getuid() == 0
@@ -109,9 +126,9 @@ def _problem(data: Path, folders: Path, *, is_caged: bool) -> str:
         closed = [str(data / name) for name in ("control", "nodes", "tls", "logs")] if is_root or is_caged else []
         command = launch_command(
             folder,
-            [sys.executable, "-c", _PROBE, *closed],
+            [sys.executable, "-c", _PROBE, "alone" if is_alone else "", *closed],
             data,
-            Confines(is_caged=is_caged, is_everywhere=not is_caged),
+            Confines(is_caged=is_caged, is_alone=is_alone, is_everywhere=not is_caged),
         )
         done = subprocess.run(
             command,
@@ -152,6 +169,8 @@ def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path, conf
         options += ["--cage", "--hide", str(data), "--hide", str(folder.path.parent)]
         for path in _needed():
             options += ["--see", str(path)]
+        if confines.is_alone:
+            options.append("--alone")
     if confines.cgroup is not None:
         options += ["--cgroup", str(confines.cgroup)]
     if confines.is_everywhere:
