@@ -186,6 +186,21 @@ def ended_relay(folder: SpaceFolder, data: Path, confines: Confines) -> int:
         return process.wait(30)
 
 
+def greedy(folder: SpaceFolder, data: Path, confines: Confines) -> dict[str, Any]:
+    """What becomes of a process whose child takes more memory than they may have, and of the cores that it has."""
+    program = (
+        "import os, sys, time\n"
+        "print(len(os.sched_getaffinity(0)), flush=True)\n"
+        "try: os.sched_setaffinity(0, range(os.cpu_count())); print('changed', flush=True)\n"
+        "except OSError as error: print(type(error).__name__, flush=True)\n"
+        "if not os.fork(): taken = bytearray(os.urandom(1 << 20)) * 300; time.sleep(600)\n"
+        "os.wait()"
+    )
+    command = launch_command(folder, [sys.executable, "-c", program], data, confines)
+    done = subprocess.run(command, env=clean_environment(folder), capture_output=True, text=True, check=False)
+    return {"said": done.stdout.split(), "status": done.returncode, "log": done.stderr}
+
+
 def main(root: Path) -> dict[str, Any]:
     """What came of all attempts: with hosts listed, with whole networks listed, and without a cage."""
     data = root / "data"
@@ -208,6 +223,9 @@ def main(root: Path) -> dict[str, Any]:
         "left": Path("/tmp", MARK).exists(),
         # Without a view, another user may not be able to read the program: it stays who it is.
         "uncaged": tried(SpaceFolder(folder.path, None), data, Confines(ours)),
+        "greedy": greedy(folder, data, Confines((NODE,), is_caged=True, is_alone=True, memory=200 << 20, cores=1))
+        if separation.is_alone
+        else None,
         "without relay": [
             ended_relay(folder, data, Confines((NODE,), is_caged=True, is_alone=is_alone))
             for is_alone in {False, separation.is_alone}

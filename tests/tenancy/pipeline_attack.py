@@ -257,6 +257,49 @@ def _(target: dict[str, Any]) -> Any:
     return each(lambda folder: libc.ptrace(16, int(folder.rpartition("/")[2]), 0, 0) == 0)
 
 
+@way("see a process that is not its own")
+def _(target: dict[str, Any]) -> Any:
+    import json
+
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    running = json.loads(target["processes"])
+    seen = [number for number in numbers if os.stat(f"/proc/{number}").st_uid not in (os.getuid(), 0)]
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            line = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            seen += [line for words in running if words in line]
+    return seen
+
+
+@way("speak to the host of a virtual machine (AF_VSOCK), or through another family of sockets")
+def _(target: dict[str, Any]) -> Any:
+    got = []
+    for family in set(range(48)) - {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK}:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+            with contextlib.suppress(OSError):
+                socket.socket(family, kind).close()
+                got.append(family)
+    return got
+
+
+@way("keep something in a keyring, or read one")
+def _(target: dict[str, Any]) -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    numbers = (250, 248) if os.uname().machine == "x86_64" else (219, 217)
+    keyring = libc.syscall(numbers[0], 0, -3, 1)
+    added = libc.syscall(numbers[1], b"user", b"red", b"was here", 8, -3)
+    listed = pathlib.Path("/proc/keys").read_text() if os.path.exists("/proc/keys") else ""
+    return [found for found in (keyring, added) if found >= 0] or listed
+
+
+@way("use parts of the kernel that are no concern of a pipeline: io_uring, BPF, counters, page faults")
+def _(target: dict[str, Any]) -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    one = {"x86_64": (425, 321, 298, 323), "aarch64": (425, 280, 241, 282)}[os.uname().machine]
+    space = ctypes.create_string_buffer(256)
+    return [number for number in one if libc.syscall(number, 1 if number == 425 else 0, space, 0, -1, 0) >= 0]
+
+
 @way("become root")
 def _(target: dict[str, Any]) -> Any:
     os.setuid(0)

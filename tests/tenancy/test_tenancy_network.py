@@ -111,6 +111,15 @@ def test_a_runner_sees_no_process_but_its_own(outcomes: dict[str, Any]) -> None:
     assert found["kill first"] == "sent"
 
 
+def test_without_control_groups_memory_is_looked_after_and_cores_are_given(outcomes: dict[str, Any]) -> None:
+    if outcomes["greedy"] is None:
+        pytest.skip(f"process numbers cannot be its own here: {outcomes['crowded']}")
+    found = outcomes["greedy"]
+    assert found["said"] == ["1", "PermissionError"]
+    assert found["status"] == -9, found["log"]
+    assert "more than the 200 that they may: all of them are ended" in found["log"]
+
+
 @pytest.mark.parametrize("kind", ["listed", "everything", "uncaged"])
 def test_a_runner_has_no_call_that_it_needs_not_and_no_socket_but_of_the_network_and_files(
     outcomes: dict[str, Any], kind: str

@@ -66,6 +66,10 @@ def piping(tenants: Tenants) -> Iterator[Tenants]:
         "blue": user_of(tenants, "team-b.blue"),
         "foreign": foreign.getsockname()[1],
         "machine": address_of_machine(),
+        # As text: what a pipeline is told is looked for nowhere else.
+        "processes": json.dumps(
+            ["enmasse control", "enmasse node", "enmasse.storage.journal", "enmasse.pipeline host", "team-b"]
+        ),
         "ports": [int(url.rpartition(":")[2]) for url in (tenants.api, tenants.amqp)],
     }
     step = {

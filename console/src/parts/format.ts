@@ -71,7 +71,7 @@ export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
-export const IN_BYTES = new Set(["maxBytes", "byteRate", "messageSize", "retainedBytes", "sessionBytes", "subscriptionBytes"]);
+export const IN_BYTES = new Set(["maxBytes", "byteRate", "messageSize", "retainedBytes", "sessionBytes", "subscriptionBytes", "pipelineMemory"]);
 
 /** The value of a limit of a space or an address, as its name wants it. */
 export function limit(name: string, value: number | string): string {

@@ -81,6 +81,11 @@ class SpaceLimits(Model):
     """Filters of MQTT clients, and subscriptions that other receivers make at topics; 100,000 if left out."""
     subscription_bytes: _Amount | None = None
     """Bytes of the node's memory that these take together, with sessions and wills; 1 GiB if left out."""
+    pipeline_memory: _Amount | None = None
+    """Bytes of Java's heap in each session of Spark that runs its pipelines, 512 MiB at least; what all processes of
+    the session have follows from it. Left out: what the machine has."""
+    pipeline_cores: _Count | None = None
+    """Cores of each of these sessions; left out: those of the machine."""
 
     @property
     def ttl_ms(self) -> int | None:

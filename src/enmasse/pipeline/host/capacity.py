@@ -1,4 +1,4 @@
-"""Bounds what runners take: in what is left of the machine, in their namespace's quota, and by control groups.
+"""Bounds what runners take: by their space's plan, the machine, their namespace's quota, and control groups.
 
 A runner counts with what it is started with: the heap of its Java and the tasks that it runs at once.
 Where a quota counts cores, a runner that does not ask for any has one, and otherwise those of the machine.
@@ -7,11 +7,13 @@ A control group (version 2) beside the host's own bounds all processes of a runn
 1. It is made where the host may make one: as root, or in a part of the tree that was handed to its user.
 2. What is bounded is what Java and Spark's workers are configured to take at most, with room for Java itself. So it
    stops only who goes around that; then the kernel ends the whole runner, and it is started again.
+
+Without control groups the first process of a runner looks after its memory, and its cores are given to it
+(``launch.py``).
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +23,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from enmasse.model.kinds.pipelines.pipeline import DEFAULT_MEMORY, Pipeline
+from enmasse.model.kinds.pipelines.pipeline import DEFAULT_MEMORY, MIN_MEMORY, Pipeline
 from enmasse.model.kinds.resource_quota import RUNNERS, in_words
 from enmasse.model.schema.quantities import amount_of, in_short
 from enmasse.pipeline.host.launch import PROCESSES
 from enmasse.pipeline.host.verdict import Rule
-from enmasse.pipeline.running.command import HEAP, WORKER_GIB
+from enmasse.pipeline.running.command import WORKER_GIB
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -41,10 +43,30 @@ class Needs(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Memory and cores that there are."""
+    """Memory and cores that there are, for all or for who has a plan.
+
+    Attributes:
+        memory: bytes.
+        cpu: cores.
+        planned: those of both that a plan bounds, and not the machine.
+    """
 
     memory: Decimal
     cpu: Decimal
+    planned: frozenset[str] = frozenset()
+
+    def within(self, memory: int | None, cores: int | None) -> Machine:
+        """Return what of it a plan lets a runner have.
+
+        Args:
+            memory: bytes; None: the plan does not say.
+            cores: None: the plan does not say.
+        """
+        found = self
+        for name, most in (("memory", memory), ("cpu", cores)):
+            if most is not None and most < getattr(self, name):
+                found = found._replace(planned=found.planned | {name}, **{name: Decimal(most)})
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +101,12 @@ def needs_of(pipeline: Pipeline | None, quotas: Iterable[QuotaFacts], machine: M
     Args:
         pipeline: with a session of its own; None: the runner is of a whole space.
         quotas: of the namespace.
-        machine: what there is.
+        machine: what there is, within the plan of its space.
     """
     is_counted = any(RUNNERS[name] == "cpu" for quota in quotas for name in quota.hard)
     memory, cpu = Decimal(DEFAULT_MEMORY), Decimal(1) if is_counted else machine.cpu
+    if "memory" in machine.planned:
+        memory = max(Decimal(MIN_MEMORY), min(memory, machine.memory))
     if pipeline is None or pipeline.spec.resources is None:
         return Needs(memory, cpu)
     master = pipeline.spec.resources.master or ""
@@ -101,18 +125,21 @@ def check_capacity(
         needs: of the one.
         running: of those of the namespace that run.
         quotas: of the namespace, by their names.
-        machine: what there is.
+        machine: what there is, within the plan of its space.
     """
     for what, field, is_there in (("memory", "memory", True), ("cores", "cpu", not needs.is_elsewhere)):
         asked, most = getattr(needs, field), getattr(machine, field)
         if is_there and asked > most:
             is_bytes = field == "memory"
             there = in_short(most // 2**20 * 2**20 if is_bytes else most, is_bytes=is_bytes)
+            has = "the plan of its space allows" if field in machine.planned else "this machine has"
+            remedy = f"ask for less in spec.resources.{'memory' if is_bytes else 'cores'}"
+            if field in machine.planned:
+                remedy += ", or for a larger plan"
             return Rule(
                 False,
                 "TooLarge",
-                f"it asks for {in_short(asked, is_bytes=is_bytes)} of {what} and this machine has {there}: "
-                f"ask for less in spec.resources.{'memory' if is_bytes else 'cores'}",
+                f"it asks for {in_short(asked, is_bytes=is_bytes)} of {what} and {has} {there}: {remedy}",
             )
     taken = list(running)
     for name, quota in sorted(quotas.items()):
@@ -151,21 +178,35 @@ _JAVA_BYTES = 1 << 30
 """Bytes for Java beside its heap and for what stands beside it: code, threads, buffers, the driver, the zygote."""
 
 
-def amounts_of(arguments: Sequence[str]) -> dict[str, str]:
+def memory_of(needs: Needs, machine: Machine) -> int:
+    """Return the bytes that all processes of a runner have together.
+
+    Args:
+        needs: of the runner.
+        machine: what there is for all.
+    """
+    workers = (WORKER_GIB << 30) * int(machine.cpu if needs.is_elsewhere else needs.cpu)
+    return min(2 * int(needs.memory) + _JAVA_BYTES + workers, int(machine.memory))
+
+
+def cores_of(needs: Needs, machine: Machine) -> int | None:
+    """Return the cores that a runner has; None: all that there are."""
+    return None if needs.is_elsewhere or needs.cpu >= machine.cpu else int(needs.cpu)
+
+
+def amounts_of(needs: Needs, machine: Machine) -> dict[str, str]:
     """Return the bounds of a runner: what is written into which file of its group.
 
     Args:
-        arguments: of the runner, such as ``--cores 2 --memory 640m``; what is left out is as if it were the default.
+        needs: of the runner.
+        machine: what there is for all.
     """
-    given = dict(itertools.pairwise(arguments))
-    cores = int(given["--cores"]) if "--cores" in given else None
-    heap = int(given.get("--memory", HEAP).removesuffix("m")) << 20
-    workers = (WORKER_GIB << 30) * (cores or os.cpu_count() or 1)
     found = {
-        "memory.max": str(2 * heap + _JAVA_BYTES + workers),
+        "memory.max": str(memory_of(needs, machine)),
         "memory.oom.group": "1",
         "pids.max": str(PROCESSES),
     }
+    cores = cores_of(needs, machine)
     if cores is not None:
         # One more than tasks at a time: Java compiles and collects beside them.
         found["cpu.max"] = f"{(cores + 1) * _PERIOD_US} {_PERIOD_US}"

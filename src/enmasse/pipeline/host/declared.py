@@ -195,7 +195,7 @@ def _space(document: Document) -> SpaceFacts:
     space = cast("AddressSpace", restore(document))
     needs_user = not space.spec.authentication_service.is_none
     lake = space.spec.lake.s3 if space.spec.lake is not None else None
-    spark = space.spec.spark
+    spark, limits = space.spec.spark, space.status.limits
     return SpaceFacts(
         space.metadata.uid,
         needs_user,
@@ -203,6 +203,8 @@ def _space(document: Document) -> SpaceFacts:
         lake,
         has_ui=spark is not None and bool(spark.ui),
         has_event_log=spark is not None and bool(spark.event_log),
+        memory=None if limits is None else limits.pipeline_memory,
+        cores=None if limits is None else limits.pipeline_cores,
     )
 
 

@@ -44,6 +44,8 @@ FILE_BYTES = 64 << 30
 """Bytes of one file; Spark writes some hundred MiB."""
 NICE = 5
 OOM_SCORE = 500
+_HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LOOK_S = 1.0
 _SIGNALLED = 128
 """A shell's exit status of what a signal has ended, less the signal."""
 RELAYS = 58_001
@@ -69,6 +71,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--see", action="append", default=[], help="what it must be able to read")
     parser.add_argument("--hide", action="append", default=[], help="what it must not see")
     parser.add_argument("--cgroup", default="", help="the control group that bounds it")
+    parser.add_argument("--memory", type=int, default=0, help="bytes of all its processes, without a control group")
+    parser.add_argument("--cores", type=int, default=0, help="cores that it has, without a control group")
     parser.add_argument("--cage", action="store_true", help="with a view and a network of its own")
     parser.add_argument("--alone", action="store_true", help="with --cage: with process numbers of its own")
     parser.add_argument("--everywhere", action="store_true", help="it may connect to whatever this machine reaches")
@@ -82,7 +86,7 @@ def _become(options: argparse.Namespace) -> None:
     _die_with(options.parent)
     if options.cgroup:
         _join(options.cgroup)
-    _limit()
+    _limit(options.cores)
     ours = (word.split() for word in options.ours)
     reach = Reach([place_of(host, int(port), is_ours=True) for host, port in ours] + parse_hosts(options.hosts)[0])
     user = os.getuid() if options.user is None else options.user
@@ -109,7 +113,7 @@ def _become(options: argparse.Namespace) -> None:
     if not why_unfiltered():
         refuse_calls()
     if options.alone:
-        _leave_the_first()
+        _leave_the_first(options.memory)
     if options.cage and not options.everywhere:
         os.environ[RELAYED] = "1"
     os.umask(0o077)
@@ -144,18 +148,58 @@ def _end_with(outside: int) -> None:
     os.close(outside)
 
 
-def _leave_the_first() -> None:
-    """Go on in another process, and leave the first one, which reaps whatever has lost its parent."""
+def _leave_the_first(memory: int) -> None:
+    """Go on in another process, and leave the first one, which reaps whatever has lost its parent.
+
+    Args:
+        memory: bytes that all processes may have together; 0: that is somebody else's matter.
+    """
     if child := os.fork():
         os.chdir("/")
         _forget_files(0, 1)
         check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "a process that nobody traces")
+        if memory:
+            signal.signal(signal.SIGALRM, lambda *_: _look_after(memory))
+            signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
         _stand_for(child)
+
+
+def _look_after(memory: int) -> None:
+    """End all processes if they have more memory than they may."""
+    numbers = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  # as names
+    # What processes share is in each of them, and is looked at closely only where that could be too much.
+    if sum(map(_resident_bytes, numbers)) > memory and (used := sum(map(_shared_out_bytes, numbers))) > memory:
+        print(  # noqa: T201  # the runner's log
+            f"the processes of this runner have {used >> 20} MiB of memory together, more than the {memory >> 20} "
+            "that they may: all of them are ended",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(_SIGNALLED + signal.SIGKILL)
+
+
+def _resident_bytes(number: str) -> int:
+    """Return the bytes of a process, with all that it shares."""
+    try:
+        return int(Path("/proc", number, "statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def _shared_out_bytes(number: str) -> int:
+    """Return the bytes of a process that are not those of files, and of what it shares its part."""
+    try:
+        lines = Path("/proc", number, "smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    found = {words[0]: int(words[1]) << 10 for line in lines if (words := line.split())[0].startswith("Pss")}
+    # Linux before 5.9 does not tell files apart.
+    return found.get("Pss_Anon:", found.get("Pss:", 0)) + found.get("Pss_Shmem:", 0)
 
 
 def _stand_for(child: int) -> NoReturn:
     """Hand signals on to a process, wait for it to end, and end as it did."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _HANDED_ON:
         signal.signal(number, lambda got, _frame: os.kill(child, got))
     while True:
         ended, status = os.wait()
@@ -164,7 +208,8 @@ def _stand_for(child: int) -> NoReturn:
             if code > _SIGNALLED and os.getpid() != 1:
                 # The first process cannot end by a signal of its own; its exit status says which one it was.
                 code = _SIGNALLED - code
-                signal.signal(-code, signal.SIG_DFL)
+                if -code in _HANDED_ON:
+                    signal.signal(-code, signal.SIG_DFL)
                 os.kill(os.getpid(), -code)
             os._exit(code if code >= 0 else _SIGNALLED - code)
 
@@ -233,7 +278,12 @@ def _join(group: str) -> None:
         print(f"the memory of this runner is not bounded: {error}", file=sys.stderr)  # noqa: T201  # the runner's log
 
 
-def _limit() -> None:
+def _limit(cores: int) -> None:
+    there = sorted(os.sched_getaffinity(0))
+    if 0 < cores < len(there):
+        # Not all runners have the first ones. That it is not changed is a matter of the filter of calls.
+        first = os.getpid() % len(there)
+        os.sched_setaffinity(0, (there[first:] + there[:first])[:cores])
     for kind, wanted in (
         (resource.RLIMIT_CORE, 0),  # a core would hold passwords
         (resource.RLIMIT_NOFILE, FILES),

@@ -14,14 +14,17 @@ from urllib.parse import urlsplit
 
 from enmasse.drivers.authority import Authority
 from enmasse.drivers.data_directory import Layout
-from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.pipeline import DEFAULT_MEMORY, Pipeline
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.host.capacity import (
     Cgroups,
+    Machine,
     Needs,
     QuotaFacts,
     amounts_of,
     check_capacity,
+    cores_of,
+    memory_of,
     needs_of,
     this_machine,
 )
@@ -95,7 +98,11 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
             if not self._separation.is_possible:
                 _log.warning("processes of spaces cannot be kept from each other: %s", self._separation.reason)
             if self._cgroups.problem:
-                _log.info("the memory of all processes of a runner is not bounded: %s", self._cgroups.problem)
+                if self._separation.is_alone:
+                    how = "are looked after by its first process, as there are no control groups"
+                else:
+                    how = "are not bounded together"
+                _log.info("memory and cores of all processes of a runner %s: %s", how, self._cgroups.problem)
             if self._separation.crowded:
                 _log.warning("runners see the numbers of other processes: %s", self._separation.crowded)
             if self._separation.unfiltered:
@@ -130,9 +137,15 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
             if name in runner.assigned and runner.key.space.partition("/")[0] == namespace:
                 yield runner
 
+    def _there(self, key: RunnerKey) -> Machine:
+        """Return what of the machine the runners of a space may have."""
+        namespace, _, name = key.space.partition("/")
+        space = self._declared.spaces.get((namespace, name))
+        return self._machine if space is None else self._machine.within(space.memory, space.cores)
+
     def _needs(self, key: RunnerKey, pipeline: Pipeline | None) -> Needs:
         namespace = key.space.partition("/")[0]
-        return needs_of(pipeline if key.own else None, self._quotas(namespace).values(), self._machine)
+        return needs_of(pipeline if key.own else None, self._quotas(namespace).values(), self._there(key))
 
     def room(self, key: RunnerKey, pipeline: Pipeline | None) -> Rule:
         """Return whether there is room for a runner, of a pipeline that has it for itself or of none.
@@ -143,7 +156,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
             return Rule(True, "Granted")
         namespace = key.space.partition("/")[0]
         return check_capacity(
-            self._needs(key, pipeline), self.taken(namespace), self._quotas(namespace), self._machine
+            self._needs(key, pipeline), self.taken(namespace), self._quotas(namespace), self._there(key)
         )
 
     def taken(self, namespace: str) -> list[Needs]:
@@ -182,8 +195,11 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
         program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]
         shown = shown_of(space)
         program += ["--folder", str(folder.path), *arguments]
-        if "--cores" not in arguments and needs.cpu < self._machine.cpu:
-            program += ["--cores", str(int(needs.cpu))]
+        cores = cores_of(needs, self._machine)
+        if "--cores" not in arguments and cores is not None:
+            program += ["--cores", str(cores)]
+        if "--memory" not in arguments and needs.memory != DEFAULT_MEMORY:
+            program += ["--memory", f"{int(needs.memory) >> 20}m"]
         if self._settings.quick:
             program.append("--quick")
         hosts = self._hosts(namespace)
@@ -194,7 +210,9 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
             is_alone=self._separation is not None and self._separation.is_alone,
             # Executors have to reach the driver; which cluster it is was checked.
             is_everywhere=any(word.startswith("spark://") for word in arguments),
-            cgroup=self._cgroups.make(key, amounts_of(arguments)),
+            cgroup=self._cgroups.make(key, amounts_of(needs, self._machine)),
+            memory=memory_of(needs, self._machine),
+            cores=cores,
         )
         with ExitStack() as undo:
             undo.callback(self._cgroups.remove, confines.cgroup)

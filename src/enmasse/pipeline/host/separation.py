@@ -87,6 +87,8 @@ class Confines:
         is_alone: whether it has process numbers of its own besides.
         is_everywhere: whether it may reach everything, because it has executors elsewhere; then the view alone.
         cgroup: the control group that bounds it; None: there is none.
+        memory: bytes that its processes have together; 0: that is not bounded.
+        cores: that it has; None: all.
     """
 
     ours: tuple[tuple[str, int], ...] = ()
@@ -95,6 +97,8 @@ class Confines:
     is_alone: bool = False
     is_everywhere: bool = False
     cgroup: Path | None = None
+    memory: int = 0
+    cores: int | None = None
 
 
 def find_separation(data: Path, folders: Path) -> Separation:
@@ -173,6 +177,8 @@ def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path, conf
             options.append("--alone")
     if confines.cgroup is not None:
         options += ["--cgroup", str(confines.cgroup)]
+    else:
+        options += ["--memory", str(confines.memory), "--cores", str(confines.cores or 0)]
     if confines.is_everywhere:
         options.append("--everywhere")
     return [sys.executable, "-I", "-S", "-c", _START, str(_SOURCES), *options, "--", *command]

@@ -155,6 +155,10 @@ class SpaceFacts:
     """True if Spark's pages are to be shown."""
     has_event_log: bool = False
     """True if its sessions write Spark's event log."""
+    memory: int | None = None
+    """The bytes that each session's heap may have by its plan; None: its plan does not say."""
+    cores: int | None = None
+    """The cores that each session may have by its plan; None: its plan does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,26 @@ def test_more_than_the_machine_has_is_refused(asked: Needs, message: str) -> Non
     assert (rule.is_allowed, rule.reason, rule.message) == (False, "TooLarge", message)
 
 
+@pytest.mark.parametrize(
+    ("asks", "message"),
+    [
+        ({"memory": "3Gi"}, "it asks for 3Gi of memory and the plan of its space allows 2Gi: ask for less in memory"),
+        ({"cores": 2}, "it asks for 2 of cores and the plan of its space allows 1: ask for less in cores"),
+        ({"memory": "2Gi", "cores": 1}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_session_has_no_more_than_the_plan_of_its_space_says(asks: dict[str, Any], message: str) -> None:
+    there = MACHINE.within(2 * GI, 1)
+    rule = check_capacity(needs_of(own(**asks), [], there), [], {}, there)
+    said = rule.message.replace("spec.resources.", "").removesuffix(", or for a larger plan")
+    assert (rule.is_allowed, said) == (not message, message)
+    # One that asks for nothing, or is of a whole space, is as large as the plan lets it be.
+    small = MACHINE.within(600 * 2**20, None)
+    assert needs_of(None, [], small) == Needs(Decimal(600 * 2**20), Decimal(2))
+    assert MACHINE.within(9 * GI, 9) == MACHINE, "the machine has no more for that"
+
+
 def test_the_cores_of_a_cluster_are_not_those_of_this_machine() -> None:
     asked = needs_of(own(master="spark://host:7077", cores=64), [], MACHINE)
     assert check_capacity(asked, [], {}, MACHINE).is_allowed

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from enmasse.pipeline.host.capacity import Cgroups, amounts_of
+from enmasse.pipeline.host.capacity import Cgroups, Machine, Needs, amounts_of
 
 GIB = 1 << 30
+SHARED = Needs(Decimal(640 << 20), Decimal(4))
+BOUNDS = amounts_of(SHARED, Machine(Decimal(8 * GIB), Decimal(4)))
 
 
 def tree(folder: Path, controllers: str) -> Cgroups:
@@ -23,15 +26,17 @@ def tree(folder: Path, controllers: str) -> Cgroups:
 
 
 def test_a_runner_has_what_java_and_its_workers_are_told_to_take_and_room_for_java() -> None:
-    assert amounts_of(["--session", "shop.hot", "--cores", "2", "--memory", "2048m"]) == {
+    machine = Machine(Decimal(64 * GIB), Decimal(4))
+    assert amounts_of(Needs(Decimal(2 * GIB), Decimal(2)), machine) == {
         "memory.max": str(4 * GIB + GIB + 2 * 4 * GIB),
         "memory.oom.group": "1",
         "pids.max": "4096",
         "cpu.max": "300000 100000",
     }
-    shared = amounts_of([])
-    assert int(shared["memory.max"]) == 2 * (640 << 20) + GIB + (os.cpu_count() or 1) * 4 * GIB
+    shared = amounts_of(SHARED, machine)
+    assert int(shared["memory.max"]) == 2 * (640 << 20) + GIB + 4 * 4 * GIB
     assert "cpu.max" not in shared
+    assert amounts_of(SHARED, Machine(Decimal(8 * GIB), Decimal(4)))["memory.max"] == str(8 * GIB), "there is no more"
 
 
 def test_a_runner_has_a_group_beside_the_host_with_its_bounds(tmp_path: Path) -> None:
@@ -58,17 +63,17 @@ def test_without_a_controller_there_is_no_group_and_the_reason_is_told(
 ) -> None:
     groups = tree(tmp_path, controllers)
     assert groups.problem.endswith(problem)
-    assert groups.make(("team-a/red",), amounts_of([])) is None
+    assert groups.make(("team-a/red",), BOUNDS) is None
 
 
 def test_the_kernel_bounds_processes_where_it_hands_on_what_that_needs() -> None:
     groups = Cgroups()
     if groups.problem:
         pytest.skip(f"no control groups: {groups.problem}")
-    group = groups.make(("tests/bounded",), amounts_of([]))
+    group = groups.make(("tests/bounded",), BOUNDS)
     try:
         assert group is not None
-        assert (group / "memory.max").read_text().strip() == amounts_of([])["memory.max"]
+        assert (group / "memory.max").read_text().strip() == BOUNDS["memory.max"]
         assert (group / "pids.max").read_text().strip() == "4096"
     finally:
         groups.remove(group)
