@@ -281,10 +281,15 @@ def test_inner_hosts_are_not_reached(place: Installation, hook: Callable[..., st
 
 def test_what_a_webhook_waits_for_is_said(place: Installation) -> None:
     place.ok("create", "address", "news", "--type", "topic", "--space", "shop", "--wait", "60")
+    for name, key in (("empty", "whsec_"), ("short", "s3cret")):
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"key": key}}
+        place.ok("apply", "-f", "-", stdin=json.dumps(secret))
     for name, spec, reason in (
         ("nothing", {"address": "nothing"}, "AddressMissing"),
         ("topic", {"address": "news"}, "WrongAddress"),
         ("secret", {"address": "missed", "signingSecret": "none"}, "SecretMissing"),
+        ("empty", {"address": "missed", "signingSecret": "empty"}, "SecretUnusable"),
+        ("short", {"address": "missed", "signingSecret": "short"}, "SecretUnusable"),
     ):
         document = {
             "apiVersion": "enmasse.io/v1beta1",

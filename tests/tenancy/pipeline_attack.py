@@ -263,7 +263,7 @@ def _(target: dict[str, Any]) -> Any:
 
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     running = json.loads(target["processes"])
-    seen = [number for number in numbers if os.stat(f"/proc/{number}").st_uid not in (os.getuid(), 0)]
+    seen: list[Any] = [number for number in numbers if os.stat(f"/proc/{number}").st_uid not in (os.getuid(), 0)]
     for number in numbers:
         with contextlib.suppress(OSError):
             line = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()

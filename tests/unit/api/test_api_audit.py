@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from enmasse.api.access.audit import AuditLevel, AuditLog
+from enmasse.api.access.audit import KEPT_DAYS, AuditLevel, AuditLog
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.access.roles import ROLES
 from enmasse.errors import ConfigError
@@ -100,6 +101,44 @@ def test_nobody_washes_out_what_others_did_however_much_is_asked(audited: Any, t
     files = list(tmp_path.glob("audit-nobody.log*"))
     assert len(files) == 2
     assert all(2_000 < file.stat().st_size <= 10_000 for file in files)
+
+
+def entry(user: str, number: int, days: int = 0) -> dict[str, Any]:
+    time = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"time": time, "user": user, "verb": "create", "name": f"{number:04}", "code": 201}
+
+
+def test_who_does_much_pushes_out_nobody_elses_lines(tmp_path: Path) -> None:
+    with AuditLog(tmp_path / "audit.log", max_bytes=2_000, kept=3) as log:
+        for number in range(8):
+            log.write(entry("tina", number))
+        log.write(entry('quoted "\\" name', 0))
+        for number in range(2_000):
+            log.write(entry("noisy", number))
+            if not number % 200:
+                log.write(entry("sam", number))
+        sums = {user: [e["name"] for e in log.read(limit=10_000, user=user)[0]] for user in ("tina", "sam", "noisy")}
+        quoted = log.read(limit=1, user='quoted "\\" name')[0]
+    assert sums["tina"] == [f"{number:04}" for number in reversed(range(8))]
+    assert sums["sam"] == [f"{number:04}" for number in reversed(range(0, 2_000, 200))]
+    # Of its own the latest are there, without a gap.
+    assert sums["noisy"] == [f"{number:04}" for number in reversed(range(2_000 - len(sums["noisy"]), 2_000))]
+    assert quoted
+    files = list(tmp_path.glob("audit.log*"))
+    assert len(files) <= 4
+    assert all(file.stat().st_size <= 2_000 for file in files)
+
+
+def test_lines_are_kept_for_some_days(tmp_path: Path) -> None:
+    with AuditLog(tmp_path / "audit.log", max_bytes=1_000, kept=3) as log:
+        for number in range(3):
+            log.write(entry("tina", number, days=KEPT_DAYS + 1))
+            log.write(entry("sam", number, days=KEPT_DAYS - 1))
+        for number in range(10):
+            log.write(entry("sam", 100 + number))
+        found, _ = log.read(limit=100)
+    assert {item["user"] for item in found} == {"sam"}
+    assert len(found) == 13
 
 
 def test_fields_of_those_who_are_known_are_cut_too(audited: Any) -> None:

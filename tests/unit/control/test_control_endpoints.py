@@ -500,6 +500,22 @@ def test_an_object_of_somebody_else_is_not_overwritten(scene: Scene) -> None:
     assert scene.store.get("ConfigMap", "default", "facts")["data"] == {"mine": "all mine"}
 
 
+def test_an_object_of_another_namespace_that_names_the_space_takes_nothing_away(scene: Scene) -> None:
+    scene.declare(endpoint())
+    uid = scene.look()["metadata"]["uid"]
+    owner = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "name": "shop", "uid": uid}
+    marks = {"labels": {"enmasse.io/endpoint-export": "shop"}, "ownerReferences": [owner]}
+    for namespace, more in (("default", {}), ("red", marks)):
+        if namespace == "red":
+            scene.registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "red"}}))
+        metadata = {"name": "precious", "namespace": namespace} | more
+        scene.registry.create(decode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+    scene.declare(endpoint(exports=[{"kind": "ConfigMap", "name": "facts"}]))
+    scene.look()
+    assert scene.store.find("ConfigMap", "default", "facts") is not None
+    assert scene.store.find("ConfigMap", "default", "precious") is not None
+
+
 def test_certificates_go_with_their_endpoint_and_their_space(scene: Scene) -> None:
     scene.declare(endpoint("one"), endpoint("../same"), route("mq.shop.example"))
     scene.look()

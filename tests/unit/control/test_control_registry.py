@@ -10,7 +10,7 @@ from enmasse.control.errors import ConflictError, ForbiddenError, ResourceNotFou
 from enmasse.control.store.managed_fields import Manager
 from enmasse.control.store.registry import Preconditions, Registry
 from enmasse.control.store.writes import Write
-from enmasse.identity.rbac import Requester
+from enmasse.identity.rbac import LOCAL_OPERATOR, PIPELINE_HOST, Requester
 from enmasse.model.catalog import default_objects
 from enmasse.model.schema.conditions import Condition
 from enmasse.model.schema.errors import InvalidResourceError
@@ -215,6 +215,35 @@ def test_an_object_with_finalizers_is_marked_and_goes_with_the_last_of_them(
     assert registry.store.find("AddressSpace", "default", "shop") is not None
     registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, remove="example.com/mine")
     assert registry.store.find("AddressSpace", "default", "shop") is None
+
+
+@pytest.mark.parametrize("user", [Requester.known("tina"), LOCAL_OPERATOR, PIPELINE_HOST], ids=lambda user: user.name)
+def test_finalizers_of_the_platform_are_not_a_tenants_to_set(
+    registry: Registry, make_address: Make, user: Requester
+) -> None:
+    asked = ("a.io/x", "enmasse.io/checkpoints", "iot.enmasse.io/tenant", "notenmasse.io/z", "plain")
+    theirs = ("a.io/x", "notenmasse.io/z", "plain")
+    kept = theirs if user.name == "tina" else asked
+
+    def finalizers(document: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(document["metadata"].get("finalizers", ()))
+
+    def asking(resource: Resource, **fields: Any) -> Resource:
+        return resource.model_copy(update={"metadata": resource.metadata.model_copy(update=fields)})
+
+    created = registry.create(asking(make_address("one"), finalizers=asked), user=user)
+    assert finalizers(created) == kept
+    registry.create(make_address("two"))
+    assert set(finalizers(registry.replace(asking(make_address("two"), finalizers=asked), user=user))) == set(kept)
+    config = {"metadata": {"finalizers": list(asked)}}
+    document = make_address("three").to_dict()
+    document["metadata"] |= config["metadata"]
+    applied, _, _ = registry.apply(document, Manager("tests", "Apply"), user=user)
+    assert set(finalizers(applied)) == set(kept)
+    # What is there stays, whoever writes.
+    uid = created["metadata"]["uid"]
+    registry.change_finalizers("Address", "default", "shop.one", uid=uid, add="enmasse.io/infra")
+    assert "enmasse.io/infra" in finalizers(registry.replace(make_address("one", plan="p"), user=user))
 
 
 def test_finalizers_and_owners_that_a_blind_write_does_not_mention_stay(

@@ -20,6 +20,7 @@ from enmasse.control.webhooks.request import (
     body_of,
     headers_of,
     key_of,
+    key_problem,
     retry_after_s,
     signed_headers,
     verdict_of,
@@ -68,6 +69,26 @@ def test_a_request_is_signed_as_standard_webhooks_are() -> None:
     assert headers["webhook-signature"] == f"v1,{b64encode(signed).decode()}"
     assert headers["webhook-timestamp"] == "1614265330"
     assert "webhook-signature" not in signed_headers(None, "m", 1, b"")
+
+
+@pytest.mark.parametrize(
+    ("secret", "problem"),
+    [
+        (b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", ""),
+        (b"x" * 24, ""),
+        (b"x" * 64, ""),
+        (b"whsec_", "the key has 0 bytes"),
+        (b" whsec_ \n", "the key has 0 bytes"),
+        (b"  ", "the key has 0 bytes"),
+        (b"whsec_c2hvcnQ=", "the key has 5 bytes; expected 24 to 64, such as 32 of chance"),
+        (b"x" * 23, "the key has 23 bytes"),
+        (b"x" * 65, "the key has 65 bytes"),
+        (b"whsec_no base64 but long enough for a key", "what follows whsec_ is no base64"),
+    ],
+)
+def test_a_key_is_as_long_as_standard_webhooks_want_it(secret: bytes, problem: str) -> None:
+    assert key_problem(secret).startswith(problem)
+    assert bool(key_problem(secret)) is bool(problem)
 
 
 @pytest.mark.parametrize(

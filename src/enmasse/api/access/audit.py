@@ -5,7 +5,8 @@ Rules:
 2. Bodies and queries are not written, except the name of a created object: no Secret or password can get in.
 3. Fields are truncated: a line has some 2 KiB at most, whatever a client sends.
 4. Anonymous requests go to a file of their own: a client without credentials can fill that one alone.
-5. The files have mode 0600, are rotated by size, and the oldest are deleted.
+5. The files have mode 0600 and are rotated by size. Lines are kept for ``KEPT_DAYS``. Where there is no room for
+   that, who has most of it loses the oldest ones, account with account: nobody pushes out what others did.
 6. Reviews of one's own access are reads, although they are posted.
 7. If a file cannot be written, the log of the process says so once, and requests are still served.
 """
@@ -17,9 +18,11 @@ import json
 import logging
 import logging.handlers
 import os
+import re
 import time
+from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from urllib.parse import parse_qs
@@ -39,9 +42,15 @@ if TYPE_CHECKING:
 
 AuditLevel = Literal["off", "writes", "all"]
 
+KEPT_DAYS: Final = 90
+"""Days for which lines are kept, if there is room."""
+
 _MAX_BYTES: Final = 10 * 1024 * 1024  # some 30,000 requests
 _KEPT: Final = 5
-_MOST_READ: Final = 16 * 1024 * 1024  # half a second; in a thread
+_MOST_READ: Final = 64 * 1024 * 1024  # all of it, in a thread
+_TIME = re.compile(rb'"time":"([^"]+)"')
+_ACCOUNT = re.compile(rb'"user":"((?:[^"\\]|\\.)+)"')
+_ADDRESS = re.compile(rb'"from":"([^"]+)"')
 _READING: Final = frozenset({"get", "list", "watch", "options"})
 _REFUSED: Final = frozenset({401, 403, 429})
 _LONGEST: Final = 256  # of each field, in characters
@@ -62,7 +71,7 @@ class AuditLog:
         path: of the first; the second has ``-nobody`` before its suffix.
         level: ``writes``: writes and refused requests; ``all``: reads too; ``off``: nothing.
         max_bytes: the size at which a file is rotated.
-        kept: how many rotated files are kept.
+        kept: how many files of that size what is rotated may have.
 
     Raises:
         ConfigError: when its directory does not exist.
@@ -249,11 +258,39 @@ def _cut(text: str) -> str:
 
 
 class _Rotating(logging.handlers.RotatingFileHandler):
-    """A rotated file with mode 0600, which logs once if it cannot be written."""
+    """A rotated file with mode 0600, which is shared by accounts, and logs once if it cannot be written."""
 
     def __init__(self, path: Path, max_bytes: int, kept: int) -> None:
         self._has_failed = False
-        super().__init__(path, maxBytes=max_bytes, backupCount=kept, encoding="utf-8", delay=True)
+        # One more than there are: what a rotation adds is thinned out at once.
+        super().__init__(path, maxBytes=max_bytes, backupCount=kept + 1, encoding="utf-8", delay=True)
+
+    def doRollover(self) -> None:  # noqa: N802  # the library's name
+        """Begin a new file, and make room for the one that is full."""
+        super().doRollover()
+        self._thin()
+
+    def _thin(self) -> None:
+        """Leave out lines that are too old, and the oldest of those who have most, until the rest has room."""
+        paths = [path for path in self.paths()[1:] if path.exists()]
+        lines = [line for path in reversed(paths) for line in path.read_bytes().splitlines(keepends=True)]
+        since = (datetime.now(UTC) - timedelta(days=KEPT_DAYS)).isoformat().encode()
+        kept = [line for line in lines if (found := _TIME.search(line)) is None or found[1] >= since]
+        most = (self.backupCount - 1) * self.maxBytes
+        parts = _in_parts(kept := _shared_out(kept, most), self.maxBytes)
+        while len(parts) >= self.backupCount:
+            most -= sum(map(len, parts[-1]))  # what does not fill the ends of files
+            parts = _in_parts(kept := _shared_out(kept, most), self.maxBytes)
+        if len(kept) == len(lines):
+            return
+        # Should this end in between, some lines are there twice.
+        for path, part in zip(self.paths()[1:], parts, strict=False):
+            draft = path.with_name(f"{path.name}.draft")
+            with open(draft, "wb", opener=_private) as file:
+                file.writelines(part)
+            draft.replace(path)
+        for path in self.paths()[1 + len(parts) :]:
+            path.unlink(missing_ok=True)
 
     def paths(self) -> list[Path]:
         """Return the file and those that were rotated, the latest first."""
@@ -274,6 +311,56 @@ class _Rotating(logging.handlers.RotatingFileHandler):
 
     def _open(self) -> IO[str]:  # type: ignore[override]  # any text file will do
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_private)
+
+
+def _in_parts(lines: list[bytes], most: int) -> list[list[bytes]]:
+    """Return lines in parts of so many bytes at most, the latest part first."""
+    parts: list[list[bytes]] = [[]]
+    size = 0
+    for line in reversed(lines):
+        if size + len(line) > most and parts[-1]:
+            parts.append([])
+            size = 0
+        parts[-1].append(line)
+        size += len(line)
+    return [part[::-1] for part in parts]
+
+
+def _owner(line: bytes) -> bytes:
+    """Return whose a line is: an account's, or of who gave no name an address's."""
+    found = _ACCOUNT.search(line) or _ADDRESS.search(line)
+    return b"" if found is None else found[1]
+
+
+def _shared_out(lines: list[bytes], most: int) -> list[bytes]:
+    """Return the lines, in their order, without the oldest of those who have most, so that they have room.
+
+    Args:
+        lines: the oldest first.
+        most: bytes that there may be.
+    """
+    sizes: Counter[bytes] = Counter()
+    for line in lines:
+        sizes[_owner(line)] += len(line)
+    over = sum(sizes.values()) - most
+    if over <= 0:
+        return lines
+    # Those with less than an equal part keep all, and leave the rest of theirs to the others.
+    left, share = most, 0
+    for number, size in enumerate(sorted(sizes.values())):
+        share = left // (len(sizes) - number)
+        if size > share:
+            break
+        left -= size
+    too_much = {owner: size - share for owner, size in sizes.items() if size > share}
+    kept = []
+    for line in lines:
+        owner = _owner(line)
+        if too_much.get(owner, 0) > 0:
+            too_much[owner] -= len(line)
+        else:
+            kept.append(line)
+    return kept
 
 
 def _private(path: str, flags: int) -> int:

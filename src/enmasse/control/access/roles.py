@@ -162,6 +162,9 @@ TENANT_VIEW: Final = Role("enmasse.io:tenant-view", _VIEW_RULES)
 SCHEMA_READER: Final = Role("enmasse.io:schema-reader", (_SCHEMA_RULE,))
 """Sees which types and plans there are."""
 
+METRICS_READER: Final = Role("enmasse.io:metrics-reader", (Rule(("get",), paths=("/metrics",)),))
+"""Reads the metrics and nothing else, as Prometheus does."""
+
 _EVERYBODY: Final = Role(
     "system:basic-user",
     (
@@ -216,7 +219,16 @@ _PIPELINE_HOST: Final = Role(
 """The role of the process that runs pipelines: it reads what they name, and writes their statuses."""
 
 ROLES: Final = {
-    role.name: role for role in (SERVICE_ADMIN, TENANT_EDIT, TENANT_VIEW, SCHEMA_READER, _EVERYBODY, _PIPELINE_HOST)
+    role.name: role
+    for role in (
+        SERVICE_ADMIN,
+        TENANT_EDIT,
+        TENANT_VIEW,
+        SCHEMA_READER,
+        METRICS_READER,
+        _EVERYBODY,
+        _PIPELINE_HOST,
+    )
 }
 
 BUILT_IN_BINDINGS: Final = (

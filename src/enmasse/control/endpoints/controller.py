@@ -58,12 +58,14 @@ class EndpointSettings:
         port: of the nodes, for everything that they speak; 0: not known here.
         machine: names of this machine, in lower case, which are no space's.
         grants_all: whether a namespace has every domain for hosts if no operator has listed some.
+        needs_bounds: whether a plan without bounds is for the namespaces alone that an operator has named.
     """
 
     domain: str = "enmasse.local"
     port: int = 0
     machine: frozenset[str] = frozenset()
     grants_all: bool = False
+    needs_bounds: bool = False
 
 
 class EndpointController(Controller):
@@ -363,6 +365,8 @@ class EndpointController(Controller):
         namespace = space.metadata.namespace
         for document in self._store.dependents(space.metadata.uid):
             name = document["metadata"]["name"]
+            if document["metadata"].get("namespace") != namespace:
+                continue  # whoever says that it belongs to the space is in another namespace, and has named ours
             is_export = _EXPORT_LABEL in (document["metadata"].get("labels") or {})
             if is_export and (document["kind"], name) not in wanted:
                 self._registry.delete(document["kind"], namespace, name, user=CONTROL_PROCESS)

@@ -28,7 +28,9 @@ from enmasse.control.store.writes import (
     changed_form,
     configured_form,
     generated_name,
+    is_ours,
     key_of,
+    may_hold,
     with_managed_fields,
     without_empty,
 )
@@ -420,6 +422,9 @@ class Registry:
                 "resource_version": "",
             }
         )
+        if not may_hold(user):
+            theirs = tuple(item for item in metadata.finalizers if not is_ours(item))
+            metadata = metadata.model_copy(update={"finalizers": theirs})
         if resource.kind == NAMESPACE.name and CONTENTS not in metadata.finalizers:
             metadata = metadata.model_copy(update={"finalizers": (*metadata.finalizers, CONTENTS)})
         with self.store.transaction(dry_run=dry_run):
@@ -444,7 +449,8 @@ class Registry:
         metadata = given.model_copy(update={name: getattr(old.metadata, name) for name in identity})
         new = kept.model_copy(update={"metadata": metadata, "status": old.status})
         admitted = self._admit("UPDATE", old, new, user)
-        changed = changed_form(former, admitted.to_dict(), is_blind=not given.resource_version)
+        is_blind = not given.resource_version
+        changed = changed_form(former, admitted.to_dict(), is_blind=is_blind, may_hold=may_hold(user))
         changed = with_managed_fields(changed, managed(former, changed))
         judge = partial(expect_room, Write("UPDATE", old, admitted, self.store, user))
         return former if changed == former else self._store_change(former, changed, judge)

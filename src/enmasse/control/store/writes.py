@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from enmasse.control.errors import UnfinishedWriteError
-from enmasse.identity.rbac import LOCAL_OPERATOR, Requester
+from enmasse.identity.rbac import LOCAL_OPERATOR, PIPELINE_HOST, Requester
 from enmasse.model.schema.kinds import SECRET
 from enmasse.model.schema.objects import in_present_form
 from enmasse.model.schema.schema import without_nulls
@@ -172,14 +172,28 @@ Document = dict[str, Any]
 _OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
 
 _OF_PROGRAMS = ("finalizers", "ownerReferences")
-_OURS = "enmasse.io/"
+_OURS = "enmasse.io"
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has them: no vowels, so no words
 _SUFFIX_LENGTH = 5
 _NAME_LIMIT = 253
 
 
-def changed_form(former: Document, new: Document, *, is_blind: bool = False) -> Document:
+def is_ours(finalizer: str) -> bool:
+    """Return whether a finalizer is one of the platform: of its domain, or one below it."""
+    domain, slash, _ = finalizer.partition("/")
+    return bool(slash) and (domain == _OURS or domain.endswith(f".{_OURS}"))
+
+
+def may_hold(user: Requester) -> bool:
+    """Return whether a requester may set finalizers of the platform: an administrator, and a process of ours.
+
+    Nobody would take off what another one has set, so the object would stay for ever, and its namespace too.
+    """
+    return user.is_admin or user.name == PIPELINE_HOST.name
+
+
+def changed_form(former: Document, new: Document, *, is_blind: bool = False, may_hold: bool = True) -> Document:
     """Return an object with the fields that its owner may change as in ``new``, and all others as they were.
 
     Args:
@@ -187,6 +201,7 @@ def changed_form(former: Document, new: Document, *, is_blind: bool = False) -> 
         new: as its owner wants it.
         is_blind: whether the owner has not said which version is to be changed; then finalizers and owners
             that are not mentioned stay, because their removal may not be intended.
+        may_hold: whether finalizers of ours that it has not yet are its owner's to set; else they are left out.
     """
     kept = {key: value for key, value in former["metadata"].items() if key not in _OF_USERS}
     given = {key: value for key, value in new["metadata"].items() if key in _OF_USERS}
@@ -195,7 +210,9 @@ def changed_form(former: Document, new: Document, *, is_blind: bool = False) -> 
     if not kept.get("deletionTimestamp"):
         # Ours go when what they wait for is done; who must, can take them off a deletion that is stuck.
         wanted = given.get("finalizers") or []
-        ours = [item for item in former["metadata"].get("finalizers") or () if item.startswith(_OURS)]
+        ours = [item for item in former["metadata"].get("finalizers") or () if is_ours(item)]
+        kept_out = () if may_hold else [item for item in wanted if is_ours(item) and item not in ours]
+        wanted = [item for item in wanted if item not in kept_out]
         given["finalizers"] = [*(item for item in ours if item not in wanted), *wanted]
     changed = new | {"metadata": without_empty(kept | given)}
     if "status" in former:

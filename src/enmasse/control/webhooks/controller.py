@@ -13,10 +13,10 @@ from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.verdicts import Verdict, condition
 from enmasse.control.webhooks.egress import Egress, trust_of
 from enmasse.control.webhooks.posting import Figures, Poster, Posting
-from enmasse.control.webhooks.request import key_of
+from enmasse.control.webhooks.request import key_of, key_problem
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.webhooks import Webhook, header_problem
-from enmasse.model.schema.conditions import READY, with_effect
+from enmasse.model.schema.conditions import READY, find, with_effect
 from enmasse.model.schema.kinds import ADDRESS, SECRET, WEBHOOK
 from enmasse.model.schema.objects import restore
 
@@ -34,6 +34,8 @@ TELL_S: Final = 1.0
 _TYPES: Final = frozenset(("queue", "subscription", "deadletter", "anycast"))
 _KEY: Final = "key"
 _AUTHORITIES: Final = "ca.crt"
+SIGNING_KEY: Final = "SigningKey"
+"""The condition of a webhook whose key would be refused if it were new; others do not have it."""
 
 
 class WebhookController(Controller):
@@ -113,7 +115,10 @@ class WebhookController(Controller):
         }
         generation = webhook.metadata.generation
         effects = self._context.effects.of(webhook)
-        found = with_effect([condition(READY, verdict, generation)], effects, generation)
+        conditions = [condition(READY, verdict, generation)]
+        if verdict.is_yes and not (key := self._key_verdict(webhook)).is_yes:
+            conditions.append(condition(SIGNING_KEY, key, generation))
+        found = with_effect(conditions, effects, generation)
         status = webhook.status.model_copy(update=counted).with_conditions(found, self._context.now())
         self._context.statuses.publish(webhook, status)
 
@@ -135,6 +140,13 @@ class WebhookController(Controller):
             for entry, wanted in ((_KEY, spec.signing_secret), (_AUTHORITIES, spec.ca_secret)):
                 if name == wanted and not entries.get(entry):
                     return Verdict("SecretMissing", f"Secret '{name}' has no entry '{entry}'")
+            # A key that was in use before it was looked at goes on, unless it is none.
+            if (
+                name == spec.signing_secret
+                and (not key_of(entries[_KEY]) or not _is_ready(webhook))
+                and (weakness := key_problem(entries[_KEY]))
+            ):
+                return Verdict("SecretUnusable", f"Secret '{name}', entry '{_KEY}': {weakness}")
             if name == spec.ca_secret:
                 try:
                     trust_of(entries[_AUTHORITIES].decode("latin-1"))
@@ -145,6 +157,14 @@ class WebhookController(Controller):
                     if problem := header_problem(header, value.decode("latin-1").strip()):
                         return Verdict("SecretUnusable", f"Secret '{name}': {problem}")
         return Verdict("Ready")
+
+    def _key_verdict(self, webhook: Webhook) -> Verdict:
+        """Return whether the key of a webhook that posts is as strong as one has to be today."""
+        secret = webhook.spec.signing_secret
+        entries = (self._secret(webhook.metadata.namespace, secret) if secret else None) or {}
+        problem = key_problem(entries[_KEY]) if _KEY in entries else ""
+        remedy = "it signs as before; give the Secret and the receiver another one"
+        return Verdict("WeakKey", f"Secret '{secret}', entry '{_KEY}': {problem}; {remedy}" if problem else "")
 
     def _posting(self, webhook: Webhook) -> Posting:
         spec, namespace = webhook.spec, webhook.metadata.namespace
@@ -188,3 +208,8 @@ class WebhookController(Controller):
         finally:
             for _, task in self._tasks.values():
                 task.cancel()
+
+
+def _is_ready(webhook: Webhook) -> bool:
+    found = find(webhook.status.conditions, READY)
+    return found is not None and found.status == "True"

@@ -27,6 +27,8 @@ Verdict = Literal["accepted", "rejected", "again"]
 AGENT: Final = "enmasse-webhook"
 PREFIX: Final = "whsec_"
 """What keys of Standard Webhooks begin with; base64 follows."""
+MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
+"""Bytes of a key, as Standard Webhooks has it."""
 
 _AGAIN: Final = frozenset((408, 425, 429))
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -81,6 +83,19 @@ def key_of(secret: bytes) -> bytes:
         except Base64Error:
             pass
     return text
+
+
+def key_problem(secret: bytes) -> str:
+    """Return what is wrong with a secret as a key of Standard Webhooks, as a part of a sentence; empty: nothing.
+
+    An empty key is none: whoever knows that can sign.
+    """
+    key, is_encoded = key_of(secret), secret.strip().startswith(PREFIX.encode())
+    if is_encoded and key == secret.strip():
+        return f"what follows {PREFIX} is no base64"
+    if MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
+        return ""
+    return f"the key has {len(key)} bytes; expected {MIN_KEY_BYTES} to {MAX_KEY_BYTES}, such as 32 of chance"
 
 
 def signature(key: bytes, identity: str, at_s: int, body: bytes) -> str:

@@ -142,7 +142,7 @@ def grant(
         str,
         typer.Argument(
             metavar="ROLE",
-            help="tenant-edit, tenant-view, service-admin or schema-reader.",
+            help="tenant-edit, tenant-view, service-admin, schema-reader or metrics-reader.",
             show_default=False,
         ),
     ],
