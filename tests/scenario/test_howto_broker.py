@@ -37,7 +37,18 @@ def test_the_howto_of_the_service_broker_does_what_it_says(place: Place) -> None
             place.start()
         if name == "bind":
             credentials = json.loads((place.directory / "binding.json").read_text())["credentials"]
-    assert list(steps) == ["account", "grant", "catalog", "provision", "wait", "declare", "bind", "use", "back"]
+    assert list(steps) == [
+        "account",
+        "grant",
+        "plan",
+        "catalog",
+        "provision",
+        "wait",
+        "declare",
+        "bind",
+        "use",
+        "back",
+    ]
     assert len(credentials["password"]) == 32
     logs = "".join(path.read_text() for path in (place.directory / ".enmasse").rglob("*.log"))
     for word in ("the horse of", credentials["password"]):

@@ -85,7 +85,7 @@ class ControlPlane:
             context.controllers[controller.name] = controller
             self._runtime.add(controller)
         registry = context.registry
-        registry.add_admission(SpaceAdmission(context.placements))
+        registry.add_admission(SpaceAdmission(context.placements, needs_bounds=endpoints.needs_bounds))
         registry.unapplied = context.effects.of
         registry.tally = lambda: context.desired.phases
         registry.forwarders = lambda: context.desired.forwarders

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import ForbiddenError
+from enmasse.control.spaces.admission import SpaceAdmission
+from enmasse.identity.rbac import Requester
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.objects import decode
 from tests.support.polling import until_async
@@ -519,6 +521,44 @@ def test_a_plan_for_some_namespaces_is_refused_to_others_and_kept_by_who_had_it(
         async with stage.controlled() as plane:
             await stage.settled(plane)
             assert stage.status("AddressSpace", "early")["isReady"]
+
+    perform(scene)
+
+
+def test_a_plan_without_bounds_is_for_namespaces_that_are_named_where_there_are_tenants(
+    perform: Perform, make_space: Make
+) -> None:
+    tina = Requester.known("tina")
+
+    async def scene(stage: Stage) -> None:
+        stage.registry.create_namespaces()
+        stage.registry.create(space_plan("endless"))
+        stage.registry.create(space_plan("credits", resourceLimits={"router": 1, "broker": 1, "aggregate": 1}))
+        stage.registry.create(space_plan("named", namespaces=["default"]))
+        stage.registry.create(space_plan("bounded", limits={"connections": 5}))
+        async with stage.controlled() as plane:
+            # Without tenants, and for an administrator, all are there.
+            stage.registry.create(make_space("before", plan="endless"), user=tina)
+            stage.registry.add_admission(SpaceAdmission(plane.context.placements, needs_bounds=True))
+            stage.registry.create(make_space("given", plan="endless"))
+            wanted = (
+                "has no bounds and is for the namespaces that it lists, take bounded, credits, free, named, or an"
+            )
+            for plan in ("endless", "standard-small"):
+                with pytest.raises(
+                    ForbiddenError, match=f"plan {plan} {wanted} operator lists default in the plan's"
+                ):
+                    stage.registry.create(make_space(plan=plan), user=tina)
+            stage.registry.create(make_space(plan="bounded"), user=tina)
+            for plan in ("credits", "named", "bounded"):
+                stage.registry.replace(make_space(plan=plan), user=tina)
+            with pytest.raises(ForbiddenError, match="has no bounds"):
+                stage.registry.replace(make_space(plan="endless"), user=tina)
+            # What has it goes on with it, and may be changed.
+            for name in ("before", "given"):
+                stage.registry.replace(make_space(name, plan="endless", limits={"connections": 7}), user=tina)
+            await stage.settled(plane)
+            assert stage.status("AddressSpace", "before")["isReady"]
 
     perform(scene)
 

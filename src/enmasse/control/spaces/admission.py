@@ -31,12 +31,14 @@ class SpaceAdmission:
 
     Args:
         placements: of addresses.
+        needs_bounds: whether tenants may take plans without bounds only where an operator has named their namespace.
     """
 
     kinds = frozenset({ADDRESS_SPACE.name, ADDRESS.name, PIPELINE.name})
 
-    def __init__(self, placements: Placements) -> None:
+    def __init__(self, placements: Placements, *, needs_bounds: bool = False) -> None:
         self._placements = placements
+        self._needs_bounds = needs_bounds
 
     def admit(self, write: Write) -> Resource:
         """Return the object to be stored.
@@ -44,7 +46,8 @@ class SpaceAdmission:
         Raises:
             InvalidResourceError: when a space cannot have addresses of this type, or what it has does not fit
                 its new plan or limits.
-            ForbiddenError: when the space is being deleted, or its plan is for other namespaces.
+            ForbiddenError: when the space is being deleted, or its plan is for other namespaces, or has no bounds and
+                names none.
         """
         old, new = write.old, write.new
         match new:
@@ -56,6 +59,8 @@ class SpaceAdmission:
                 former = old if isinstance(old, AddressSpace) else None
                 if former is None or former.spec.plan_name != new.spec.plan_name:
                     self._check_grant(new, write.store)
+                    if self._needs_bounds and not write.user.is_admin:
+                        self._check_bounds(new, write.store)
                 if former is not None:
                     self._check_plan(former, new, write.store)
         return write.resource
@@ -84,6 +89,27 @@ class SpaceAdmission:
         known = {plan.metadata.name: plan for plan in plans if isinstance(plan, AddressSpacePlan)}
         if problem := grant_problem(space, known[space.spec.plan_name], known.values()):
             raise ForbiddenError(f'addressspaces.enmasse.io "{space.metadata.name}" is forbidden: {problem}')
+
+    def _check_bounds(self, space: AddressSpace, store: Store) -> None:
+        """Raise an error if a space would have a plan without bounds that no operator has given to its namespace."""
+        plans = [restore(item) for item in store.select(ADDRESS_SPACE_PLAN.name, PLAN_NAMESPACE)]
+        known = {plan.metadata.name: plan for plan in plans if isinstance(plan, AddressSpacePlan)}
+        plan, namespace = known.get(space.spec.plan_name), space.metadata.namespace
+        if plan is None or plan.is_bounded or plan.spec.namespaces is not None:
+            return
+        bounded = sorted(
+            name
+            for name, other in known.items()
+            if other.spec.address_space_type == space.spec.type
+            and other.is_for(namespace)
+            and (other.is_bounded or other.spec.namespaces is not None)
+        )
+        instead = f"take {', '.join(bounded)}, or" if bounded else "so"
+        raise ForbiddenError(
+            f'addressspaces.enmasse.io "{space.metadata.name}" is forbidden: plan {plan.metadata.name} has no bounds '
+            f"and is for the namespaces that it lists, {instead} an operator lists {namespace} in the plan's "
+            "spec.namespaces, or gives it limits"
+        )
 
     def _check_plan(self, old: AddressSpace, new: AddressSpace, store: Store) -> None:
         """Raise an error unless what has a place in a space fits its new plan and limits."""

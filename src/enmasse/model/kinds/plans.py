@@ -125,6 +125,12 @@ class AddressSpacePlan(Resource):
     spec: AddressSpacePlanSpec
     status: ResourceStatus = ResourceStatus()
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if it bounds in some way what a space takes."""
+        said = self.spec.limits is not None and any(self.spec.limits.to_dict().values())
+        return said or self.spec.policy == "credits"
+
     def is_for(self, namespace: str) -> bool:
         """Return True if spaces of a namespace may have the plan."""
         return self.spec.namespaces is None or namespace in self.spec.namespaces

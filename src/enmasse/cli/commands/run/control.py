@@ -262,6 +262,7 @@ def control(
             machine=machine_names((*(api_name or ()), *filter(None, (host, tls_host)))),
             # Without accounts, writers of spaces may write Namespaces as well.
             grants_all=api_auth != AuthChoice.REQUIRED,
+            needs_bounds=api_auth == AuthChoice.REQUIRED,
         ),
         wildcard=certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key"),
         audit_file=audit_log,
