@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from enmasse.node.amqp.binding import Binding
@@ -11,6 +12,8 @@ from enmasse.node.client_connection import ClientConnection
 from enmasse.node.connections import Connections
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.ports import ServedHosts
+from enmasse.node.users.gate import Gate
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.performatives import Attach, Begin, Flow, Open, Source, Transfer
 from enmasse.wire.amqp.performatives import Target as LinkTarget
@@ -30,6 +33,7 @@ class Shell:
 
     bytes_in = bytes_out = 0
     peer = "127.0.0.1:1"
+    transport = SimpleNamespace(get_extra_info={"sockname": ("127.0.0.1", 1)}.get)
 
 
 class World:
@@ -49,6 +53,9 @@ class World:
         self.connections = Connections(lambda: 1_700_000_000_000)
         entities = Entities(self.harness.core, lambda: f"id{next(ids)}", self.connections.close_space)
         entities.load()
+        hosts = frozenset(("here",))
+        gate = Gate(None, lambda: 0.0)
+        self.connections.hosts = ServedHosts(hosts, lambda _host: False, lambda: entities.spaces, gate)
         answers: list[Any] = []
         entities.create(SPACE_TYPE, SPACE, {}, answers.append)
         self.harness.commit()

@@ -130,6 +130,7 @@ ASKED: list[tuple[str, str, str, dict[str, Any], Any, str, int]] = [
     ("POST", "receive", "orders", {"max": "2"}, None, "", 200),
     ("POST", "receive", "log", {}, None, "", 409),
     ("GET", "events", "log", {"offset": "first"}, None, "", 200),
+    ("GET", "events", "orders", {}, None, "", 406),
     ("POST", "settle", "orders", {}, {"leases": ["a"], "outcome": "reject"}, JSON, 200),
     ("POST", "settle", "orders", {}, {"leases": ["a"], "outcome": "eat"}, JSON, 400),
     ("POST", "renew", "orders", {}, {"leases": ["a"], "lease": 1.5}, JSON, 200),

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -98,14 +98,25 @@ def fingerprint(tls: Path) -> str:
     ).decode()
 
 
-def browse(pages: Site, profile: Path, tls: Path | None = None, host: str = "127.0.0.1") -> dict[str, Any]:
+def browse(
+    pages: Site,
+    profile: Path,
+    tls: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    is_last: Callable[[dict[str, Any]], bool] = lambda _report: True,
+) -> dict[str, Any]:
     """Have a browser open the page, and return what the page reports.
 
+    The browser does not keep pages from this machine and its network by itself, as not all browsers do.
+
     Args:
-        pages: where the page is.
+        pages: where the page is, and what takes its report.
         profile: a directory of the browser's own.
         tls: where the certificate is that it is to trust.
-        host: by which name it opens the page; ``shop.example`` is here, too.
+        host: by which name it opens the page; names below ``example`` and ``enmasse.local`` are here, too.
+        port: where it opens it; None: at the site itself.
+        is_last: called with each report; true ends it.
     """
     require("chromium")
     log = profile.parent / "browser.log"
@@ -115,15 +126,16 @@ def browse(pages: Site, profile: Path, tls: Path | None = None, host: str = "127
             [
                 "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                 "--disable-background-networking", "--disable-dev-shm-usage", f"--user-data-dir={profile}", *trusts,
-                "--host-resolver-rules=MAP shop.example 127.0.0.1",
-                f"http://{host}:{pages.server_address[1]}/",
+                "--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests",
+                "--host-resolver-rules=MAP *.example 127.0.0.1, MAP *.enmasse.local 127.0.0.1",
+                f"http://{host}:{port or pages.server_address[1]}/",
             ],
             stdout=errors,
             stderr=errors,
             start_new_session=True,
         )  # fmt: skip
     try:
-        return pages.reports.get(timeout=PATIENCE_S)
+        return next(filter(is_last, iter(lambda: pages.reports.get(timeout=PATIENCE_S), None)))
     except Empty:
         raise AssertionError(log.read_text()) from None
     finally:

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -21,8 +22,10 @@ import pytest
 import yaml
 
 from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
+from tests.interop.browser import Site, browse
 from tests.support.foreign_tools import as_nobody
 from tests.support.installation import Installation
+from tests.support.relay import Relay
 from tests.tenancy.tenants import document, path_of
 
 if TYPE_CHECKING:
@@ -267,19 +270,165 @@ def test_no_log_and_no_list_of_processes_tells_the_token(laptop: Laptop) -> None
     assert "every user of this machine may send and receive" in laptop.log.read_text()
 
 
-def test_an_open_api_says_so_and_is_for_this_machine_alone(tmp_path: Path) -> None:
-    found = Laptop(tmp_path / "data")
+def test_no_other_name_is_served_whoever_asks(laptop: Laptop) -> None:
+    proof = {"authorization": f"Bearer {laptop.token}"}
+    health = [("GET", path, None) for path in ("/healthz", "/livez", "/readyz", "/console/", "/console/config.json")]
+    for over in ("api", "api-tls"):
+        for method, path, body in (*WAYS, *health):
+            for host in ("evil.example", "x.localhost", "2130706433", "localhost."):
+                refused = laptop.ask(method, path, body, over=over, host=host, **proof)
+                assert refused.status_code == 403, (over, method, path, host, refused.text)
+                assert re.search("--http-name|expected one name", refused.json()["message"])
+        assert laptop.ask("GET", "/healthz", over=over, host=socket.gethostname()).status_code == 200, "certified"
+    for over in ("http", "https", "amqp", "mqtt", "stomp"):
+        port = urlsplit(laptop.url(over)).port
+        trusted = ssl.create_default_context(cafile=str(laptop.data / "tls" / "authority" / "ca.crt"))
+        with httpx.Client(trust_env=False, verify=trusted) as http:
+            for path in ("/healthz", "/readyz", "/v1/openapi.json", "/", "/telemetry"):
+                url = f"{'https' if over == 'https' else 'http'}://localhost:{port}{path}"
+                assert http.get(url, headers={"Host": "evil.example"}).status_code == 403, (over, path)
+                assert http.get(url).status_code != 403, (over, path)
+
+
+ATTACK = """(async () => {
+const page = location.origin, orders = "/v1/spaces/shop.default/addresses/orders", {node, api, spaces} = asked;
+await fetch(asked.tell, {method: "POST", mode: "no-cors", body: '{"stage": "loaded"}'});
+while (!(await fetch(page + "/?" + Math.random(), {cache: "no-store"})).headers.get("x-content-type-options"))
+  await new Promise((done) => setTimeout(done, 100));
+// The same name and port is another server now: for the browser nothing has changed.
+const found = {}, ask = async (name, url, options) => {
+  try { found[name] = (await fetch(url, options)).status } catch (error) { found[name] = "failed" }
+};
+const listen = (name, url) => new Promise((done) => {
+  const source = new EventSource(url);
+  source.onmessage = () => { found[name] = "message"; source.close(); done() };
+  source.onerror = () => { found[name] ??= "failed"; source.close(); done() };
+});
+const open = (name, url) => new Promise((done) => {
+  const socket = new WebSocket(url, "amqp");
+  socket.onopen = () => { found[name] = "open"; done() };
+  socket.onerror = () => { found[name] ??= "failed"; done() };
+});
+const load = (tag, url) => new Promise((done) => {
+  const element = document.createElement(tag);
+  element.onload = element.onerror = done;
+  element[tag === "object" ? "data" : tag === "link" ? "href" : "src"] = url;
+  if (tag === "link") element.rel = "stylesheet";
+  document.body.append(element);
+  setTimeout(done, 1000);
+});
+const send = (name, url, method) => new Promise((done) => {
+  const frame = document.createElement("iframe"), form = document.createElement("form");
+  frame.name = form.target = name;
+  frame.onload = done;
+  form.action = url; form.method = method; form.enctype = "text/plain";
+  document.body.append(frame, form);
+  form.submit();
+  setTimeout(done, 1000);
+});
+for (const path of ["/healthz", "/readyz?verbose", "/metrics", "/console/config.json", spaces, orders + "/messages"])
+  await ask("GET " + path, page + path);
+for (const path of [orders + "/receive?auto=true", orders + "/messages", "/telemetry", spaces])
+  await ask("POST " + path, page + path, {method: "POST", body: "forged", headers: {"Content-Type": "text/plain"}});
+await listen("events", page + orders + "/events");
+await open("socket", page.replace("http", "ws") + "/");
+await Promise.all([page, ...node].flatMap((to, number) => [
+  ...["img", "script", "link", "iframe", "object", "video"].map((tag) => load(tag, to + orders + "/events")),
+  ...["/messages", "/receive?auto=true"].map((path) => send("post" + number + path, to + orders + path, "post")),
+  send("get" + number, to + orders + "/events", "get"),
+]));
+await Promise.all(node.flatMap((to) => [
+  ask("no-cors " + to, to + orders + "/events", {mode: "no-cors", signal: AbortSignal.timeout(1000)}),
+  listen("events of " + to, to + orders + "/events"),
+  open("socket of " + to, to.replace("http", "ws") + "/"),
+  navigator.sendBeacon(to + orders + "/receive?auto=true", "x"),
+]));
+await fetch(asked.tell, {method: "POST", mode: "no-cors", body: JSON.stringify(found)});
+})()"""
+
+
+THERE = "127.0.0.1", "localhost", "shop.default.enmasse.local"
+"""Names that a page knows of the node, the last of which browsers take for another machine's."""
+
+
+def attack(laptop: Laptop, over: str, folder: Path) -> dict[str, Any]:
+    """Have a page attack a port, whose own name is turned to it; return what became of its attempts."""
+    relay = Relay(urlsplit(laptop.url(over)).port or 0)
+    port = urlsplit(laptop.url("http")).port
+    with Site({}, ATTACK) as site:
+        site.asked = {
+            "tell": f"http://127.0.0.1:{site.server_address[1]}/report",
+            "node": [f"http://{host}:{port}" for host in THERE] if over == "http" else [],
+            "spaces": SPACES,
+        }
+        # Its page knows what it is to do: a request for that may reach the other server.
+        told = json.dumps(site.asked)
+        page = site.files["/"][1].replace(
+            b'fetch("/asked").then((answer) => answer.json())', f"Promise.resolve({told})".encode()
+        )
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        relay.answer = head % len(page) + page
+
+        def turned(report: dict[str, Any]) -> bool:
+            if report == {"stage": "loaded"}:
+                relay.answer = b""
+                return False
+            return True
+
+        try:
+            return browse(site, folder / f"profile-{over}", host="evil.example", port=relay.port, is_last=turned)
+        finally:
+            relay.cut()
+
+
+@pytest.fixture(scope="module")
+def friend() -> Iterator[Site]:
+    """A site whose pages the operator lets in."""
+    with Site({}, "new EventSource(asked).onmessage = (event) => tell(JSON.parse(event.data))") as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def open_laptop(friend: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    found = Laptop(tmp_path_factory.mktemp("open") / "data")
     token = found.layout.operator_token
     token.parent.mkdir(parents=True)
     token.write_text("enm_known to others")
     token.chmod(0o644)
-    with found.up("--api-auth", "open", "--no-pipelines"):
-        assert "warning: the API is open: every user" in found.log.read_text()
-        assert "token=" not in found.read_terminal()
-        assert f"{token} could be read or changed by others" in found.log.read_text()
-        assert "enm_known" not in found.token
-        protocols = [item["protocol"] for item in found.endpoints()["endpoints"]]
-        of_clients = ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "http", "https"]
-        assert protocols == [*of_clients, "api", "console", "registry", "schemas"]
-        assert found.ask("GET", SPACES, host="shop.example.org").status_code == 403
-        assert found.ask("POST", SPACES, document("addressspaces", "default", "shop")).status_code == 201
+    origin = f"http://shop.example:{friend.server_address[1]}"
+    with found.up("--api-auth", "open", "--no-pipelines", "--web-origin", origin):
+        yield found
+
+
+def test_an_open_api_says_so_and_is_for_this_machine_alone(open_laptop: Laptop) -> None:
+    found, token = open_laptop, open_laptop.layout.operator_token
+    assert "warning: the API is open: every user" in found.log.read_text()
+    assert "token=" not in found.read_terminal()
+    assert f"{token} could be read or changed by others" in found.log.read_text()
+    assert "enm_known" not in found.token
+    protocols = [item["protocol"] for item in found.endpoints()["endpoints"]]
+    of_clients = ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "http", "https"]
+    assert protocols == [*of_clients, "api", "console", "registry", "schemas"]
+    assert found.ask("GET", SPACES, host="shop.example.org").status_code == 403
+    assert found.ask("POST", SPACES, document("addressspaces", "default", "own")).status_code == 201
+
+
+def test_a_page_whose_name_is_turned_to_this_machine_reads_and_takes_nothing(
+    open_laptop: Laptop, friend: Site, tmp_path: Path
+) -> None:
+    found = open_laptop
+    found.ok("create", "space", "shop")
+    found.ok("create", "address", "orders", "--space", "shop", "--type", "queue")
+    found.ok("status", "--wait", "30")
+    found.ok("send", "orders", "a first message", "--space", "shop")
+    spaces = found.ask("GET", SPACES).json()["items"]
+    for over in ("http", "api"):
+        became = attack(found, over, tmp_path)
+        assert set(became.values()) == {403, "failed"}, became
+        messages = "/v1/spaces/shop.default/addresses/orders/messages"
+        with httpx.Client(base_url=found.url("http"), trust_env=False) as http:
+            (message,) = http.get(messages).json()["messages"]
+            assert (message["body"], message.get("deliveryCount", 0)) == ("a first message", 0)
+    assert len(found.ask("GET", SPACES).json()["items"]) == len(spaces)
+    friend.asked = f"{found.url('http')}/v1/spaces/shop.default/addresses/orders/events"
+    assert browse(friend, tmp_path / "profile", host="shop.example")["body"] == "a first message"

@@ -60,7 +60,7 @@ from enmasse.version import __version__
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from enmasse.api.http_connections import HttpConnections
     from enmasse.api.metrics.nodes import Canary
@@ -126,7 +126,7 @@ class ApiParts:
         commands: delivers commands to devices; None: that is not served.
         schemas: the schema registry; None: it is not served.
         connections: those of the API, for its metrics.
-        names: accepted in Host headers, beside those of the loopback interface.
+        is_own_name: returns true if a host, in lower case, is a name of the API.
         sampler: of the nodes' figures, run by whoever made it.
         now: returns the present time, RFC 3339.
     """
@@ -143,7 +143,7 @@ class ApiParts:
     commands: CommandDispatcher | None = None
     schemas: SchemaRegistry | None = None
     connections: HttpConnections | None = None
-    names: Collection[str] = ()
+    is_own_name: Callable[[str], bool] = lambda _host: False
     sampler: Sampler = field(default_factory=lambda: Sampler(()))
     now: Callable[[], str] = _now
 
@@ -157,7 +157,7 @@ def create_app(parts: ApiParts) -> FastAPI:
     authenticator = parts.authenticator or Authenticator()
     rights = Rights(registry.store)
     app.add_middleware(Access, authenticator=authenticator, rights=rights)
-    app.add_middleware(Guard, is_local=authenticator.is_local, names=parts.names)
+    app.add_middleware(Guard, is_local=authenticator.is_local, is_own_name=parts.is_own_name)
     app.add_middleware(Delivery)
     if parts.audit is not None:
         app.add_middleware(Audit, log=parts.audit)

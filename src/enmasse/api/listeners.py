@@ -143,6 +143,7 @@ class ListenerSettings:
         tls_host: the interface that is served with TLS; None: none is.
         tls_port: its port; 0 takes any that is free.
         names: of this machine, for the certificate, beside those found out.
+        served_names: in lower case, by which clients come, beside those of this machine and its certificate.
         oidc: an OpenID provider whose tokens are accepted; None: there is none.
         certificate: the operator's own with its key; None: one issued by the platform's authority.
         session_idle_s: seconds without a request after which a browser's session ends.
@@ -154,6 +155,7 @@ class ListenerSettings:
     tls_host: str | None = None
     tls_port: int = 8443
     names: tuple[str, ...] = ()
+    served_names: frozenset[str] = frozenset()
     oidc: OidcSettings | None = None
     certificate: tuple[Path, Path] | None = None
     session_idle_s: float = IDLE_S
@@ -166,17 +168,21 @@ class Listeners:
     Attributes:
         authenticator: of requests.
         urls: where the API is served, the one without TLS first.
-        names: accepted in Host headers, beside those of the loopback interface.
+        names: accepted in Host headers, in lower case, beside those of the certificate.
         connections: the connections of all ports.
     """
 
     authenticator: Authenticator
     urls: list[str]
-    names: tuple[str, ...]
+    names: frozenset[str]
     _plain: socket.socket
     _protected: tuple[socket.socket, ApiCertificate] | None
     _renewal: _CertificateRenewal | None = None
     connections: HttpConnections = field(default_factory=HttpConnections)
+
+    def is_own_name(self, host: str) -> bool:
+        """Return true if a host, in lower case, is a name of the API."""
+        return host in self.names or (self._protected is not None and self._protected[1].covers(host))
 
     async def serve(self, app: FastAPI, stop: asyncio.Event) -> None:
         """Serve the application on all ports until ``stop`` is set."""
@@ -250,7 +256,8 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
             verifier=verifier,
             idle_s=settings.session_idle_s,
         )
-        yield Listeners(authenticator, urls, settings.names, plain, protected, renewal)
+        names = settings.served_names.union(name.lower() for name in settings.names)
+        yield Listeners(authenticator, urls, names, plain, protected, renewal)
 
 
 class _CertificateRenewal:

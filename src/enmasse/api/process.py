@@ -191,7 +191,7 @@ async def _serve(
         commands=commands,
         schemas=schemas,
         connections=listeners.connections,
-        names=listeners.names,
+        is_own_name=listeners.is_own_name,
         sampler=sampler,
     )
     async with asyncio.TaskGroup() as tasks:

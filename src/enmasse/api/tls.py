@@ -12,6 +12,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
+from enmasse.net.certificates import hosts_of, wildcard_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,11 @@ class ApiCertificate:
         self._clients = clients
         self._loaded = self._read_stats()
         self.context = self._make_context()
+        self._hosts = hosts_of(certificate)
+
+    def covers(self, host: str) -> bool:
+        """Return true if the certificate is for a host, in lower case."""
+        return host in self._hosts or wildcard_of(host) in self._hosts
 
     def reload(self) -> bool:
         """Load the files if they have changed, for new connections.
@@ -55,6 +61,7 @@ class ApiCertificate:
         try:
             self._make_context()  # a certificate and key that do not match must not replace those in use
             self.context.load_cert_chain(*self._paths)
+            self._hosts = hosts_of(self._paths[0])
         except (ConfigError, OSError, ValueError) as error:
             _log.error("the API keeps its present certificate: %s", error)
             return False

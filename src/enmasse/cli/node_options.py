@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enmasse.errors import ConfigError
+from enmasse.net.origins import HTTP_NAME as HTTP_NAME_FLAG
+from enmasse.net.origins import plain_name
+
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,12 @@ WEB_ORIGIN = NodeOption(
     "machine; may be given more than once; * is from everywhere",
     "ORIGIN",
 )
+HTTP_NAME = NodeOption(
+    HTTP_NAME_FLAG,
+    "a host name by which clients of HTTP come that is no space's and in no certificate, as that of a reverse proxy: "
+    "shop.example.org; may be given more than once",
+    "HOST",
+)
 ALLOW_INSECURE_PLAIN = NodeOption(
     "--allow-insecure-plain", "let users send their passwords without TLS, where others may read them"
 )
@@ -65,3 +75,15 @@ def written(flag: str, value: Any) -> Iterator[str]:
             yield flag
         elif one is not None and one is not False:
             yield from (flag, str(one.absolute() if isinstance(one, Path) else one))
+
+
+def names_of(texts: Iterable[str] | None) -> frozenset[str]:
+    """Return the names that ``--http-name`` adds, in lower case.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    try:
+        return frozenset(map(plain_name, texts or ()))
+    except ValueError as error:
+        raise ConfigError(f"{HTTP_NAME.flag}: {error}") from None

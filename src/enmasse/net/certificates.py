@@ -192,7 +192,7 @@ class CertificateStore:
             if pair is None or pair[0] != mark:
                 path = self._directory / f"{name}.crt"
                 context = self._make_context(path, clients)
-                pair = mark, context, _hosts_of(path)
+                pair = mark, context, hosts_of(path)
             pairs[name] = pair
             contexts[name] = pair[1]
             for host in pair[2]:
@@ -233,9 +233,21 @@ class CertificateStore:
         host = host.lower()
         if isinstance(tls, ServerTls):
             tls.asked_name = host
-        found = self._by_host.get(host) or self._by_host.get("*." + host.partition(".")[2])
+        found = self._found(host)
         if found is not None:
             tls.context = found
+
+    def covers(self, host: str) -> bool:
+        """Return true if one of the certificates is for a host, in lower case."""
+        return self._found(host) is not None
+
+    def _found(self, host: str) -> ssl.SSLContext | None:
+        return self._by_host.get(host) or self._by_host.get(wildcard_of(host))
+
+
+def wildcard_of(host: str) -> str:
+    """Return what a certificate has in the place of a host and all that are beside it."""
+    return "*." + host.partition(".")[2]
 
 
 def _extensions_of(hello: bytes) -> Iterator[int]:
@@ -286,8 +298,12 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _hosts_of(path: Path) -> list[str]:
-    """Return the hosts for which a certificate is shown."""
+def hosts_of(path: Path) -> list[str]:
+    """Return the hosts for which a certificate is shown, in lower case; ``*.`` stands for one label.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     hosts = path.with_suffix(".hosts")
     try:
         if hosts.exists():

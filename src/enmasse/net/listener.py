@@ -22,7 +22,7 @@ from enmasse.net.tls_layer import TlsLayer
 from enmasse.net.transport import Engine, EngineProtocol
 
 if TYPE_CHECKING:
-    from enmasse.net.web import Answer
+    from enmasse.net.web import Answer, RefuseHost
 
 
 MAX_RECORD_BYTES = 16384
@@ -44,6 +44,7 @@ class Port:
         protocols: the functions that make engines, by protocol; the first protocol gets peers that none recognises.
         limiter: counts and limits the connections.
         answer: answers HTTP requests.
+        refuse_host: checks the host that a request of HTTP names.
         context: returns the TLS context for a client's first record; None if TLS is not accepted.
         origins: origins of web pages that may open a WebSocket, beside those of this machine.
         is_tls_only: accept nothing in the clear.
@@ -55,6 +56,7 @@ class Port:
         protocols: Mapping[ProtocolSignature, MakeEngine],
         limiter: ConnectionLimiter,
         answer: Answer,
+        refuse_host: RefuseHost,
         context: Callable[[bytes], ssl.SSLContext] | None = None,
         origins: Collection[str] = (),
         *,
@@ -64,6 +66,7 @@ class Port:
         self.protocols = protocols
         self.limiter = limiter
         self.answer = answer
+        self.refuse_host = refuse_host
         self.context = context
         self.origins = origins
         self.upgrades: dict[ProtocolSignature, ProtocolSignature] = {}
@@ -215,6 +218,7 @@ class ProtocolDetector(asyncio.Protocol):
             return WebProtocol(
                 slot,
                 port.answer,
+                port.refuse_host,
                 port.carried,
                 lambda carried: self._make_shell(carried, slot),
                 port.origins,

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Answer = Callable[[str], tuple[int, str] | None]
 """Returns status and text for a request's target; None if there is nothing."""
 
+RefuseHost = Callable[[str | None, asyncio.Transport], str | None]
+"""Returns why a request is refused for the host that it names; None if it is not: see ``origins.host_refusal``."""
+
 MAX_HEAD_BYTES = 16 << 10
 """Browsers send a few KiB of headers at most."""
 
@@ -33,6 +36,7 @@ class WebProtocol(asyncio.Protocol):
     Args:
         slot: the connection's slot.
         answer: returns the answer to a request.
+        refuse_host: checks the host that a request names.
         carried: the protocols that WebSocket may carry, by sub-protocol.
         make_upper: makes a carried protocol.
         origins: origins of web pages that may open a WebSocket, beside those of this machine.
@@ -43,6 +47,7 @@ class WebProtocol(asyncio.Protocol):
         self,
         slot: Slot,
         answer: Answer,
+        refuse_host: RefuseHost,
         carried: Mapping[str, ProtocolSignature],
         make_upper: Callable[[ProtocolSignature], asyncio.Protocol],
         origins: Collection[str],
@@ -50,6 +55,7 @@ class WebProtocol(asyncio.Protocol):
     ) -> None:
         self._slot = slot
         self._answer = answer
+        self._refuse_host = refuse_host
         self._carried = carried
         self._make_upper = make_upper
         self._origins = origins
@@ -80,20 +86,20 @@ class WebProtocol(asyncio.Protocol):
 
     def _serve(self, request: h11.Request) -> None:
         headers = {name.lower(): value.lower() for name, value in request.headers}
-        if headers.get(b"upgrade") == b"websocket" and request.method == b"GET":
-            # Its library takes time to load, and requests for health do not need it.
-            from enmasse.net.websocket_layer import WebSocketLayer  # noqa: PLC0415
-
-            layer = WebSocketLayer(self, self._carried, self._origins)
-            given, self._given = self._given, b""
-            self._transport.set_protocol(layer)
-            layer.connection_made(self._transport)
-            layer.begin(given, self._make_upper)
+        # A host in the target would take the place of Host [RFC 9112 3.2.2]: that is for those who read it.
+        is_websocket = (
+            headers.get(b"upgrade") == b"websocket" and request.method == b"GET" and request.target[:1] == b"/"
+        )
+        found = None if is_websocket else self._answer(request.target.decode("ascii", "replace"))
+        if found is None and not is_websocket and self._hand_over():
             return
-        found = self._answer(request.target.decode("ascii", "replace"))
-        if found is None and self._hand_over():
-            return
-        if b"origin" in headers and request.method.decode("ascii") not in SAFE_METHODS:
+        host = headers.get(b"host")
+        refusal = self._refuse_host(None if host is None else host.decode("latin-1"), self._transport)
+        if refusal is not None:
+            self._respond(403, f"{refusal}\n")
+        elif is_websocket:
+            self._upgrade()
+        elif b"origin" in headers and request.method.decode("ascii") not in SAFE_METHODS:
             self._respond(403, "web pages may only ask here\n")
         elif found is None:
             self._respond(
@@ -103,6 +109,16 @@ class WebProtocol(asyncio.Protocol):
             self._respond(405, "GET or HEAD is expected\n", (("Allow", "GET, HEAD"),))
         else:
             self._respond(*found)
+
+    def _upgrade(self) -> None:
+        # Its library takes time to load, and requests for health do not need it.
+        from enmasse.net.websocket_layer import WebSocketLayer  # noqa: PLC0415
+
+        layer = WebSocketLayer(self, self._carried, self._origins)
+        given, self._given = self._given, b""
+        self._transport.set_protocol(layer)
+        layer.connection_made(self._transport)
+        layer.begin(given, self._make_upper)
 
     def _hand_over(self) -> bool:
         """Give the connection to the protocol of all other requests, with what has come; false if there is none."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from enmasse.net.transport import EngineProtocol
     from enmasse.node.client_connection import ClientConnection, ClientLink
     from enmasse.node.management.space_management import SpaceManagement
+    from enmasse.node.ports import ServedHosts
     from enmasse.storage.link import JournalLink
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class Connections:
         """The budget for incomplete messages, of all connections."""
         self.origins: tuple[str, ...] = ()
         """Origins of web pages that may use the node by HTTP; ``*`` is all."""
+        self.hosts: ServedHosts
+        """The names by which clients of HTTP may call the node."""
         self.answer: Callable[[str], tuple[int, str] | None] = lambda _target: None
         """Returns status and text where the node itself answers a target of HTTP, as for its health."""
         self.space_management: SpaceManagement | None = None

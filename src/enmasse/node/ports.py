@@ -4,6 +4,8 @@ A space's own port is for clients that need not name the space. These ports are 
 One that cannot be opened is tried again, and the space reports the reason (``portProblem``). Clients that are
 connected stay when the port closes.
 
+By HTTP a port serves those who call it by a name that it has (``ServedHosts``).
+
 The port for the control process on another machine (``ManagementPort``) accepts TLS only, and only the control
 process's certificate. Its directory of certificates is not the one for clients: an authority that vouches for clients
 does not thereby vouch for control.
@@ -20,16 +22,23 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
 from enmasse.net.listener import MakeEngine, Port
+from enmasse.net.origins import host_refusal
+from enmasse.node.errors import TenancyError
+from enmasse.node.users.admission import is_here
+from enmasse.node.users.tenancy import named_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from enmasse.messaging.space import Space
+    from enmasse.net.certificates import CertificateStore
     from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.loop import Turn
-    from enmasse.net.web import Answer
+    from enmasse.net.web import Answer, RefuseHost
     from enmasse.node.client_connection import ClientConnection
     from enmasse.node.connections import Connections
+    from enmasse.node.users.gate import Gate
 
 OTHER_FILES = 256
 """File descriptors that are not connections: the journal, management, libraries."""
@@ -54,6 +63,71 @@ class PortOptions:
 
     origins: tuple[str, ...] = ()
     """Origins of web pages that may open a WebSocket, beside those of this machine; ``*`` is all."""
+
+    names: frozenset[str] = frozenset()
+    """The names, in lower case, by which clients of HTTP call the node, beside those that it has."""
+
+
+class ServedHosts:
+    """The names by which a node serves HTTP: those of its spaces, endpoints and certificates, and the operator's.
+
+    A host that names a space is that of its own addresses alone: whoever has a space chooses its name.
+
+    Args:
+        listed: the operator's.
+        covers: returns true if the node has a certificate for a host.
+        spaces: returns the spaces by name.
+        gate: tells what hosts mean, and which spaces are open.
+    """
+
+    def __init__(
+        self,
+        listed: frozenset[str],
+        covers: Callable[[str], bool],
+        spaces: Callable[[], Mapping[str, Space]],
+        gate: Gate,
+    ) -> None:
+        self._listed = listed
+        self._covers = covers
+        self._spaces = spaces
+        self._gate = gate
+
+    def refusal(
+        self,
+        host: str | None,
+        transport: asyncio.Transport,
+        peer: str,
+        space: str | None = None,
+        *,
+        has_login: bool = False,
+    ) -> str | None:
+        """Return why a request is refused for the host that it names; None if it is not.
+
+        Args:
+            host: as the request names it.
+            transport: of the connection.
+            peer: the client's end of it, as ``host:port``.
+            space: the name of the space that the request is about; None: it may be any.
+            has_login: true if nobody is served without a login, not even in an open space.
+        """
+        at = transport.get_extra_info("sockname")
+        asked = self._spaces() if space is None else (space,)
+        is_open = not has_login and any(self._gate.is_open(each, is_here=is_here(peer)) for each in asked)
+        return host_refusal(host, at, lambda name: self._is_own(name, space), is_open=is_open)
+
+    def refuse(self, host: str | None, transport: asyncio.Transport) -> str | None:
+        """Return why a request about no space in particular is refused; None if it is not."""
+        peer = transport.get_extra_info("peername")
+        return self.refusal(host, transport, f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix")
+
+    def _is_own(self, name: str, space: str | None) -> bool:
+        if name in self._listed:
+            return True
+        try:
+            named = named_space(self._spaces(), name, names=self._gate.names)
+        except TenancyError:
+            return False
+        return self._covers(name) if named is None else space is None or named.name == space
 
 
 class Ports:
@@ -88,13 +162,24 @@ class Ports:
         """True if clients may use TLS."""
         return self._certificates is not None
 
-    async def open(self, host: str, port: int, protocols: Mapping[ProtocolSignature, MakeEngine]) -> asyncio.Server:
+    def covers(self, host: str) -> bool:
+        """Return true if there is a certificate for a host, in lower case."""
+        return self._certificates is not None and self._certificates.covers(host)
+
+    async def open(
+        self,
+        host: str,
+        port: int,
+        protocols: Mapping[ProtocolSignature, MakeEngine],
+        refuse_host: RefuseHost,
+    ) -> asyncio.Server:
         """Open one port for clients.
 
         Args:
             host: the interface.
             port: the port's number.
             protocols: the functions that make engines, by protocol; the port's own protocol is the first.
+            refuse_host: checks the host that a request of HTTP names.
 
         Raises:
             OSError: it cannot be opened.
@@ -105,6 +190,7 @@ class Ports:
             protocols,
             self.limiter,
             self._answer,
+            refuse_host,
             context=None if store is None else store.context,
             origins=self._origins,
         )
@@ -279,14 +365,16 @@ class ManagementPort:
         turn: the turn of the loop.
         tls: the directory of certificates: the node's, and ``clients-ca.crt``.
         answer: answers HTTP requests.
+        names: the operator's, by which clients of HTTP call the node.
 
     Raises:
         ConfigError: the certificates cannot be used.
     """
 
-    def __init__(self, turn: Turn, tls: Path, answer: Answer) -> None:
+    def __init__(self, turn: Turn, tls: Path, answer: Answer, names: frozenset[str]) -> None:
         self._turn = turn
         self._answer = answer
+        self._names = names
         self._limiter = ConnectionLimiter(turn, _LIMITS)
         from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
 
@@ -300,8 +388,18 @@ class ManagementPort:
             OSError: it cannot be opened.
         """
         context = self._certificates.context
-        served = Port(self._turn, protocols, self._limiter, self._answer, context=context, is_tls_only=True)
+        served = Port(
+            self._turn, protocols, self._limiter, self._answer, self._refuse_host, context=context, is_tls_only=True
+        )
         return await self._turn.loop.create_server(served.make_protocol, host, port)
+
+    def _refuse_host(self, host: str | None, transport: asyncio.Transport) -> str | None:
+        at = transport.get_extra_info("sockname")
+
+        def is_own(name: str) -> bool:
+            return name in self._names or self._certificates.covers(name)
+
+        return host_refusal(host, at, is_own, is_open=False)
 
     def reload(self) -> None:
         """Read the certificates again."""

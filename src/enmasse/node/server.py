@@ -38,7 +38,7 @@ from enmasse.node.management.management import Inspection, Management
 from enmasse.node.management.session_views import read_sessions, read_wills
 from enmasse.node.management.space_management import SpaceManagement
 from enmasse.node.management.statistics import check_server, read_configuration, read_statistics
-from enmasse.node.ports import HandshakeWatcher, ManagementPort, PortOptions, Ports, SpacePorts
+from enmasse.node.ports import HandshakeWatcher, ManagementPort, PortOptions, Ports, ServedHosts, SpacePorts
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.trace import Tracer
 from enmasse.node.users.admission import PeerInfo
@@ -211,9 +211,13 @@ class Server:
         # It begins a turn regularly, so that the core notices when the wall clock is set.
         self.watch = LoopWatch(self._turn.loop, self._turn.begin)
         self.health = Health(name, self.watch, lambda: check_server(self))
-        self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
+        self._port_options = ports or PortOptions()
+        self.ports = Ports(self._turn, self._port_options, self.health.answer)
         self.connections.answer = self.health.answer
-        self.connections.origins = (ports or PortOptions()).origins
+        self.connections.origins = self._port_options.origins
+        self.hosts = self.connections.hosts = ServedHosts(
+            self._port_options.names, self.ports.covers, lambda: self.entities.spaces, self.gate
+        )
         self.reloads.append(self.ports.reload)
         self.devices.authorities.changed = self.ports.trust
         self.connections.watchers += (
@@ -357,7 +361,7 @@ class Server:
             raise ConfigError(f"{protocol!r} is no protocol of clients; there are {', '.join(self.protocols)}")
         origin = _Origin(row, host, default=default_space)
         try:
-            server = await self.ports.open(host, port, self._engine_makers(origin))
+            server = await self.ports.open(host, port, self._engine_makers(origin), self.hosts.refuse)
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
         origin.port = port = server.sockets[0].getsockname()[1]
@@ -367,7 +371,7 @@ class Server:
 
     async def _open_space_port(self, host: str, port: int, space: str) -> asyncio.Server:
         origin = _Origin(main_protocol(self.protocols), host, port, port_of=space)
-        return await self.ports.open(host, port, self._engine_makers(origin))
+        return await self.ports.open(host, port, self._engine_makers(origin), self.hosts.refuse)
 
     async def listen_admin(self, path: Path) -> None:
         """Open the administrator's socket, which only this user can reach.
@@ -401,7 +405,7 @@ class Server:
         Raises:
             ConfigError: the port cannot be opened, or the certificates cannot be used.
         """
-        self.management_port = ManagementPort(self._turn, tls, self.health.answer)
+        self.management_port = ManagementPort(self._turn, tls, self.health.answer, self._port_options.names)
         self.reloads.append(self.management_port.reload)
         origin = _Origin(main_protocol(self.protocols), host, fixed=self.admin)
         try:

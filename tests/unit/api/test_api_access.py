@@ -102,6 +102,7 @@ class Guarded:
                 stop=asyncio.Event(),
                 nodes={"node-0": NodeAccess(messages=NoMessages(), sessions=Deserted(), retained=Deserted())},
                 authenticator=authenticator,
+                is_own_name="api.example.org".__eq__,
             )
         )
         for namespace in ("blue", "green"):

@@ -64,6 +64,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
                 stop=asyncio.Event(),
                 nodes={"node-0": NodeAccess(messages=NoMessages())},
                 authenticator=authenticator,
+                is_own_name="api.example.org".__eq__,
             )
         )
 

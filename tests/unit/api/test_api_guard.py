@@ -66,12 +66,10 @@ def test_a_page_opens_no_websocket(api: Api) -> None:
 
 
 HOSTS = {
-    "evil.example": "(--api-name)",
-    "localhost.evil.example": "(--api-name)",
-    "192.0.2.1": "(--api-name)",
-    "[::ffff:192.0.2.1]": "(--api-name)",
-    "0x7f000001": "(--api-name)",
-    "2130706433": "(--api-name)",
+    "evil.example": "--http-name",
+    "localhost.evil.example": "--http-name",
+    "0x7f000001": "--http-name",
+    "2130706433": "--http-name",
     "localhost@evil.example": "expected one name",
     "evil@localhost": "expected one name",
     "localhost.": "expected one name",
@@ -102,9 +100,12 @@ def test_a_host_that_is_not_this_machine_is_sent_away(api: Api) -> None:
     api.talk(ask)
 
 
-def test_every_name_of_the_loopback_interface_will_do(api: Api) -> None:
+def test_every_address_and_localhost_will_do(api: Api) -> None:
     async def ask(client: httpx.AsyncClient) -> None:
-        for host in ("localhost", "LOCALHOST:8080", "127.0.0.1", "127.8.8.8:1", "[::1]", "[0:0::1]:65535"):
+        for host in (
+            "localhost", "LOCALHOST:8080", "127.0.0.1", "127.8.8.8:1", "192.0.2.1", "[::1]", "[0:0::1]:65535",
+            "[::ffff:192.0.2.1]",
+        ):  # fmt: skip
             own = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
             assert (await client.delete(SPACES, headers=own)).status_code == 200, host
 
@@ -112,28 +113,28 @@ def test_every_name_of_the_loopback_interface_will_do(api: Api) -> None:
 
 
 def test_names_that_the_operator_gave_are_served(registry: Registry) -> None:
-    async def ask(app: FastAPI, url: str) -> int:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=url) as client:
-            return (await client.get("/healthz")).status_code
+    async def ask(app: FastAPI, at: str, host: str) -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"https://{at}") as client:
+            return (await client.get("/healthz", headers={"host": host})).status_code
 
-    messages = MemoryMessages()
-    app = create_app(
-        ApiParts(
-            registry=registry,
-            stop=asyncio.Event(),
-            nodes={"node-0": NodeAccess(messages=messages)},
-            names=("API.example",),
+    def app(authenticator: Authenticator | None) -> FastAPI:
+        return create_app(
+            ApiParts(
+                registry=registry,
+                stop=asyncio.Event(),
+                nodes={"node-0": NodeAccess(messages=MemoryMessages())},
+                authenticator=authenticator,
+                is_own_name=lambda name: name == "api.example",
+            )
         )
-    )
-    guarded = create_app(
-        ApiParts(
-            registry=registry,
-            stop=asyncio.Event(),
-            nodes={"node-0": NodeAccess(messages=messages)},
-            authenticator=Authenticator(is_required=True),
-        )
-    )
-    assert asyncio.run(ask(app, "http://api.example:8080")) == 200
-    assert asyncio.run(ask(app, "https://other.example")) == 403
-    assert asyncio.run(ask(guarded, "http://other.example")) == 403, "in the clear it may be a name that was turned"
-    assert asyncio.run(ask(guarded, "https://other.example")) == 200, "the client has checked it by the certificate"
+
+    of_one, of_accounts = app(None), app(Authenticator(is_required=True, is_local=False))
+    for served in (of_one, of_accounts):
+        for at in ("127.0.0.1", "10.1.2.3", "[::1]", "[fd00::1]", "8.8.8.8"):
+            assert asyncio.run(ask(served, at, "API.example:8080")) == 200
+    for at in ("127.0.0.1", "10.1.2.3", "[::1]", "[fd00::1]", "[::ffff:10.1.2.3]"):
+        assert asyncio.run(ask(of_accounts, at, "other.example")) == 403, "it may be a name that was turned"
+    for at in ("8.8.8.8", "[2606:4700::1]"):
+        assert asyncio.run(ask(of_accounts, at, "other.example")) == 200
+        assert asyncio.run(ask(of_accounts, at, "other.example.")) == 403
+        assert asyncio.run(ask(of_one, at, "other.example")) == 403, "nobody need log in"

@@ -56,7 +56,12 @@ class Site:
         self.registry = registry
         authenticator = Authenticator(accounts, is_required=True)
         parts = ApiParts(
-            registry=registry, stop=asyncio.Event(), authenticator=authenticator, audit=self.audit, devices=devices
+            registry=registry,
+            stop=asyncio.Event(),
+            authenticator=authenticator,
+            audit=self.audit,
+            devices=devices,
+            is_own_name="api.example.org".__eq__,
         )
         self.app = create_app(parts)
 

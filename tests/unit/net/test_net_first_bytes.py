@@ -87,6 +87,6 @@ def test_what_is_not_spoken_here_is_left_to_the_port_s_own_protocol() -> None:
 def test_what_tls_does_not_carry_is_spoken_in_the_clear_alone() -> None:
     bare = ProtocolSignature("bare", (b"BARE ",), over_tls=False)
     nobody: Any = None  # nothing connects here
-    port = Port(nobody, {bare: nobody, AMQP: nobody}, nobody, nobody)
+    port = Port(nobody, {bare: nobody, AMQP: nobody}, nobody, nobody, nobody)
     assert recognise(b"BARE words", port.accepted, port.default) is bare
     assert recognise(b"BARE words", port.inside_tls, port.inside_tls[0]) is AMQP

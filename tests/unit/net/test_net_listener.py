@@ -21,7 +21,7 @@ from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
 from enmasse.net.lanes import Quantum
 from enmasse.net.listener import Port
 from enmasse.net.loop import Turn
-from enmasse.net.origins import SECURITY_HEADERS
+from enmasse.net.origins import SECURITY_HEADERS, host_refusal
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.protocols import PROTOCOLS
 
@@ -106,7 +106,10 @@ async def site(
     def answer(target: str) -> tuple[int, str] | None:
         return (200, f"{target} is well\n") if target == "/healthz" else None
 
-    port = Port(turn, {AMQP: make_engine}, limiter, answer, None if store is None else store.context)
+    def refuse_host(host: str | None, _transport: object) -> str | None:
+        return host_refusal(host, ("127.0.0.1", 1), lambda name: name == "here", is_open=False)
+
+    port = Port(turn, {AMQP: make_engine}, limiter, answer, refuse_host, None if store is None else store.context)
     server = await loop.create_server(port.make_protocol, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:

@@ -18,7 +18,7 @@ from websockets.frames import Frame, Opcode
 from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
 from enmasse.net.listener import Port
 from enmasse.net.loop import Turn
-from enmasse.net.origins import SECURITY_HEADERS
+from enmasse.net.origins import SECURITY_HEADERS, host_refusal
 from enmasse.net.transport import EngineProtocol
 from enmasse.net.websocket_layer import MAX_FRAGMENT_BYTES
 from enmasse.node.protocols import PROTOCOLS
@@ -27,14 +27,17 @@ from tests.conformance.clause_list import clause
 HEADER = b"AMQP\x00\x01\x00\x00"
 
 
+def _refuse_host(host: str | None, _transport: object) -> str | None:
+    return host_refusal(host, ("127.0.0.1", 1), lambda name: name == "here", is_open=False)
+
+
 class Site:
     def __init__(self, script: Any, origins: tuple[str, ...], protocol: str) -> None:
         self.script = script
         turn = Turn(asyncio.get_running_loop())
         self.limiter = ConnectionLimiter(turn, ConnectionLimits())
-        self.port = Port(
-            turn, {PROTOCOLS[protocol].signature: self.make_engine}, self.limiter, lambda _: None, origins=origins
-        )
+        made = {PROTOCOLS[protocol].signature: self.make_engine}
+        self.port = Port(turn, made, self.limiter, lambda _: None, _refuse_host, origins=origins)
         self.url = ""
         self.engine: Any = None
         self.shell: Any = None

@@ -278,7 +278,7 @@ def test_a_message_whose_client_is_gone_is_not_sent(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", scene.port)
         path = "/v1/spaces/open.ns/addresses/any/messages?wait=60"
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ngone".encode())
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\ngone".encode())
         connections = scene.server.connections
         await until_async(lambda: connections.links == 1)
         writer.close()
@@ -303,7 +303,7 @@ def test_an_address_that_is_deleted_ends_what_waits_for_it(tmp_path: Path) -> No
                 client.post("any/messages?wait=60", content=b"x", headers={"Connection": "close"}),
                 client.post("orders/receive?wait=60"),
                 client.post("orders/receive?wait=60", headers={"Connection": "close"}),
-                client.get("orders/events"),
+                client.get("orders/events", headers={"Accept": "text/event-stream"}),
             ]
             *waiting, events = [asyncio.create_task(each) for each in requests]
             await until_async(lambda: connections.links == len(requests))

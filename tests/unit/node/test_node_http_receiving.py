@@ -12,6 +12,8 @@ import httpx
 from tests.support.polling import until_async
 from tests.unit.node.http_scene import Scene, basic, play, user, version  # noqa: F401  a fixture
 
+WANTED = {"Accept": "text/event-stream"}
+
 
 async def received(client: httpx.AsyncClient, address: str = "orders", **query: Any) -> list[dict[str, Any]]:
     answer = await client.post(f"{address}/receive", params={"wait": 30, **query})
@@ -99,7 +101,7 @@ def test_what_a_client_that_is_gone_was_to_get_is_for_others(tmp_path: Path) -> 
         connections = scene.server.connections
         _, writer = await asyncio.open_connection("127.0.0.1", scene.port)
         path = "/v1/spaces/open.ns/addresses/orders/receive?wait=60"
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
         await until_async(lambda: connections.links == 1)
         writer.close()
         await until_async(lambda: len(connections) == 0)
@@ -238,7 +240,7 @@ def test_events_come_as_far_as_those_before_are_settled(tmp_path: Path) -> None:
             # The client closes its connection, too: httpx leaves streams of HTTP/2 as they are.
             async with (
                 scene.client() as reader,
-                reader.stream("GET", "orders/events", params={"max": 1}) as answer,
+                reader.stream("GET", "orders/events", params={"max": 1}, headers=WANTED) as answer,
             ):
                 assert answer.headers["content-type"] == "text/event-stream"
                 lines = answer.aiter_lines()

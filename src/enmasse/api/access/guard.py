@@ -1,9 +1,8 @@
 """Checks of every request before authentication: Host header, origin, and size.
 
 Rules:
-1. There is one valid Host header, with a loopback interface or one of the API's own names: this refuses web pages
-   whose own name resolves to 127.0.0.1 (DNS rebinding). Over TLS, with accounts, any name is accepted: the client
-   has checked it there.
+1. The Host header is valid, and an address, ``localhost`` or one of the API's own names: this refuses web pages whose
+   own name resolves to this machine (DNS rebinding). On a public address, with accounts, any name is accepted.
 2. A web page of another origin can change nothing, whatever it sends, and can open no WebSocket.
 3. Bodies are bounded, whatever their announced length; more so where they are read before authentication.
 """
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from enmasse.api.access.authorization import is_public
 from enmasse.api.kube.status import RequestError, answer, answer_error
-from enmasse.net.origins import SAFE_METHODS, host_of, is_loopback_name, page_host_of, scheme_of
+from enmasse.net.origins import SAFE_METHODS, host_of, host_refusal, page_host_of, scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,13 +40,13 @@ class Guard:
     Args:
         app: the wrapped application.
         is_local: whether only this machine is served.
-        names: accepted in Host headers, beside those of the loopback interface.
+        is_own_name: returns true if a host, in lower case, is a name of the API.
     """
 
-    def __init__(self, app: ASGIApp, *, is_local: bool = True, names: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, *, is_local: bool, is_own_name: Callable[[str], bool]) -> None:
         self._app = app
         self._is_local = is_local
-        self._names = frozenset(name.lower() for name in names)
+        self._is_own_name = is_own_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope."""
@@ -75,25 +74,27 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> str | None:
         """Return why a request is refused, None if it is not."""
-        hosts, scheme = _values(scope, b"host"), scope.get("scheme", "http")
-        host = host_of(hosts[0], scheme) if len(hosts) == 1 else None
-        if host is None:
-            return f"the Host header is '{', '.join(hosts)[:100]}': expected one name or address, and perhaps a port"
-        is_checked = scheme == "https" and not self._is_local
-        if not (is_checked or is_loopback_name(host[0]) or host[0] in self._names):
-            return (
-                f"the Host header names '{host[0][:100]}': only localhost, loopback addresses and names of the API "
-                "(--api-name) are served"
-            )
+        hosts = _values(scope, b"host")
+        # Several are none, as h11 has it.
+        host = ", ".join(hosts) if hosts else None
+        refusal = host_refusal(host, scope.get("server"), self._is_own_name, is_open=self._is_local)
+        if refusal is not None:
+            return refusal
         if scope["method"] in SAFE_METHODS and not _values(scope, b"upgrade"):
             return None
         origins = _values(scope, b"origin")
         # A proxy may have terminated TLS: the scheme of the page says which port is meant without one.
-        if len(origins) > 1 or any(page_host_of(it) != host_of(hosts[0], scheme_of(it)) for it in origins):
+        if len(origins) > 1 or any(not _is_page_of(it, host) for it in origins):
             return f"the request is of a web page of '{', '.join(origins)[:100]}', which may change nothing here"
         if not _FROM_ELSEWHERE.isdisjoint(_values(scope, b"sec-fetch-site")):
             return "the request is of a web page of another site, which may change nothing here"
         return None
+
+
+def _is_page_of(origin: str, host: str | None) -> bool:
+    """Return true if an Origin header is of a page of the very host that the request is for."""
+    page = page_host_of(origin)
+    return page is not None and host is not None and page == host_of(host, scheme_of(origin))
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

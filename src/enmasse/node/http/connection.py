@@ -7,7 +7,8 @@ Rules:
 3. An address may end a link in the middle of its turn. What follows for the connection is done in its own turn.
 4. HTTP/2 has many requests at a time on one socket: each of them is on a connection in the sense of 1, which serves
    one request after another and is kept for the next.
-5. A page of another origin than the operator allows is refused, whatever it asks for.
+5. A page of another origin than the operator allows is refused, whatever it asks for, and so is a host that is none
+   of the node's.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ class HttpConnection(ClientConnection):
             if request.path == DESCRIPTION_PATH:
                 self._answer_description(request)
                 return False
-            route = request.route = device_route_of(request) or route_of(request)
+            route = request.route = self._read_route(request)
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             self._check_origin(request)
         if request.method == "OPTIONS":
@@ -236,6 +237,7 @@ class HttpConnection(ClientConnection):
         found = self._connections.answer(request.path) if request.method in ("GET", "HEAD") else None
         if found is None:
             return False
+        self._check_host(request)
         self.engine.answer(head(found[0], "text/plain; charset=utf-8"), found[1].encode())
         return True
 
@@ -243,8 +245,9 @@ class HttpConnection(ClientConnection):
         """Answer what HTTP is here, to everybody: it names no space.
 
         Raises:
-            HttpError: the method is another one, or it is a page of a stranger that asks.
+            HttpError: the method is another one, or it may be a page of a stranger that asks.
         """
+        self._check_host(request)
         self._check_origin(request)
         if request.method not in ("GET", "HEAD"):
             raise HttpError(
@@ -441,6 +444,34 @@ class HttpConnection(ClientConnection):
         )
 
     # Web pages
+
+    def _read_route(self, request: Request) -> Route:
+        """Return what a request asks for, once its host has been checked.
+
+        Raises:
+            HttpError: it asks for nothing that is here, or at a host that is not served.
+        """
+        try:
+            route = device_route_of(request) or route_of(request)
+        except HttpError:
+            self._check_host(request)
+            raise
+        # A space is `<namespace>/<name>` within.
+        space = "/".join(reversed(route.space.split("."))) if route.space else None
+        self._check_host(request, space, has_login=route.action == DEVICE)
+        return route
+
+    def _check_host(self, request: Request, space: str | None = None, *, has_login: bool = False) -> None:
+        """Refuse what may come of a page whose own name was turned to this node.
+
+        Raises:
+            HttpError: the host is not one by which the node is called.
+        """
+        transport = self._connections.shells[self].transport
+        host = request.headers.get("host")
+        refusal = self._connections.hosts.refusal(host, transport, self.peer, space, has_login=has_login)
+        if refusal is not None:
+            raise HttpError(403, refusal, "amqp:unauthorized-access")
 
     def _check_origin(self, request: Request) -> None:
         """Refuse what a page of an origin asks that the operator does not allow.

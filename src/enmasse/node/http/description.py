@@ -43,10 +43,11 @@ _ERRORS: Final = frozenset(STATUSES.values()) | {400, 401, 408, 414, 417, 431, 5
 """What any request may be refused with: by an address or space, or as no request that makes sense."""
 
 _MORE_ERRORS: Final = {
+    ("events", "GET"): frozenset((406,)),
     ("messages", "POST"): frozenset((422, 502)),
     ("request", "POST"): frozenset((422, 502, 504)),
 }
-"""What became of a message."""
+"""What became of a message, or that none is taken."""
 
 
 def _ref(name: str, kind: str = "schemas") -> Document:
@@ -132,6 +133,7 @@ def _headers_of(action: tuple[str, str]) -> list[Document]:
     if action == ("request", "POST"):
         return _message_headers()
     if action == ("events", "GET"):
+        # Accept is said by the type of the answer, and must not be a parameter.
         return [_parameter("header", "Last-Event-ID", _OFFSET, "of a stream: the offset of the last event")]
     return []
 

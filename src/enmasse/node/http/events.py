@@ -4,6 +4,7 @@ Rules:
 1. No more messages are under way than the client asked for: a settled one makes room for another.
 2. What is not settled when the stream of events ends goes back, as a failed attempt: the client has seen it.
 3. The events of a stream are not settled. Their ids are offsets, from which a client goes on that comes again.
+4. What takes messages has to say that it wants events: a browser that fetches an image or a page does not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ MAX_WINDOW: Final = 1_000
 BEAT_S: Final = 15.0
 """Seconds between two signs of life while nothing comes; proxies end what is silent for 30 s or more."""
 
-_START: Final = head(200, "text/event-stream", (("X-Accel-Buffering", "no"),))
+EVENT_STREAM: Final = "text/event-stream"
+
+_START: Final = head(200, EVENT_STREAM, (("X-Accel-Buffering", "no"),))
 _BEAT: Final = b": nothing new\n\n"
 
 
@@ -56,20 +59,20 @@ class Events(Receiving):
 
     Args:
         connection: the client's.
-        route: of the request.
-        last_id: the id of the last event that the client has seen; empty if it has seen none.
+        request: its request.
     """
 
-    __slots__ = ("_beat_at", "_holder", "_is_stream", "_last_id", "_lease_s", "_query", "_withheld")
+    __slots__ = ("_beat_at", "_headers", "_holder", "_is_stream", "_lease_s", "_query", "_withheld")
 
-    def __init__(self, connection: HttpConnection, route: Route, last_id: str) -> None:
+    def __init__(self, connection: HttpConnection, request: Request) -> None:
+        route: Route = request.route
         query = route.query
         check_query(route, "GET")
         window = number(query, "max", WINDOW, 1, MAX_WINDOW)
         super().__init__(connection, route.address, min(window, connection.leases.room(connection.owner)), 0.0)
         self._lease_s = seconds(query, "lease", LEASE_S, MAX_LEASE_S)
         self._query = query
-        self._last_id = last_id
+        self._headers = request.headers
         self._is_stream = False
         self._beat_at = 0.0
         self._withheld = 0
@@ -87,7 +90,24 @@ class Events(Receiving):
     def _options(self, address: Address) -> AttachOptions:
         options = super()._options(address)
         self._is_stream = options.presettle = address.is_read_by_offset
+        if not self._is_stream:
+            self._require_reader()
         return options
+
+    def _require_reader(self) -> None:
+        """Check that somebody wants events, as each is taken from others.
+
+        Raises:
+            HttpError: a browser may be fetching something else, for a page that never sees what comes.
+        """
+        destination = self._headers.get("sec-fetch-dest", "empty")
+        if destination != "empty":
+            raise HttpError(
+                403, f"messages are taken by EventSource or fetch, not as {destination!r:.40}", "amqp:not-allowed"
+            )
+        wanted = {item.partition(";")[0].strip().lower() for item in self._headers.get("accept", "").split(",")}
+        if EVENT_STREAM not in wanted:
+            raise HttpError(406, f"messages are taken by whoever asks for them: send Accept: {EVENT_STREAM}")
 
     def _filters(self, address: Address) -> dict[str, Any]:
         query = self._query
@@ -99,8 +119,9 @@ class Events(Receiving):
                 raise HttpError(400, "offset and partition are for streams", INVALID)
             return found
         start = offset_of(query.get("offset", "next"))
-        if self._last_id:
-            last = offset_of(self._last_id)
+        # The last event that the client has seen.
+        if last_id := self._headers.get("last-event-id"):
+            last = offset_of(last_id)
             start = last + 1 if isinstance(last, int) else last
         if "partition" in query:
             found[PARTITION_FILTER] = number(query, "partition", 0, 0, 1 << 30)
@@ -165,4 +186,4 @@ def get_events(connection: HttpConnection, request: Request, _body: bytes) -> No
     if request.method == "HEAD":
         connection.finish(_START)
         return
-    connection.begin(Events(connection, request.route, request.headers.get("last-event-id", "")))
+    connection.begin(Events(connection, request))

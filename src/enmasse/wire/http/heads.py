@@ -34,7 +34,7 @@ MAX_LENGTH_DIGITS: Final = 15
 
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 _TARGET = re.compile(rb"\*|/[\x21-\x7e]*")
-_ABSOLUTE = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 
 _ONCE = frozenset(
     ("authorization", "content-length", "content-type", "expect", "host", "idempotency-key", "origin",
@@ -109,7 +109,7 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
     Raises:
         HttpError: this is not the head of a request, or not of one that is served here.
     """
-    method, target, is_http_10 = _read_line(data[: data.find(b"\r\n")])
+    method, target, authority, is_http_10 = _read_line(data[: data.find(b"\r\n")])
     ends = data.count(b"\r\n")
     if data.count(b"\n") != ends or data.count(b"\r") != ends or b"\0" in data:
         raise HttpError(400, "the lines of a head end with CR and LF, and have neither of them, nor NUL, within")
@@ -128,6 +128,9 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
     headers = _headers_of(collected.lines)
     if "host" not in headers and not is_http_10:
         raise HttpError(400, "a request of HTTP/1.1 has a header Host: send one")
+    if authority is not None:
+        # Whatever Host says [RFC 9112 3.2.2].
+        headers["host"] = authority
     request = Request(method, target, headers, is_http_10=is_http_10)
     return request, ChunkedBody(parser, collected) if request.length < 0 else None
 
@@ -151,7 +154,7 @@ def read_fields(fields: Sequence[tuple[bytes, bytes]], *, has_body: bool) -> Req
     target = pseudo.get(b":path", b"")
     if not _TARGET.fullmatch(target):
         raise HttpError(400, "a target begins with a slash, and has no spaces or control characters")
-    method, path = _checked(pseudo.get(b":method", b""), target)
+    method, path, _ = _checked(pseudo.get(b":method", b""), target)
     headers = _headers_of(lines)
     if b":authority" in pseudo:
         headers["host"] = pseudo[b":authority"].decode("latin-1")
@@ -179,8 +182,8 @@ def _headers_of(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _read_line(line: bytes) -> tuple[str, str, bool]:
-    """Return method and target, and true for HTTP/1.0."""
+def _read_line(line: bytes) -> tuple[str, str, str | None, bool]:
+    """Return method, target and the host in it, if there is one, and true for HTTP/1.0."""
     found = _LINE.fullmatch(line)
     if found is None:
         raise HttpError(400, "a request begins with a method, a target and HTTP/1.1, with one space between them")
@@ -190,8 +193,8 @@ def _read_line(line: bytes) -> tuple[str, str, bool]:
     return *_checked(method, target), minor == b"0"
 
 
-def _checked(method: bytes, target: bytes) -> tuple[str, str]:
-    """Return method and target, without scheme and host.
+def _checked(method: bytes, target: bytes) -> tuple[str, str, str | None]:
+    """Return method, target without scheme and host, and that host, if it has one.
 
     Raises:
         HttpError: they are not served here.
@@ -205,7 +208,8 @@ def _checked(method: bytes, target: bytes) -> tuple[str, str]:
         target = target[absolute.end() :] or b"/"
     if not target.startswith(b"/") and target != b"*":
         raise HttpError(400, "a target begins with a slash, or is a whole http URL")
-    return method.decode(), target.decode("ascii")
+    authority = None if absolute is None else absolute[1].decode("ascii")
+    return method.decode(), target.decode("ascii"), authority
 
 
 def _some(names: frozenset[bytes]) -> str:

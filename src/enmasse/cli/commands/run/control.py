@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from enmasse.cli.node_options import HTTP_NAME, names_of
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.drivers.data_directory import DEFAULT_NODE
 from enmasse.drivers.supervisor.child import die_with_parent
@@ -38,6 +39,7 @@ ApiName = Annotated[
     list[str] | None,
     typer.Option("--api-name", metavar="HOST", help="A name of this machine, for the API's certificate; repeatable."),
 ]
+HttpName = Annotated[list[str] | None, HTTP_NAME.for_typer]
 ApiCertificate = Annotated[
     Path | None,
     typer.Option("--api-cert", metavar="FILE", help="A certificate of your own for the API (PEM, with its chain)."),
@@ -191,6 +193,7 @@ def control(
         str | None, typer.Option("--tls-host", metavar="HOST", help="Interface of the API with TLS; none without.")
     ] = None,
     tls_port: Annotated[int, typer.Option("--tls-port", min=0, max=65535, help="Its port.")] = API_TLS_PORT,
+    http_name: HttpName = None,
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
@@ -237,6 +240,7 @@ def control(
         tls_host=tls_host,
         tls_port=tls_port,
         names=tuple(api_name or ()),
+        served_names=names_of(http_name),
         oidc=oidc_settings(
             api_oidc_issuer,
             api_oidc_audience,

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, USERS, WEB_ORIGIN
+from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, HTTP_NAME, USERS, WEB_ORIGIN, names_of
 from enmasse.drivers.data_directory import Layout, make_private
 from enmasse.drivers.supervisor.child import die_with_parent
 from enmasse.drivers.supervisor.endpoints import machine_names, require_loopback
@@ -41,6 +41,7 @@ def run_node(arguments: Sequence[str]) -> int:
                 require_loopback(host)  # an empty host is no place at all, as the node will say
         make_private(options.data)
         os.umask(0o077)
+        names = names_of(options.http_name)
         admin = options.admin
         if admin is None:
             admin = Layout(options.data).admin_socket(options.name)
@@ -80,6 +81,7 @@ def run_node(arguments: Sequence[str]) -> int:
                 handshake_timeout_s=options.handshake_timeout,
             ),
             origins=tuple(options.web_origin or ()),
+            names=names,
         ),
     )
 
@@ -138,6 +140,7 @@ def _add_port_options(parser: argparse.ArgumentParser) -> None:
         help=f"end a connection that has not opened by then (default: {limits.handshake_timeout_s:g})",
     )
     WEB_ORIGIN.add_to(parser, action="append")
+    HTTP_NAME.add_to(parser, action="append")
 
 
 def _parser() -> argparse.ArgumentParser:

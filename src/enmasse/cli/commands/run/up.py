@@ -20,6 +20,7 @@ from enmasse.cli.commands.run.control import (
     AuditFile,
     AuthChoice,
     Domain,
+    HttpName,
     OidcAudience,
     OidcCa,
     OidcClient,
@@ -35,7 +36,7 @@ from enmasse.cli.commands.run.control import (
     networks_of,
     oidc_settings,
 )
-from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, USERS, WEB_ORIGIN, written
+from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, HTTP_NAME, USERS, WEB_ORIGIN, names_of, written
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice, arguments_of
 from enmasse.cli.output import Writer, make_table
 from enmasse.drivers.supervisor.endpoints import is_loopback, require_loopback
@@ -122,6 +123,7 @@ def up(
     log_format: LogFormat = LogFormatChoice.TEXT,
     users: Annotated[Path | None, USERS.for_typer] = None,
     web_origin: Annotated[list[str] | None, WEB_ORIGIN.for_typer] = None,
+    http_name: HttpName = None,
     allow_insecure_plain: Annotated[bool, ALLOW_INSECURE_PLAIN.for_typer] = False,
     allow_python: Annotated[
         bool, typer.Option("--allow-python", help="Run Python of pipelines with --api-auth open, too.")
@@ -171,6 +173,7 @@ def up(
     tls_host = api_host or (host if api_auth != AuthChoice.OPEN or api_tls_port is not None else None)
     # Errors in these are better reported here than in control's log.
     networks_of(webhook_network or ())
+    names_of(http_name)
     certificate_pair(api_cert, api_key, "--api-cert, --api-key")
     certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")
     oidc_settings(
@@ -183,6 +186,7 @@ def up(
     )
     of_control = arguments_of(
         control,
+        http_name=http_name,
         api_name=api_name,
         api_cert=api_cert,
         api_key=api_key,
@@ -202,6 +206,7 @@ def up(
     of_node = [
         *written(USERS.flag, users),
         *written(WEB_ORIGIN.flag, web_origin),
+        *written(HTTP_NAME.flag, http_name),
         *written(ALLOW_INSECURE_PLAIN.flag, allow_insecure_plain),
     ]
     settings = UpSettings(
