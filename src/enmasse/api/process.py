@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enmasse.api.listeners import Listeners
-    from enmasse.control.webhooks.egress import Network
+    from enmasse.net.special_addresses import Network
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class ControlSettings:
         wildcard: certificate and key that spaces may ask for; None: there is none.
         audit_file: the log of requests; None: a file in the data directory.
         audit_level: which requests are logged.
-        webhook_networks: networks that webhooks may reach although they are not public.
+        networks: where hosts that tenants name may be although that is not public.
     """
 
     data: Path
@@ -89,7 +89,7 @@ class ControlSettings:
     wildcard: tuple[Path, Path] | None = None
     audit_file: Path | None = None
     audit_level: AuditLevel = "writes"
-    webhook_networks: tuple[Network, ...] = ()
+    networks: tuple[Network, ...] = ()
 
 
 def run_control(settings: ControlSettings) -> int:
@@ -136,6 +136,7 @@ async def _serve(
         [node],
         now=_now,
         jitter=_jitter,
+        networks=settings.networks,
         observe=times.observe,
         events=EventRecorder(store, now=_now, new_uid=lambda: str(uuid.uuid4())),
     )
@@ -164,7 +165,7 @@ async def _serve(
         devices=device_registry,
         device_links=device_links,
         schemas=schemas,
-        webhooks=(node.visit, settings.webhook_networks),
+        webhooks=node.visit,
     )
     canary = Canary(node)
     sampler = Sampler([node])

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from enmasse.control.runtime.events import EventRecorder
     from enmasse.control.store.registry import Registry
     from enmasse.model.schema.resource import Resource
+    from enmasse.net.special_addresses import Network
 
 _MOST_AT_ONCE = 1_000
 """More addresses than these are reconciled in the background, so that other keys do not wait for them."""
@@ -68,6 +69,7 @@ class Context:
         node_of: gives the name of the node that an address is placed on, by its key; None: all on the first.
         resync_s: seconds between two checks of a node for drift.
         grace_s: seconds that a node may be away before every address says so.
+        networks: where hosts that tenants name may be although that is not public.
         observe: is called with the seconds that each key of a controller took.
         events: records events for users; None: none.
 
@@ -92,6 +94,7 @@ class Context:
         node_of: Callable[[str], str] | None = None,
         resync_s: float = 10.0,
         grace_s: float = 5.0,
+        networks: Sequence[Network] = (),
         observe: Callable[[float], None] = lambda _seconds: None,
         events: EventRecorder | None = None,
     ) -> None:
@@ -99,6 +102,7 @@ class Context:
         self.store = store = registry.store
         self.now = now
         self.jitter = jitter
+        self.networks = networks
         self.observe = observe
         self.events = events
         self.grace_s = grace_s
@@ -107,7 +111,7 @@ class Context:
         self.desired = Desired(self)
         self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
         self.placements = Placements(self.desired, store, node_of or (lambda _key: nodes[0].name))
-        self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed)
+        self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed, networks)
         self.effects = Effects(store, self.desired, self.providers)
         self.statuses = StatusWriter(store, self._enqueue_stale, events)
 

@@ -29,13 +29,12 @@ from enmasse.control.users.realm_controller import RealmController
 from enmasse.control.webhooks.controller import WebhookController
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from enmasse.control.context import Context
     from enmasse.control.ports import Certificates, ConnectRealmAdmin, UserAdmin
     from enmasse.control.projects.device_links import DeviceLinks
     from enmasse.control.runtime.controller import Controller
-    from enmasse.control.webhooks.egress import Network
     from enmasse.control.webhooks.posting import Visit
     from enmasse.iot.registry import DeviceRegistry
     from enmasse.schemas.registry import SchemaRegistry
@@ -58,7 +57,7 @@ class ControlPlane:
         devices: the device registry.
         schemas: the schema registry.
         device_links: serves the devices' side of the nodes.
-        webhooks: connects to spaces for them, with the networks that they may reach although they are not public.
+        webhooks: connects to spaces for them.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class ControlPlane:
         devices: DeviceRegistry | None = None,
         device_links: DeviceLinks | None = None,
         schemas: SchemaRegistry | None = None,
-        webhooks: tuple[Visit, Sequence[Network]] | None = None,
+        webhooks: Visit | None = None,
     ) -> None:
         self.context = context
         self._device_links = device_links
@@ -116,7 +115,7 @@ class ControlPlane:
         if connect_realm is not None:
             yield RealmController(context, connect_realm)
         if self._webhooks is not None:
-            yield WebhookController(context, *self._webhooks)
+            yield WebhookController(context, self._webhooks)
         if self._schemas is not None:
             yield SpaceSchemasController(context, self._schemas)
         if devices is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,6 +52,8 @@ class OidcSettings:
         ca_cert: PEM of the authorities to trust instead of the system's; empty: the system's.
         leeway_s: how far clocks may differ, in seconds.
         password_cache_s: seconds for which a correct password is not checked by the provider again.
+        networks: where the provider may be although that is not public, as a tenant has named its host; None: an
+            operator has, who may name any.
         revision: identifies one version of these settings.
     """
 
@@ -67,6 +70,7 @@ class OidcSettings:
     ca_cert: str = field(default="", repr=False)
     leeway_s: int = 10
     password_cache_s: int = 60
+    networks: tuple[IPv4Network | IPv6Network, ...] | None = None
     revision: str = ""
 
 
@@ -152,6 +156,15 @@ def _words(where: str, value: Any) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _networks(where: str, value: Any) -> tuple[IPv4Network | IPv6Network, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where}: a list is expected")
+    try:
+        return tuple(ip_network(_text(where, item)) for item in value)
+    except ValueError:
+        raise ConfigError(f"{where}: networks such as 10.1.0.0/16 are expected") from None
+
+
 def _seconds(most: int) -> Callable[[str, Any], int]:
     def read(where: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
@@ -199,5 +212,6 @@ _READERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "caCert": ("ca_cert", _text),
     "leeway": ("leeway_s", _seconds(MAX_LEEWAY_S)),
     "passwordCache": ("password_cache_s", _seconds(MAX_PASSWORD_CACHE_S)),
+    "networks": ("networks", _networks),
     "revision": ("revision", _text),
 }

@@ -6,7 +6,9 @@ Rules:
 2. A token with an unknown key makes the keys be fetched again, once in ``REFETCH_S`` at most, however many such
    tokens come.
 3. Few passwords are verified at a time, and few wait: each of them costs the provider much time.
-4. Nothing follows a redirect, reads more than ``MAX_ANSWER_BYTES``, or takes longer than ``DEADLINE_S``.
+4. A provider that a tenant has named is asked at public addresses alone (``net/egress.py``), wherever its description
+   of itself leads.
+5. Nothing follows a redirect, reads more than ``MAX_ANSWER_BYTES``, or takes longer than ``DEADLINE_S``.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from enmasse.errors import ConfigError, UnavailableError
 from enmasse.identity.errors import TokenError, UnknownKeyError
 from enmasse.identity.oidc import Identity, KeySet, read_discovery, verify_token
 from enmasse.identity.oidc_settings import OidcSettings, check_provider_url, is_loopback
+from enmasse.net.egress import Egress, EgressError, trust_of
 
 REFETCH_S = 10.0
 """Seconds between two fetches of keys that tokens cause; a new key is known that much later at worst."""
@@ -342,7 +345,7 @@ class OidcProvider:
                     if len(body) > MAX_ANSWER_BYTES:
                         raise UnavailableError(f"{url} answers with more than {MAX_ANSWER_BYTES} bytes")
                 status = answer.status_code
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (EgressError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise UnavailableError(f"{url} does not answer: {str(error) or type(error).__name__}") from None
         try:
             return status, json.loads(body) if body else None
@@ -353,13 +356,16 @@ class OidcProvider:
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
+            networks, trust = self.settings.networks, _trust(self.settings.ca_cert)
+            is_here = is_loopback(urlsplit(self.settings.issuer).hostname or "")
             self._http = httpx.AsyncClient(
-                verify=_trust(self.settings.ca_cert),
+                transport=None if networks is None else Egress(networks, trust),
+                verify=trust,
                 timeout=REQUEST_S,
                 limits=httpx.Limits(max_connections=MAX_ASKING + 2, keepalive_expiry=30.0),
                 follow_redirects=False,
-                # Proxies are for other machines.
-                trust_env=not is_loopback(urlsplit(self.settings.issuer).hostname or ""),
+                # Proxies are for other machines, and reach what nobody here has looked at.
+                trust_env=networks is None and not is_here,
                 headers={"Accept": "application/json"},
             )
         return self._http
@@ -375,6 +381,6 @@ class OidcProvider:
 
 def _trust(ca_cert: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cadata=ca_cert or None)
-    except (ssl.SSLError, ValueError):
+        return trust_of(ca_cert or None)
+    except ValueError:
         raise ConfigError("caCert: certificates of authorities in PEM are expected") from None

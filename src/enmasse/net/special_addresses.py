@@ -19,17 +19,18 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_OWN = tuple(
+_LOOPBACK = tuple(map(ip_network, ("127.0.0.0/8", "::1/128")))
+"""This machine [RFC 1122 3.2.1.3, RFC 4291 2.5.3]."""
+
+_SECRET = tuple(
     map(
         ip_network,
         (
             "0.0.0.0/8",  # this network [RFC 791 3.2]
-            "127.0.0.0/8",  # loopback [RFC 1122 3.2.1.3]
             "169.254.0.0/16",  # link local [RFC 3927], where clouds tell their machines secrets
             "224.0.0.0/4",  # multicast [RFC 1112]
             "255.255.255.255/32",  # limited broadcast [RFC 919 7]
             "::/128",  # unspecified [RFC 4291 2.5.2]
-            "::1/128",  # loopback [RFC 4291 2.5.3]
             "fe80::/10",  # link local [RFC 4291 2.5.6]
             "ff00::/8",  # multicast [RFC 4291 2.7]
             # Clouds tell secrets there, too: Oracle's and Azure's, Alibaba's, Amazon's.
@@ -40,7 +41,7 @@ _OWN = tuple(
         ),
     )
 )
-"""This machine, its link, and where clouds tell a machine what is for it alone."""
+"""This machine's link, what is no host's, and where clouds tell a machine what is for it alone."""
 
 _SPECIAL = tuple(
     map(
@@ -81,8 +82,10 @@ _WAYS = (_MAPPED, _NAT64, _6TO4, _TEREDO)
 _LOW = 0xFFFF_FFFF
 
 
-def _carried(address: IPv6Address) -> Iterable[IPv4Address]:
+def _carried(address: Address) -> Iterable[IPv4Address]:
     """Return the addresses of IPv4 that one of IPv6 has within."""
+    if isinstance(address, IPv4Address):
+        return ()
     number = int(address)
     low = number & _LOW
     if address in _TEREDO:
@@ -114,15 +117,25 @@ def is_public(address: Address, listed: Sequence[Network] = ()) -> bool:
     if _is_in(address, listed):
         return True
     if isinstance(address, IPv4Address):
-        return not (_is_in(address, _OWN) or _is_in(address, _SPECIAL))
+        return not any(_is_in(address, table) for table in (_LOOPBACK, _SECRET, _SPECIAL))
     if not all(is_public(each, listed) for each in _carried(address)):
         return False
     return _is_in(address, _WAYS) or (address in _GIVEN_OUT and not _is_in(address, _SPECIAL))
 
 
 def is_own(address: Address) -> bool:
-    """Return true if an address leads to this machine, its link, or where a cloud tells its machines secrets."""
-    return _is_in(address, _OWN) or (isinstance(address, IPv6Address) and any(map(is_own, _carried(address))))
+    """Return true if an address leads to this machine, or is secret."""
+    return _is_in(address, _LOOPBACK) or is_secret(address) or any(map(is_own, _carried(address)))
+
+
+def is_secret(address: Address) -> bool:
+    """Return true if an address leads to this machine's link, to no host, or where a cloud tells secrets."""
+    if _is_in(address, _SECRET):
+        return True
+    if address in _MAPPED:
+        return any(map(is_secret, _carried(address)))
+    # No way but that of this machine itself leads to its loopback interface.
+    return any(map(is_own, _carried(address)))
 
 
 def _is_in(address: Address, networks: Iterable[Network]) -> bool:

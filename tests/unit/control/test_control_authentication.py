@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,13 @@ def test_a_space_changes_where_its_users_are_known_where_that_is_allowed(
     assert oidc is not None
     assert oidc["issuer"] == issuer
     assert ("clientSecret" in oidc) is has_secret, "the operator's secret is for the operator's provider alone"
+    allowed = [ip_network("10.1.0.0/16")]
+    for networks in ((), allowed):
+        found = resolve_authentication(
+            shop(name="corporate", overrides=overrides), {"corporate": given}, find_secret, networks
+        ).oidc
+        # The operator's own may be anywhere.
+        assert read_settings("oidc", found).networks == (None if has_secret else tuple(networks))
     assert oidc["caCert"] == ("OWN" if "caCertSecret" in overrides else "PEM")
 
 

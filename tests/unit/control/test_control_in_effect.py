@@ -72,7 +72,7 @@ async def everything(stage: Stage, folder: Path) -> AsyncIterator[ControlPlane]:
             endpoints=EndpointSettings("mq.example", 5672),
             connect_realm=MemoryKeycloak().connect,
             devices=DeviceRegistry(devices, now=str, new_id=str, new_version=str),
-            webhooks=(nowhere, ()),
+            webhooks=nowhere,
         ) as plane:
             yield plane
 

@@ -19,7 +19,6 @@ from enmasse.control.spaces.adoption import NOT_ADOPTABLE, adopted_space, choose
 from enmasse.control.spaces.effective import effective_space_limits
 from enmasse.control.spaces.placements import plan_limits
 from enmasse.control.spaces.planning import SpaceView, judge_space, readiness, space_conditions, wanted_space
-from enmasse.control.users.authentication_services import resolve_authentication
 from enmasse.model.kinds.limits import SpaceLimits
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.conditions import READY, with_effect
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from enmasse.control.context import Context, Node
     from enmasse.control.endpoints.controller import EndpointController
     from enmasse.control.store.port import Change
-    from enmasse.control.users.authentication_services import Authentication
 
 
 FINALIZER = "enmasse.io/infra"
@@ -235,16 +233,14 @@ class SpaceController(Controller):
             InvalidResourceError: no declaration can express what it has.
             ForbiddenError: it would differ with every plan that there is, or admit other users.
         """
-        services, find_secret = self._providers.services, self._providers.find_secret
+        services = self._providers.services
 
         def declared_with(service: str, plan: str | None = None) -> AddressSpace:
             space = adopted_space(entity, node.name, service=service, plan=plan)
             assert isinstance(space, AddressSpace)
             return space
 
-        def authentication_of(space: AddressSpace) -> Authentication:
-            return resolve_authentication(space, services, find_secret)
-
+        authentication_of = self._providers.resolve
         service = choose_service(entity, {name: authentication_of(declared_with(name)) for name in services})
         first: list[str] = []
         namespace = entity.name.partition("/")[0]

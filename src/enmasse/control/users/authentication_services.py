@@ -3,13 +3,13 @@
 Rules:
 1. A service that does not exist, or cannot be used as it is, is waited for; the verdict names what is missing.
 2. A space changes the service's settings only where the service allows that, and never takes the service's
-   secret with it to another host.
+   secret with it to another host. That host has to be public, or in a network that the operator has named.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ServiceSecret,
     )
     from enmasse.model.kinds.spaces import AddressSpace
+    from enmasse.net.special_addresses import Network
 
 
 EXTERNAL, STANDARD = "external", "standard"
@@ -106,7 +107,10 @@ def service_of(space: AddressSpace, services: Mapping[str, AuthenticationService
 
 
 def resolve_authentication(
-    space: AddressSpace, services: Mapping[str, AuthenticationService], find_secret: FindSecret
+    space: AddressSpace,
+    services: Mapping[str, AuthenticationService],
+    find_secret: FindSecret,
+    networks: Sequence[Network] = (),
 ) -> Authentication:
     """Return the authentication of a space.
 
@@ -114,6 +118,7 @@ def resolve_authentication(
         space: as declared.
         services: those of the operator, by name.
         find_secret: gives secrets.
+        networks: where providers that spaces choose may be although that is not public.
     """
     asked = space.spec.authentication_service
     service = service_of(space, services)
@@ -132,7 +137,7 @@ def resolve_authentication(
     try:
         oidc = None
         if spec.type == EXTERNAL:
-            oidc = _external(space, service, find_secret)
+            oidc = _external(space, service, find_secret, networks)
         elif (keycloak := keycloak_of(service)) is not None:
             oidc = _keycloak(space, service, keycloak, find_secret)
         if oidc is None:
@@ -206,7 +211,9 @@ def _external_fields(service: AuthenticationService, find_secret: FindSecret) ->
     return fields
 
 
-def _external(space: AddressSpace, service: AuthenticationService, find_secret: FindSecret) -> dict[str, Any]:
+def _external(
+    space: AddressSpace, service: AuthenticationService, find_secret: FindSecret, networks: Sequence[Network]
+) -> dict[str, Any]:
     """Return a service's settings of its provider, with the changes of a space."""
     fields = _external_fields(service, find_secret)
     external = service.spec.external
@@ -229,6 +236,8 @@ def _external(space: AddressSpace, service: AuthenticationService, find_secret: 
         fields["caCert"] = secret_entry(find_secret, namespace, overrides.ca_cert_secret.name, "ca.crt")
     if urlsplit(fields["issuer"]).netloc != urlsplit(own_issuer).netloc:
         fields.pop("clientSecret", None)
+        # The operator's own provider may be anywhere.
+        fields["networks"] = list(map(str, networks))
     return fields
 
 

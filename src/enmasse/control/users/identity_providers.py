@@ -25,10 +25,11 @@ from enmasse.model.schema.names import PLAN_NAMESPACE
 from enmasse.model.schema.objects import restore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from enmasse.control.store.port import Change, Store
     from enmasse.model.kinds.spaces import AuthenticationServiceReference
+    from enmasse.net.special_addresses import Network
 
 
 _KIND = AUTHENTICATION_SERVICE.name
@@ -42,6 +43,7 @@ class IdentityProviders:
         store: where services and secrets lie.
         spaces: all that are declared, by key.
         enqueue_space: enqueues a space.
+        networks: where providers that spaces choose may be although that is not public.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class IdentityProviders:
         store: Store,
         spaces: Callable[[], Mapping[str, AddressSpace]],
         enqueue_space: Callable[[str], None],
+        networks: Sequence[Network] = (),
     ) -> None:
         self.services: dict[str, AuthenticationService] = {}
         """The declared services, by name."""
@@ -58,14 +61,19 @@ class IdentityProviders:
         self._store = store
         self._spaces = spaces
         self._enqueue_space = enqueue_space
+        self.networks = networks
 
     def of(self, space: AddressSpace) -> Authentication:
         """Return the authentication of a space."""
         asked = space.spec.authentication_service
         known = self._known.get(space.key)
         if known is None or known[0] != asked:
-            known = self._known[space.key] = (asked, resolve_authentication(space, self.services, self.find_secret))
+            known = self._known[space.key] = (asked, self.resolve(space))
         return replace(known[1], state=self._state(space))
+
+    def resolve(self, space: AddressSpace) -> Authentication:
+        """Return the authentication that a space asks for."""
+        return resolve_authentication(space, self.services, self.find_secret, self.networks)
 
     def kind_of(self, space: AddressSpace) -> str | None:
         """Return the kind of a space's authentication for nodes; None where it cannot be had."""

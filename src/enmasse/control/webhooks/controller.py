@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.verdicts import Verdict, condition
-from enmasse.control.webhooks.egress import Egress, trust_of
 from enmasse.control.webhooks.posting import Figures, Poster, Posting
 from enmasse.control.webhooks.request import key_of, key_problem
 from enmasse.model.kinds.durations import milliseconds
@@ -19,13 +18,13 @@ from enmasse.model.kinds.webhooks import Webhook, header_problem
 from enmasse.model.schema.conditions import READY, find, with_effect
 from enmasse.model.schema.kinds import ADDRESS, SECRET, WEBHOOK
 from enmasse.model.schema.objects import restore
+from enmasse.net.egress import Egress, trust_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from enmasse.control.context import Context
     from enmasse.control.store.port import Change, Document, Store
-    from enmasse.control.webhooks.egress import Network
     from enmasse.control.webhooks.posting import Visit
 
 TELL_S: Final = 1.0
@@ -44,18 +43,16 @@ class WebhookController(Controller):
     Args:
         context: of the controllers.
         visit: connects to a space.
-        allowed: networks that webhooks may reach although they are not public.
     """
 
     name = "webhooks"
     workers = 4
 
-    def __init__(self, context: Context, visit: Visit, allowed: Sequence[Network] = ()) -> None:
+    def __init__(self, context: Context, visit: Visit) -> None:
         super().__init__(jitter=context.jitter, observe=context.observe)
         self._context = context
         self._store = context.store
         self._visit = visit
-        self._allowed = allowed
         self._tasks: dict[str, tuple[Posting, asyncio.Task[None]]] = {}
         self._figures: dict[str, Figures] = {}
         self._fresh: set[str] = set()
@@ -98,7 +95,7 @@ class WebhookController(Controller):
             running = None
         figures = self._figures.setdefault(key, Figures())
         if posting is not None and running is None:
-            egress = Egress(self._allowed, posting.authorities)
+            egress = Egress(self._context.networks, trust_of(posting.authorities))
             poster = Poster(posting, figures, self._visit, egress, lambda: self._fresh.add(key))
             self._tasks[key] = posting, asyncio.create_task(poster.run(), name=f"webhook {key}")
         self._publish(webhook, verdict, figures)

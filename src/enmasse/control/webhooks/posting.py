@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from enmasse.control.webhooks.egress import EgressError
 from enmasse.control.webhooks.request import (
     as_header,
     backoff_s,
@@ -31,6 +30,7 @@ from enmasse.control.webhooks.request import (
     verdict_of,
 )
 from enmasse.errors import EnmasseError
+from enmasse.net.egress import EgressError
 from enmasse.wire.amqp.text_search import ID_ANNOTATION
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
+
+from enmasse.net.special_addresses import Address, Network, is_own, is_secret, parse_address
 
 ANNOTATION = "enmasse.io/pipeline-hosts"
 """The annotation of a namespace; only operators write it."""
@@ -27,14 +29,8 @@ MOST_PLACES = 100
 """Each is a listening socket, and all of them are handed on in one message."""
 
 _NAME = re.compile(r"(?!.*\.\.)[a-z0-9_]([-a-z0-9_.]{0,251}[a-z0-9])?")
-_METADATA = frozenset(
-    map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"))
-)
 _INSIDE = IPv4Address("127.1.0.0")
 """Names have the addresses that follow."""
-
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +116,12 @@ class Reach:
 
 def may_lead_to(place: Place, outside: str) -> bool:
     """Return whether an address is one that a place may stand for."""
-    if place.is_ours or place.is_one_address:
-        return True
-    address = ip_address(outside.partition("%")[0])
-    address = getattr(address, "ipv4_mapped", None) or address
-    is_ours = address.is_loopback or address.is_unspecified or address.is_link_local or address.is_multicast
-    return not is_ours and address not in _METADATA
+    return place.is_ours or place.is_one_address or not is_own(parse_address(outside))
 
 
 def is_never(outside: str) -> bool:
-    """Return whether an address is no tenant's, whoever names it: link-local, or where clouds tell secrets."""
-    address = ip_address(outside.partition("%")[0])
-    address = getattr(address, "ipv4_mapped", None) or address
-    return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
+    """Return whether an address is no tenant's, whoever names it: a link's, or where clouds tell secrets."""
+    return is_secret(parse_address(outside))
 
 
 def parse_hosts(text: str) -> tuple[list[Place], list[str]]:

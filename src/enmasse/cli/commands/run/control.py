@@ -105,7 +105,8 @@ WebhookNetwork = Annotated[
     typer.Option(
         "--webhook-network",
         metavar="CIDR",
-        help="Webhooks may post there although it is not public, as 10.1.0.0/16; repeatable.",
+        help="Webhooks may post there, and providers of identities that spaces choose may be there, although it is "
+        "not public, as 10.1.0.0/16; repeatable.",
     ),
 ]
 Domain = Annotated[
@@ -254,7 +255,7 @@ def control(
     )
     settings = ControlSettings(
         data=data,
-        webhook_networks=networks_of(webhook_network or ()),
+        networks=networks_of(webhook_network or ()),
         listeners=listeners,
         node=node,
         node_url=node_url,

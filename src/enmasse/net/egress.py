@@ -1,20 +1,20 @@
-"""Connections to the outside, which lead to no host that the operator does not allow.
+"""Connections to hosts that a tenant names, which lead to no address that the operator does not allow.
+
+For webhooks, and for providers of identities that a space chooses.
 
 Rules:
 1. A name is resolved for each connection, and the connection goes to an address that was looked at: a name that means
    another one the next moment leads nowhere else.
-2. Every address that a name means has to be allowed. Those that are not public (private and shared networks,
-   loopback, link-local ones such as the metadata services of clouds) are allowed only if the operator has named them.
-3. Addresses that carry another one (IPv4 within IPv6) are looked at as what they carry.
+2. Every address that a name means, of either family, has to be public, or in a network that the operator has named:
+   a name with one that is not leads nowhere.
+3. Addresses that carry another one (IPv4 within IPv6) are looked at as what they carry, too.
 4. The addresses of a host are tried in turn until one takes the connection; nothing is sent twice.
-5. A host proves its name by a certificate of an authority of this machine, or of those that the webhook names, which
-   are the only ones then.
+5. A host proves its name by a certificate, whatever its address. Redirections are not followed: they are answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 from functools import lru_cache
@@ -23,44 +23,27 @@ from typing import TYPE_CHECKING, Final
 import httpx
 
 from enmasse.errors import EnmasseError
+from enmasse.net.special_addresses import is_public, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+    from enmasse.net.special_addresses import Network
+
     Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_S: Final = 5.0
 """How long one address may take to connect while there are others."""
 
-_TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+MAX_HOSTS: Final = 8
+"""The most hosts to which connections are kept: a webhook has one, and a provider names some more."""
+
+NETWORK_OPTION: Final = "--webhook-network"
+"""The option by which an operator allows what is not public."""
 
 
 class EgressError(EnmasseError):
     """A host must not be reached from here, or is unknown."""
-
-
-def is_allowed(text: str, allowed: Sequence[Network]) -> bool:
-    """Return whether a connection may go to an address."""
-    address = _carried(ipaddress.ip_address(text.partition("%")[0]))
-    if any(address.version == network.version and address in network for network in allowed):
-        return True
-    return address.is_global and not address.is_multicast
-
-
-def _carried(address: Address) -> Address:
-    if not isinstance(address, ipaddress.IPv6Address):
-        return address
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
-    if address in _TRANSLATED or (int(address) >> 32 == 0 and int(address) > 1):
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
 
 
 async def _resolve(host: str, port: int) -> list[str]:
@@ -88,20 +71,20 @@ def trust_of(authorities: str | None) -> ssl.SSLContext:
 
 
 class Egress(httpx.AsyncBaseTransport):
-    """A transport of httpx that looks at the address of each connection. It is for one host: it keeps connections.
+    """A transport of httpx that looks at the address of each connection.
 
     Args:
         allowed: networks that are allowed although they are not public.
-        authorities: certificates in PEM that hosts are verified by; None: those of this machine.
+        trust: what hosts are verified by.
         resolve: returns the addresses of a host.
     """
 
-    def __init__(
-        self, allowed: Sequence[Network], authorities: str | None = None, resolve: Resolve = _resolve
-    ) -> None:
+    def __init__(self, allowed: Sequence[Network], trust: ssl.SSLContext, resolve: Resolve = _resolve) -> None:
         self._allowed = allowed
+        self._trust = trust
         self._resolve = resolve
-        self._inner = httpx.AsyncHTTPTransport(verify=trust_of(authorities), trust_env=False)
+        self._inner: dict[str, httpx.AsyncHTTPTransport] = {}
+        """The connections to each host: those of one address may be to several, which prove different names."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request.
@@ -116,10 +99,10 @@ class Egress(httpx.AsyncBaseTransport):
             addresses = await self._resolve(host.strip("[]"), port)
         except OSError as error:
             raise httpx.ConnectError(f"{host} has no address: {error}") from None
-        refused = next((address for address in addresses if not is_allowed(address, self._allowed)), None)
-        if refused is not None or not addresses:
+        # Which address it is would tell a tenant how names are resolved here.
+        if not addresses or not all(is_public(parse_address(address), self._allowed) for address in addresses):
             raise EgressError(
-                f"{host} is {refused}, which is not public; the operator allows it by --webhook-network"
+                f"{host} has an address that is not public, or none; the operator allows it by {NETWORK_OPTION}"
             )
         request.extensions = request.extensions | {"sni_hostname": host}
         *others, last = addresses
@@ -129,6 +112,14 @@ class Egress(httpx.AsyncBaseTransport):
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
         return await self._send(request, last, None)
+
+    async def _connections(self, host: str) -> httpx.AsyncHTTPTransport:
+        found = self._inner.get(host)
+        if found is None:
+            if len(self._inner) >= MAX_HOSTS:
+                await self._inner.pop(next(iter(self._inner))).aclose()
+            found = self._inner[host] = httpx.AsyncHTTPTransport(verify=self._trust, trust_env=False)
+        return found
 
     async def _send(self, request: httpx.Request, address: str, connect_s: float | None) -> httpx.Response:
         timeout = dict(request.extensions.get("timeout", {}))
@@ -141,8 +132,11 @@ class Egress(httpx.AsyncBaseTransport):
             stream=request.stream,
             extensions=request.extensions | {"timeout": timeout},
         )
-        return await self._inner.handle_async_request(chosen)
+        inner = await self._connections(request.url.host)
+        return await inner.handle_async_request(chosen)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._inner.aclose()
+        inner, self._inner = self._inner, {}
+        for each in inner.values():
+            await each.aclose()
