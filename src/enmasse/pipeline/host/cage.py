@@ -22,7 +22,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from enmasse.pipeline.host.reach import Network, Reach
+from enmasse.net.special_addresses import Network
+from enmasse.pipeline.host.reach import Reach
 
 # <sched.h>, <sys/mount.h>, <linux/landlock.h>
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
