@@ -39,10 +39,10 @@ How much a tenant may have at all is bounded, too, by [quotas of its namespace](
 and by plans that are for some namespaces alone. Red goes against them in `test_tenancy_quotas.py`, many times at once
 and by every verb that writes, and gets nothing that blue would miss.
 
-What a pipeline reaches beside that is told [with the host of pipelines](pipeline-host.md#what-a-runner-reaches). Requests
-that the platform makes for a tenant, to webhooks and to providers of identities that a space names, go to
-[public addresses](webhooks.md#where-they-may-go) alone unless an operator lists others; `test_tenancy_requests.py` tries
-every such way with every form of an address.
+What a pipeline reaches beside that is told [with the host of pipelines](pipeline-host.md#what-a-runner-reaches).
+Requests that the platform makes for a tenant, to webhooks and to providers of identities that a space names, go to
+[public addresses](webhooks.md#where-they-may-go) alone unless an operator lists others; `test_tenancy_requests.py`
+tries every such way with every form of an address.
 
 Web pages of strangers, in a browser that stands in the same network, use neither the node nor the API by
 [a name that they have turned to it](http.md#hosts); `test_tenancy_laptop.py` tries that in Chromium.
