@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.iot.device import read_device
 from enmasse.iot.documents import RegistryError
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from enmasse.iot.documents import Document
     from enmasse.iot.registry import DeviceRegistry
     from enmasse.iot.store import DeviceStore
+
+_REVIEW_CHARACTERS: Final = 1 << 20
+"""Of one answer about many devices, unless the first alone takes more."""
 
 
 class Lookups:
@@ -56,6 +59,35 @@ class Lookups:
             if (item["type"], item["auth-id"]) == (kind, auth_id):
                 return {"device-id": row.id, "device": _document(row.body, row.enabled), "credentials": item}
         return None
+
+    def review(self, tenant: str, rows: Sequence[Sequence[str]]) -> list[Document | None]:
+        """Return devices, and of each the credentials of one type and name; as many of them as one answer holds.
+
+        Args:
+            tenant: its id.
+            rows: device, and type and auth-id of the credentials; empty: they are not asked for.
+
+        Returns:
+            For each row ``device`` and ``credentials``, None where there are none; or None where there is no device.
+        """
+        found: list[Document | None] = []
+        size = 0
+        with self._store.reading() as tables:
+            owner = tables.tenant(tenant)
+            for identity, kind, auth_id in rows:
+                row = None if owner is None else tables.device(owner.number, identity)
+                if owner is None or row is None:
+                    found.append(None)
+                    continue
+                text = tables.credentials(owner.number, row.id) if kind else None
+                size += len(row.body) + len(text or "")
+                if found and size > _REVIEW_CHARACTERS:
+                    break
+                credentials = next(
+                    (it for it in json.loads(text or "[]") if (it["type"], it["auth-id"]) == (kind, auth_id)), None
+                )
+                found.append({"device": _document(row.body, row.enabled), "credentials": credentials})
+        return found
 
     def note_usage(self, source: str, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Keep what a start of a node has counted, and return what all others have counted of the same.

@@ -388,7 +388,9 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             owner = _tenant(tables, tenant)
             self._put(tables, owner, arrived, existing, user, known, done)
-        self.changed(tenant, "")
+        for item in arrived:
+            if item.line.problem is None:
+                self.changed(tenant, item.id)
         done.failed += [line.failure() for line in lines if line.problem is not None]
         return done
 

@@ -47,7 +47,7 @@ from enmasse.node.users.federation import Federation
 from enmasse.node.users.fields import USER_TYPE
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.password_checker import ProcessChecker
-from enmasse.node.users.review import TokenExpiry, review, review_user
+from enmasse.node.users.review import Reviews
 from enmasse.node.users.rights import known_grants
 from enmasse.node.users.tenancy import DOMAIN, Names
 from enmasse.storage.link import JournalLink
@@ -187,7 +187,9 @@ class Server:
         self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation, self.checker)
         self.gate.names = Names(self.entities.hosts, domain.lower(), machine)
         self.installation = Installation(self.core, _present)
-        self.stored_users = StoredUsers(self.core, self._uid_of_space, self._review_user)
+        self._spaces = lambda: self.entities.spaces
+        self.reviews = Reviews(self.connections, self._spaces, self._turn, time.time, self.federation)
+        self.stored_users = StoredUsers(self.core, self._uid_of_space, self.reviews.review_user)
         self.users = self.gate.users = NodeUsers(self.stored_users)
         self.reloads: list[Callable[[], None]] = []
         """Functions that read files again, for SIGHUP."""
@@ -199,6 +201,8 @@ class Server:
         self.devices = self.gate.devices = Devices(
             self.admin, lambda: self.entities.spaces, clock=clock, wall=time.time, passwords=self.gate.passwords
         )
+        self.devices.connected.cut = self.reviews.close
+        self.devices.connected.schedule = self.reviews.schedule
         self.tracer = Tracer(
             self.admin,
             self.connections,
@@ -223,7 +227,7 @@ class Server:
         self.connections.watchers += (
             HandshakeWatcher(self.connections),
             LaneWatcher(self.connections, self.admin, self._turn, self.journal),
-            TokenExpiry(self._turn.loop, time.time, self.federation),
+            self.reviews,
         )
         self.management_port: ManagementPort | None = None
         self.is_loaded = False
@@ -232,7 +236,6 @@ class Server:
         self._limits = limits or TransactionLimits()
         self.transactions = self._limits.budget
         """The budget of all transactions."""
-        self._spaces = lambda: self.entities.spaces
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_at = 0.0
         self.started = time.time()
@@ -271,7 +274,7 @@ class Server:
 
     def _set_users(self, users: Users) -> None:
         self.users.file = users
-        self._review()
+        self.reviews.review_all()
 
     def _uid_of_space(self, name: str) -> str | None:
         record = self.entities.records[SPACE_TYPE].get(name)
@@ -281,20 +284,9 @@ class Server:
         self.stored_users.space_closed(space.name)
         self.connections.close_space(space)
 
-    def _review_user(self, space: str, name: str) -> None:
-        """Review the connections of a user that was changed or deleted."""
-        if self.gate.has(space, name):
-            self._turn.begin()
-            review_user(self.connections, self.entities.spaces.get(space), name)
-
     def _space_changed(self, _space: Space) -> None:
         self.federation.prepare()
-        self._review()
-
-    def _review(self) -> None:
-        """Review all connections after users or permissions have changed."""
-        self._turn.begin()
-        review(self.connections, self.entities.spaces.values())
+        self.reviews.review_all()
 
     def reload(self) -> None:
         """Read again the files that may have changed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,11 +13,13 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
+from enmasse.node.amqp.binding import LINGER_S
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.users.admission import Admission, PeerInfo
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.patterns import matcher_of
-from enmasse.node.users.review import review
+from enmasse.node.users.review import Reviews
+from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.performatives import (
     ACCEPTED,
@@ -59,6 +63,45 @@ USERS = [
 ]
 
 
+class HandTurns:
+    """Turns of a loop by hand; also the loop, whose timers never run."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.loop: Any = self
+
+    def begin(self) -> float:
+        return 0.0
+
+    def later(self, call: Callable[[], None]) -> None:
+        self.waiting.append(call)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> Any:
+        self.timers.append((delay_s, call))
+        return SimpleNamespace(cancel=lambda: None)
+
+    def run(self) -> int:
+        """Run one turn after another until nothing waits; return how many there were."""
+        turns = 0
+        while self.waiting:
+            turns += 1
+            calls, self.waiting = self.waiting, []
+            for call in calls:
+                call()
+        return turns
+
+
+def reviews_of(
+    connections: Any, entities: Any, turns: HandTurns | None = None, wall: Callable[[], float] = lambda: 0.0
+) -> Reviews:
+    """Return the reviews of a node's connections, of which one looks after those that come from now on."""
+    federation: Any = SimpleNamespace(settings_of=lambda _space: None)
+    made = Reviews(connections, lambda: entities.spaces, turns or HandTurns(), wall, federation)
+    connections.watchers.append(made)
+    return made
+
+
 class Guarded(Node):
     """A node with two spaces for users, and one for everybody."""
 
@@ -68,6 +111,7 @@ class Guarded(Node):
             self.entities.create(SPACE_TYPE, name, {"authentication": "standard"}, self.answers.append)
         self.harness.commit()
         self.now = 0.0
+        self.reviews = reviews_of(self.connections, self.entities)
         self.gate = Gate(self.entities.records[SPACE_TYPE], lambda: self.now, GateOptions(**options))
         self.set_users(USERS)
         self.entities.space_changed = lambda _space: self.review()
@@ -82,7 +126,7 @@ class Guarded(Node):
         self.review()
 
     def review(self) -> None:
-        review(self.connections, self.entities.spaces.values())
+        self.reviews.review_all()
 
     def meet(
         self,
@@ -541,7 +585,7 @@ def test_permissions_that_are_lost_detach_what_they_had_allowed(node: Guarded) -
     assert len(space.find("orders/eu").consumers) == 1
 
 
-@pytest.mark.parametrize("changed", [[], [jo(SOME, password="changed")], [person("jo", "ns/shop", SOME)]])
+@pytest.mark.parametrize("changed", [[], [jo(SOME, password="changed")]])
 def test_a_user_that_is_gone_or_has_another_password_is_sent_away(node: Guarded, changed: list[User]) -> None:
     client, other = node.user(), node.user("bo@shop.ns")
     node.set_users([*changed, USERS[1]])
@@ -550,6 +594,42 @@ def test_a_user_that_is_gone_or_has_another_password_is_sent_away(node: Guarded,
     assert client.diary.error is not None
     assert client.diary.error.condition == REFUSED
     assert other.is_in
+
+
+def test_who_has_proved_itself_by_something_else_stays(node: Guarded) -> None:
+    by_password = node.user()
+    by_certificate = node.meet(External(), certified=("jo.example.com",), hostname="shop.ns")
+    clients = by_password, by_certificate
+    for changed, stay in (
+        (jo(SOME, password="changed"), [False, True]),
+        (person("jo", "ns/shop", SOME, password="changed"), [False, False]),
+    ):
+        node.set_users([changed, USERS[1]])
+        for each in clients:
+            each.go()
+        assert [each.is_in for each in clients] == stay
+
+
+def test_a_client_that_does_not_answer_the_close_neither_sends_nor_receives_any_more(node: Guarded) -> None:
+    client = node.user()
+    client.sender("orders")
+    client.receiver("orders", credit=1)
+    client.to_client.is_held = True  # it does not read
+    queue = node.entities.spaces["ns/shop"].find("orders")
+    assert (len(queue.producers), len(queue.consumers)) == (1, 1)
+    node.set_users([USERS[1]])
+    node.harness.advance(0.1)
+    client.go()
+    assert (len(queue.producers), len(queue.consumers)) == (0, 0)
+    client.session.attach_sender("again", RecordingSink(), Target(address="orders"))
+    client.go()
+    assert not queue.producers
+    assert not client.server.closed
+    node.harness.advance(LINGER_S)
+    client.go()
+    assert client.server.closed
+    assert client.server.error is not None
+    assert client.server.error.condition == REFUSED
 
 
 class Authority:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.identity.password_checks import DigestCheck, encode_check, split_checks
-from enmasse.node.devices.directory import ABSENT_S, FRESH_S, STALE_S, UNAVAILABLE, Directory, Login
+from enmasse.node.devices.directory import ABSENT_S, FRESH_S, STALE_S, UNAVAILABLE, Directory
 from enmasse.node.devices.messages import DeviceError, Downstream, RequestIds, Sent
+from enmasse.node.devices.proofs import Login
 from enmasse.node.devices.tenants import EVENT, MQTT, TELEMETRY, Device, Tenant
 from enmasse.node.mqtt.device_topics import read_filter, read_topic
 from enmasse.wire.amqp.sections import Sections

@@ -12,12 +12,11 @@ from enmasse.identity.users import User, Users
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.users.admission import PeerInfo
 from enmasse.node.users.gate import Gate, GateOptions
-from enmasse.node.users.review import review
 from enmasse.wire.mqtt.packets import PublishProperties, Reason, Will
 from enmasse.wire.sasl.scram import Scram
 from tests.conformance.clause_list import clause
 from tests.unit.node.mqtt_scene import V3, V5, Client, Heard, Scene
-from tests.unit.node.test_node_admission import SCRAM, person
+from tests.unit.node.test_node_admission import SCRAM, person, reviews_of
 
 HERE, AWAY = "127.0.0.1:1", "192.0.2.7:1"
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqbyJ9.c2lnbmF0dXJl"
@@ -47,6 +46,7 @@ class Guarded(Scene):
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
+        self.reviews = reviews_of(self.connections, self.node.entities)
         self.node.create(SPACE_TYPE, "ns/tokens", authentication="standard")
         self.node.entities.update(SPACE_TYPE, "ns/shop", {"authentication": "standard"}, self.node.answers.append)
         self.harness.commit()
@@ -65,7 +65,7 @@ class Guarded(Scene):
         self.review()
 
     def review(self) -> None:
-        review(self.connections, self.node.entities.spaces.values())
+        self.reviews.review_all()
 
     def come_from(self, peer: str, **more: Any) -> None:
         """Have the clients that follow come from there."""

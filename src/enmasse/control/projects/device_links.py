@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 AT_ONCE: Final = 4
 """Questions that are answered at a time: the registry has as many connections."""
 
+MAX_TOLD: Final = 1_000
+"""Devices that one message names: as many as one request of many changes."""
+
 Document = dict[str, Any]
 
 
@@ -164,6 +167,8 @@ class DeviceLinks:
                 case "provision":
                     made = provision(self._registry, tenant, str(question["device-id"]), str(question["gateway"]))
                     found = {"device": made}
+                case "review":
+                    return {"found": self._lookups.review(tenant, question["of"])}
                 case "usage":
                     return {"found": self._lookups.note_usage(str(question["source"]), question["rows"])}
                 case "store" if self.note_taker is not None:
@@ -219,13 +224,24 @@ class _Link:
             await self._tell_tenant(tenant)
         await self.admin.tell({"only": tenants})
         while True:
-            tenant, device = await self.changes.get()
-            if not tenant:
-                await self.admin.tell({"only": list(self._links.projects())})
-            elif device:
-                await self.admin.tell({"changed": [tenant, device]})
-            else:
-                await self._tell_tenant(tenant)
+            for tenant, devices in (await self._changed()).items():
+                if not tenant:
+                    await self.admin.tell({"only": list(self._links.projects())})
+                    continue
+                if "" in devices:
+                    await self._tell_tenant(tenant)
+                # The tenant may be what it was, and any of its devices another.
+                await self.admin.tell({"changed": [tenant, *([""] if "" in devices else devices)]})
+
+    async def _changed(self) -> dict[str, dict[str, None]]:
+        """Return the devices that have changed since this was last asked, by their tenants, once there are some."""
+        found: dict[str, dict[str, None]] = {}
+        tenant, device = await self.changes.get()
+        while True:
+            found.setdefault(tenant, {})[device] = None
+            if self.changes.empty() or len(found[tenant]) >= MAX_TOLD:
+                return found
+            tenant, device = self.changes.get_nowait()
 
     async def _tell_tenant(self, tenant: str) -> None:
         found = await self._links.tenant(tenant)

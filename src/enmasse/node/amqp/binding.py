@@ -64,6 +64,14 @@ if TYPE_CHECKING:
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
 
+UNAUTHORIZED = "amqp:unauthorized-access"
+
+CLOSE_S = 5.0
+"""Seconds in which a client may still settle what it has, once its connection is closed for another reason."""
+
+LINGER_S = 1.0
+"""Seconds in which a client may read why its connection was closed, before its socket is."""
+
 MAX_CONTROL_BYTES = 16 << 10
 """The largest message on a control link: many times what a declare or discharge takes."""
 
@@ -131,8 +139,18 @@ class Binding(ClientConnection):
         return SaslServer(mechanisms, self.admission.authenticate, is_optional=is_optional)
 
     def end(self, error: RemoteError) -> None:
-        """Close it with AMQP's close."""
+        """Close it with AMQP's close; a client that does not answer keeps its links for a while, or not at all."""
         self.engine.close(AmqpError(error.condition, error.description))
+        if self.space is not None:
+            # Not now: an address may be in the middle of its turn.
+            patience_s = 0.0 if error.condition == UNAUTHORIZED else CLOSE_S
+            self.space.core.call_later(patience_s, self._discard)
+
+    def _discard(self) -> None:
+        """Have what the client still says ignored, and its socket closed once it has had time to read the reason."""
+        self.engine.discard()
+        if self.space is not None and not self.engine.closed:
+            self.space.core.call_later(LINGER_S, self.engine.lost)
 
     @property
     def transactions(self) -> int:
@@ -247,7 +265,7 @@ class Binding(ClientConnection):
                 link.detach(AmqpError(which.condition, which.description))
                 consumer.on_detached()
             elif not link.is_detach_sent:
-                consumer.address.leave = devices.commands.listen(which, consumer)
+                consumer.address.leave = devices.commands.listen(which, consumer, self._connected_device)
 
         devices.act_for(device, wanted, found)
         if not wanted:
@@ -480,8 +498,7 @@ class Binding(ClientConnection):
         self._recovering.happened("connection-close")
         if self._unfinished is not None:
             self._unfinished.leave()
-        devices, device = self.admission.devices, self.admission.device
-        if devices is not None and device is not None:
-            devices.leave(self, device)
+        if self.admission.devices is not None:
+            self.admission.devices.leave(self)
         sasl = self.engine.sasl
         self.disconnected(_neutral(error), login_error=None if sasl is None else sasl.error)

@@ -228,6 +228,11 @@ class CommandConsumer(Consumer):
         self.send(_Delivery(self, done), message, False, 0)
         return True
 
+    def refuse(self, error: DeviceError) -> None:
+        """Detach the receiver: the gateway may not act for the device any more."""
+        self.port.detach(AmqpError(error.condition, error.description))
+        self.on_detached()
+
     def on_credit(self, gained: int, drain: bool) -> None:
         """Drain, if the receiver wants that: nothing waits here."""
         if drain:

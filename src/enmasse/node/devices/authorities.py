@@ -78,9 +78,13 @@ class Presented:
         device_id: of a device that is registered as it comes; empty: the registry makes one up.
         is_new_welcome: whether a device that is not known is registered.
         is_gateway: whether it is as a gateway.
+        authority: the public key of the authority, as the registry has it.
+        ends_at: when certificate or authority end, whichever is sooner, in seconds since 1970 UTC.
     """
 
-    __slots__ = ("auth_id", "device_id", "is_gateway", "is_new_welcome", "subject", "tenant")
+    __slots__ = (
+        "auth_id", "authority", "device_id", "ends_at", "is_gateway", "is_new_welcome", "subject", "tenant"
+    )  # fmt: skip
 
     def __init__(self, tenant: Tenant, anchor: Document, certificate: bytes) -> None:
         # Many nodes never meet it, and what reads certificates loads much.
@@ -89,6 +93,9 @@ class Presented:
         facts = facts_of(b64encode(certificate).decode(), "the client's certificate")
         self.tenant = tenant
         self.subject = facts.subject
+        self.authority = str(anchor.get("public-key"))
+        ends = (facts.not_after, str(anchor.get("not-after") or facts.not_after))
+        self.ends_at = min(datetime.fromisoformat(end).timestamp() for end in ends)
         template = anchor.get("auth-id-template")
         self.auth_id = facts.fill(template) if template else facts.subject
         self.is_new_welcome = anchor.get("auto-provisioning-enabled") is True

@@ -7,6 +7,7 @@ Rules:
 2. A command goes to who listens for exactly its device; else to the gateway that has last acted for the device; else
    to any gateway of it that listens.
 3. A command that is to be stored is handed to the control process, and accepted once it is on disk there.
+4. A gateway that listens for one device is reviewed (``revocation``) whenever that device, or the gateway, changes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from enmasse.messaging.delivery import Consumer
     from enmasse.messaging.space import Space
     from enmasse.node.devices.registry_link import RegistryLink
+    from enmasse.node.devices.revocation import Row
+    from enmasse.node.devices.tenants import Document
 
 
 WINDOW: Final = 1_000
@@ -54,6 +57,51 @@ class Listener(Protocol):
 
     def offer(self, command: Command, done: Done) -> bool:
         """Take a command, and call ``done`` with its outcome; return false if it takes none now."""
+
+    def refuse(self, error: DeviceError) -> None:
+        """Take no more commands: the gateway may not act for the device any more."""
+
+
+class Acting:
+    """A gateway's subscription to the commands of another device.
+
+    Args:
+        device: whose commands they are.
+        gateway: returns the gateway as it is now.
+        listener: takes the commands.
+
+    Attributes:
+        is_over: True once it has ended.
+    """
+
+    __slots__ = ("device", "gateway", "is_over", "listener")
+
+    def __init__(self, device: Device, gateway: Callable[[], Device], listener: Listener) -> None:
+        self.device = device
+        self.gateway = gateway
+        self.listener = listener
+        self.is_over = False
+
+    @property
+    def tenant_id(self) -> str:
+        """The tenant."""
+        return self.device.tenant.id
+
+    def row(self, _tenant: Tenant | None) -> Row | None:
+        """Return what the registry is asked; None: nothing is, as it has ended."""
+        return None if self.is_over else (self.device.id, "", "")
+
+    def judge(self, tenant: Tenant, found: Document | None) -> None:
+        """Go on, or end if the gateway may not act for the device any more."""
+        if self.is_over:
+            return
+        device = None if found is None else Device(tenant, self.device.id, found["device"])
+        gateway = self.gateway()
+        if device is None or not device.is_enabled:
+            self.listener.refuse(DeviceError(404, f"device {self.device.id!r:.255} was disabled or deleted"))
+        elif not gateway.is_gateway_of(device):
+            what = f"{gateway.id!r:.255} may not act for device {device.id!r:.255} any more"
+            self.listener.refuse(DeviceError(403, what))
 
 
 class Commands:
@@ -78,6 +126,10 @@ class Commands:
         self._spaces = spaces
         self._ids = ids
         self._tenants: dict[str, TenantCommands] = {}
+        self._acting: dict[str, dict[str, dict[Acting, None]]] = {}
+        """By tenant and device."""
+        self.doubt: Callable[[Acting], object] = lambda _acting: None
+        """Has a subscription of a gateway reviewed."""
 
     def tenant_changed(self, identity: str) -> None:
         """Receive the commands of a tenant, or not any more."""
@@ -92,9 +144,48 @@ class Commands:
         else:
             known.change(tenant)
 
-    def listen(self, device: Device, listener: Listener) -> Callable[[], None]:
-        """Have a listener offered the commands of a device; return what ends that."""
-        return self._of(device).listen(device, listener)
+    def listen(self, device: Device, listener: Listener, by: Callable[[], Device]) -> Callable[[], None]:
+        """Have a listener offered the commands of a device; return what ends that.
+
+        Args:
+            device: whose commands they are.
+            listener: takes them.
+            by: returns the device that is connected, which acts for that one if it is another.
+        """
+        end = self._of(device).listen(device, listener)
+        if by().id == device.id:
+            return end
+        acting = Acting(device, by, listener)
+        of_device = self._acting.setdefault(device.tenant.id, {}).setdefault(device.id, {})
+        of_device[acting] = None
+        if not self._directory.keeps_device(device):
+            self.doubt(acting)
+
+        def ended() -> None:
+            end()
+            if not acting.is_over:
+                acting.is_over = True
+                del of_device[acting]
+                if not of_device:
+                    self._acting[device.tenant.id].pop(device.id, None)
+
+        return ended
+
+    def acting(self, tenant: str, device: str = "") -> Iterable[Acting]:
+        """Return the subscriptions of gateways to the commands of a device; an empty id: of all of a tenant."""
+        devices = self._acting.get(tenant, {})
+        if device:
+            return devices.get(device, ())
+        return [each for found in devices.values() for each in found]
+
+    def regroup(self, before: Device, after: Device) -> None:
+        """Take note that a gateway belongs to other groups than before."""
+        known = self._tenants.get(after.tenant.id)
+        if known is not None:
+            known.regroup(after)
+        for acting in self.acting(after.tenant.id):
+            if acting.gateway().id == before.id:
+                self.doubt(acting)
 
     def listen_for_all(self, gateway: Device, listener: Listener) -> Callable[[], None]:
         """Have a listener offered the commands of all devices of a gateway; return what ends that."""
@@ -134,6 +225,8 @@ class TenantCommands:
         self._is_retrying = False
         self._exact: dict[str, list[Listener]] = {}
         self._gateways: dict[str, list[Listener]] = {}
+        self._groups: dict[str, frozenset[str]] = {}
+        """The groups to which the gateways belong that listen."""
         self._members: dict[str, dict[str, None]] = {}
         """The gateways that listen, by the groups that they belong to."""
         self._last: OrderedDict[str, str] = OrderedDict()
@@ -257,19 +350,31 @@ class TenantCommands:
     def listen_for_all(self, gateway: Device, listener: Listener) -> Callable[[], None]:
         """Have a listener offered the commands of all devices of a gateway."""
         end = _add(self._gateways, gateway.id, listener)
-        for group in gateway.groups:
-            self._members.setdefault(group, {})[gateway.id] = None
+        self._group(gateway.id, gateway.groups)
         self._link.note("listening", self.tenant.id, gateway.id)
 
         def ended() -> None:
             end()
             if gateway.id not in self._gateways:
-                for group in gateway.groups:
-                    self._members.get(group, {}).pop(gateway.id, None)
-                    if not self._members.get(group):
-                        self._members.pop(group, None)
+                self._group(gateway.id, frozenset())
 
         return ended
+
+    def regroup(self, gateway: Device) -> None:
+        """Take note that a gateway belongs to other groups than before."""
+        if gateway.id in self._gateways:
+            self._group(gateway.id, gateway.groups)
+
+    def _group(self, gateway: str, groups: frozenset[str]) -> None:
+        before = self._groups.pop(gateway, frozenset())
+        if groups:
+            self._groups[gateway] = groups
+        for group in before - groups:
+            self._members[group].pop(gateway, None)
+            if not self._members[group]:
+                del self._members[group]
+        for group in groups - before:
+            self._members.setdefault(group, {})[gateway] = None
 
     def last_gateway(self, device: str, gateway: str) -> None:
         """Note that a gateway acts for a device."""

@@ -13,6 +13,7 @@ from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
 from enmasse.node.devices.login import DeviceLogin
 from enmasse.node.devices.messages import DeviceError, RequestIds
 from enmasse.node.devices.registry_link import RegistryLink
+from enmasse.node.devices.revocation import Connected, ConnectedDevices
 from enmasse.node.devices.tenants import Device
 from enmasse.node.devices.usage import TELL_S, UsageTeller
 
@@ -53,7 +54,7 @@ class Devices:
         self.link = RegistryLink(admin)
         self.directory = Directory(clock, self.link.ask, self._tenant_changed, self._device_changed)
         self.link.directory = self.directory
-        self.link.came = self._tell_who_is_here
+        self.link.came = self._came
         self.authorities = Authorities()
         self._are_authorities_due = False
         self.request_ids = RequestIds(secrets.token_bytes(32))
@@ -62,10 +63,11 @@ class Devices:
         self._expected_until = 0.0
         self._wall = wall
         self._passwords = passwords
-        self._connected: dict[str, dict[ClientConnection, Device]] = {}
-        """The connections of each tenant's devices."""
+        self.connected = ConnectedDevices(self.directory, self.link, wall)
+        self.connected.acting, self.connected.regrouped = self.commands.acting, self.commands.regroup
+        self.commands.doubt = self.connected.mark
         self._counts: Counter[str] = Counter()
-        """Those of them that last, which alone are limited."""
+        """The connections of each tenant's devices that last, which alone are limited."""
         self._usage = UsageTeller(
             self.directory.tenants.values,
             self.link.ask,
@@ -111,30 +113,33 @@ class Devices:
         Raises:
             DeviceError: its tenant allows no such adapter, or no more connections.
         """
-        tenant = device.tenant
-        if not tenant.allows(adapter):
-            raise DeviceError(403, f"tenant {tenant.id!r} has the adapter {adapter} disabled")
+        connected = Connected(self.connected, connection, device, adapter, lasts=lasts)
+        # It may have changed since the device has logged in.
+        tenant = self.directory.tenants.get(device.tenant.id) or device.tenant
+        if problem := connected.problem(tenant):
+            raise DeviceError(403, problem)
         if lasts and not tenant.usage.may_connect:
             raise DeviceError(429, f"the devices of tenant {tenant.id!r} were connected for as long as they may be")
-        connected = self._connected.setdefault(tenant.id, {})
         if lasts and 0 <= tenant.most_connections <= self._counts[tenant.id]:
             raise DeviceError(
                 429, f"tenant {tenant.id!r} has {tenant.most_connections} connections, as many as it may"
             )
-        connected[connection] = device
+        self.connected.add(connected)
+        proof = connection.admission.proof
+        if proof is not None and proof.login is not None:
+            if not self.directory.keeps(proof.login):
+                self.connected.mark(connected)
+            proof.login = None
         if lasts:
             self._counts[tenant.id] += 1
             tenant.usage.connect(1, self._clock())
         self.link.note("connected" if lasts else "seen", tenant.id, device.id)
 
-    def leave(self, connection: ClientConnection, device: Device, *, lasts: bool = True) -> None:
+    def leave(self, connection: ClientConnection) -> None:
         """Forget a connection that is closed."""
-        connected = self._connected.get(device.tenant.id)
-        if connected is None or connected.pop(connection, None) is None:
-            return
-        if not connected:
-            del self._connected[device.tenant.id]
-        if lasts:
+        connected = self.connected.remove(connection)
+        if connected is not None and connected.lasts:
+            device = connected.device
             self._counts[device.tenant.id] -= 1
             device.tenant.usage.connect(-1, self._clock())
             self.link.note("disconnected", device.tenant.id, device.id)
@@ -145,12 +150,13 @@ class Devices:
         if self._is_usage_due:
             self.link.core.call_later(TELL_S, self._tell_usage)
 
-    def _tell_who_is_here(self) -> None:
+    def _came(self) -> None:
+        """Tell the control process, which has come, who is here, and look at everybody again."""
         self._usage.tell(everything=True)
-        for tenant, connected in self._connected.items():
-            for connection, device in connected.items():
-                if connection.protocol != "http":  # which is a request, and soon over
-                    self.link.note("present", tenant, device.id)
+        for connected in self.connected:
+            if connected.lasts:
+                self.link.note("present", connected.tenant_id, connected.device.id)
+        self.connected.mark_all()
 
     def _take_authorities(self) -> None:
         self._are_authorities_due = False
@@ -167,31 +173,10 @@ class Devices:
             if tenant.has_usage_limits and not self._is_usage_due:
                 self._is_usage_due = True
                 self.link.core.call_later(0.0, self._tell_usage)
-        for connection, device in list(self._connected.get(identity, {}).items()):
-            if tenant is None or not tenant.is_enabled or tenant.space != device.tenant.space:
-                connection.close("amqp:unauthorized-access", "the tenant was disabled or deleted")
 
     def _device_changed(self, tenant: str, device: str) -> None:
         """Look again at the devices that are connected and may have changed."""
-        for connection, known in list(self._connected.get(tenant, {}).items()):
-            if device in ("", known.id):
-                self._look_again(connection, known)
-
-    def _look_again(self, connection: ClientConnection, known: Device) -> None:
-        tenant = self.directory.tenants.get(known.tenant.id)
-        if tenant is None:
-            return
-
-        def found(device: Found) -> None:
-            if device is UNAVAILABLE:
-                return
-            if device is None or not device.is_enabled:
-                connection.close("amqp:unauthorized-access", "the device was disabled or deleted")
-            elif connection in self._connected.get(tenant.id, {}):
-                self._connected[tenant.id][connection] = connection.admission.device = device
-                connection.review()
-
-        self.directory.find_device(tenant, known.id, found)
+        self.connected.mark_device(tenant, device)
 
     # Gateways
 

@@ -5,7 +5,8 @@ Rules:
 2. What is kept is asked about again after ``FRESH_S``, and dropped as soon as the registry says that it has changed.
    While the control process is away, what is kept is good for ``STALE_S``, so that known devices still come in.
 3. What there is not is kept, too, for ``ABSENT_S``: who guesses costs the registry nothing.
-4. Everything is bounded: entries, questions under way, and what waits for an answer.
+4. What was asked before a change is answered, but not kept: it may be what was before.
+5. Everything is bounded: entries, questions under way, and what waits for an answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+from enmasse.node.devices.proofs import Login
 from enmasse.node.devices.tenants import Device, Document, Tenant
 
 MOST_KEPT: Final = 50_000
@@ -37,23 +39,6 @@ Found = Any
 """What was looked for; None: there is none; ``UNAVAILABLE``."""
 
 Key = tuple[str, ...]
-
-
-class Login:
-    """Credentials of a device.
-
-    Attributes:
-        device: whose they are.
-        secrets: as the registry has them.
-        is_enabled: whether they may be used.
-    """
-
-    __slots__ = ("device", "is_enabled", "secrets")
-
-    def __init__(self, device: Device, document: Document) -> None:
-        self.device = device
-        self.secrets: list[Document] = list(document.get("secrets") or ())
-        self.is_enabled = document.get("enabled") is not False
 
 
 class _Kept:
@@ -95,6 +80,8 @@ class Directory:
         self._of_device: dict[tuple[str, str], set[Key]] = {}
         self._absent: OrderedDict[Key, float] = OrderedDict()
         self._waiting: dict[Key, list[Callable[[Found], None]]] = {}
+        self._outdated: set[Key] = set()
+        """Those of them that were asked about before a change of their tenant."""
 
     # What control tells
 
@@ -136,22 +123,36 @@ class Directory:
         for key in [key for key in self._absent if key[1] == tenant]:
             del self._absent[key]
 
-    def forget(self, tenant: str, device: str = "") -> None:
-        """Drop what is kept of a device, or of all devices of a tenant: it has changed."""
+    def forget(self, tenant: str, *devices: str) -> None:
+        """Drop what is kept of devices, or of all devices of a tenant if none is named: it has changed."""
         self.forget_absent(tenant)
-        if device:
+        # Of which device a login is that is asked about, is not known yet.
+        self._outdated.update(key for key in self._waiting if key[1] == tenant)
+        for device in devices:
             for key in self._of_device.pop((tenant, device), set()):
                 self._kept.pop(key, None)
-        else:
+        if not devices:
             for key in [key for key in self._kept if key[1] == tenant]:
                 self._drop(key)
-        self._device_changed(tenant, device)
+        for device in devices or ("",):
+            self._device_changed(tenant, device)
 
     def doubt(self) -> None:
         """Ask about everything again when it is next needed: changes may have gone unnoticed."""
         for kept in self._kept.values():
             kept.known_at = min(kept.known_at, self._clock() - FRESH_S)
         self._absent.clear()
+        self._outdated.update(self._waiting)
+
+    def keeps(self, login: Login) -> bool:
+        """Return true if credentials are those that are kept now: nothing is known to have changed."""
+        keys = self._of_device.get((login.device.tenant.id, login.device.id), ())
+        return any(self._kept[key].value is login for key in keys)
+
+    def keeps_device(self, device: Device) -> bool:
+        """Return true if a device is as it is kept now."""
+        kept = self._kept.get(("device", device.tenant.id, device.id))
+        return kept is not None and kept.value is device
 
     # What is looked for
 
@@ -204,7 +205,9 @@ class Directory:
         self._waiting[key] = [done]
 
         def answered(answer: dict[str, Any] | None) -> None:
-            found = self._stale(key) if answer is None else self._learn(key, answer, made)
+            is_outdated = key in self._outdated
+            self._outdated.discard(key)
+            found = self._stale(key) if answer is None else self._learn(key, answer, made, is_kept=not is_outdated)
             for each in self._waiting.pop(key):
                 each(found)
 
@@ -215,11 +218,13 @@ class Directory:
         kept = self._kept.get(key)
         return kept.value if kept is not None and self._clock() - kept.known_at < STALE_S else UNAVAILABLE
 
-    def _learn(self, key: Key, answer: dict[str, Any], made: Callable[[Document], Any]) -> Found:
+    def _learn(self, key: Key, answer: dict[str, Any], made: Callable[[Document], Any], *, is_kept: bool) -> Found:
         self._drop(key)
         if answer.get("error"):
             return UNAVAILABLE
         document = answer.get("found")
+        if not is_kept:
+            return None if document is None else made(document)
         if document is None:
             if len(self._absent) >= MOST_ABSENT:
                 self._absent.popitem(last=False)

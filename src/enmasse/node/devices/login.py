@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import jwt
@@ -21,7 +20,8 @@ from enmasse.identity.password_checks import DigestCheck
 from enmasse.identity.passwords import Checked, Postponed
 from enmasse.identity.users import User
 from enmasse.node.devices.directory import UNAVAILABLE, Found
-from enmasse.node.devices.directory import Login as Credentials
+from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Proof, valid_secrets
+from enmasse.node.devices.proofs import Login as Credentials
 from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Ask = Callable[[dict[str, Any], Callable[[dict[str, Any] | None], None]], bool]
 
-PASSWORD, CERTIFICATE, KEY = "hashed-password", "x509-cert", "rpk"
 AUDIENCE: Final = "hono-adapter"
 
 MOST_PASSWORD_BYTES: Final = 1_024
@@ -64,6 +63,7 @@ class DeviceLogin:
     Attributes:
         user: with its permissions, once it is authenticated.
         device: which it is, then.
+        proof: by which it has proved that.
         named: the name that it gave.
         reason: of a refusal.
         guess: a hash of the proof that was sent, valid in this process alone.
@@ -81,6 +81,7 @@ class DeviceLogin:
     ) -> None:
         self.user: User | None = None
         self.device: Device | None = None
+        self.proof: Proof | None = None
         self.named = ""
         self.reason = ""
         self.guess = 0
@@ -109,7 +110,7 @@ class DeviceLogin:
     def certificate(self, shown: Presented) -> Verdict:
         """Authenticate by a certificate that was verified."""
         self._new = shown if shown.is_new_welcome else None
-        return self._find(CERTIFICATE, shown.auth_id, lambda found: self._take(found, shown.auth_id))
+        return self._find(CERTIFICATE, shown.auth_id, lambda found: self._take(found, shown))
 
     def _refuse(self, reason: str) -> bool:
         self.reason = self.reason or reason
@@ -163,22 +164,16 @@ class DeviceLogin:
             return self._refuse("the device is disabled")
         return judge(login)
 
-    def _valid(self, login: Credentials) -> Iterable[Document]:
-        now = self._wall()
-        for secret in login.secrets:
-            before, after = _seconds(secret.get("not-before")), _seconds(secret.get("not-after"))
-            if secret.get("enabled") is False or (before or now) > now or (after or now) < now:
-                continue
-            yield secret
-
-    def _take(self, login: Credentials, auth_id: str) -> bool:
-        if next(iter(self._valid(login)), None) is None:
+    def _take(self, login: Credentials, shown: Presented) -> bool:
+        secret = next(iter(valid_secrets(login.secrets, self._wall())), None)
+        if secret is None:
             return self._refuse("no secret is valid now")
-        return self._admit(login, auth_id)
+        proof = Proof(CERTIFICATE, shown.auth_id, login, secret, until=shown.ends_at, authority=shown.authority)
+        return self._admit(login, proof)
 
-    def _admit(self, login: Credentials, auth_id: str) -> bool:
-        self.device = login.device
-        self.user = User(f"{auth_id}@{self._tenant.id}", self._tenant.space, self._tenant.permissions)
+    def _admit(self, login: Credentials, proof: Proof) -> bool:
+        self.device, self.proof = login.device, proof
+        self.user = User(f"{proof.auth_id}@{self._tenant.id}", self._tenant.space, self._tenant.permissions)
         self.reason = ""
         return True
 
@@ -186,20 +181,26 @@ class DeviceLogin:
 
     def _try(self, login: Credentials, auth_id: str, password: str, proof: bytes) -> Verdict:
         """Try the secrets that are valid now, one after another."""
-        checks = [_check_of(secret, proof) for secret in self._valid(login)]
-        return self._try_next(login, auth_id, password, [check for check in checks if check is not None])
+        checks = [(secret, _check_of(secret, proof)) for secret in valid_secrets(login.secrets, self._wall())]
+        return self._try_next(
+            login, auth_id, password, [(secret, check) for secret, check in checks if check is not None]
+        )
 
-    def _try_next(self, login: Credentials, auth_id: str, password: str, checks: list[DigestCheck]) -> Verdict:
+    def _try_next(
+        self, login: Credentials, auth_id: str, password: str, checks: list[tuple[Document, DigestCheck]]
+    ) -> Verdict:
         if not checks:
             return self._refuse("wrong password")
-        check, *others = checks
+        (secret, check), *others = checks
         tenant = self._tenant
 
         def decide(found: Checked) -> Verdict:
             if isinstance(found, Postponed):
                 self._refuse(found.value)
                 return SaslCode.SYS_TEMP
-            return self._admit(login, auth_id) if found else self._try_next(login, auth_id, password, others)
+            if found:
+                return self._admit(login, Proof(PASSWORD, auth_id, login, secret))
+            return self._try_next(login, auth_id, password, others)
 
         # With the tenant: equal hashes of two tenants are two secrets.
         stored = f"{tenant.id}\0{auth_id}\0{check.function}\0".encode() + check.salt + check.stored
@@ -214,7 +215,7 @@ class DeviceLogin:
     # Tokens
 
     def _read_token(self, login: Credentials, auth_id: str, token: str) -> bool:
-        for secret in self._valid(login):
+        for secret in valid_secrets(login.secrets, self._wall()):
             algorithms = _ALGORITHMS.get(str(secret.get("algorithm")))
             if algorithms is None:
                 continue
@@ -228,7 +229,9 @@ class DeviceLogin:
             except (jwt.InvalidTokenError, ValueError, binascii.Error):
                 continue
             problem = self._problem_of(claims, auth_id)
-            return self._refuse(problem) if problem else self._admit(login, auth_id)
+            if problem:
+                return self._refuse(problem)
+            return self._admit(login, Proof(KEY, auth_id, login, secret, until=claims["exp"] + LEEWAY_S))
         return self._refuse("the token was not signed with a key of the device that is valid now")
 
     def _problem_of(self, claims: dict[str, Any], auth_id: str) -> str:
@@ -279,7 +282,3 @@ def _check_of(secret: Document, password: bytes) -> DigestCheck | None:
         return DigestCheck(str(function), password, b64decode(secret.get("salt") or ""), b64decode(stored))
     except (ValueError, binascii.Error):
         return None
-
-
-def _seconds(text: Any) -> float | None:
-    return datetime.fromisoformat(text).timestamp() if text else None

@@ -4,7 +4,8 @@ Over the administrator's socket the control process receives from ``$devices``, 
 sends to ``$registry``, where it answers and tells. Both are messages with one text of JSON.
 
 To the control process:
-    ``{"ask": N, "what": "credentials" | "device" | "store" | "provision" | "usage", ...}``: a question with a number;
+    ``{"ask": N, "what": "credentials" | "device" | "review" | "store" | "provision" | "usage", ...}``: a question
+    with a number;
     ``{"notes": [[what, tenant, device, time_ms], ...]}``: what has happened, of which some may be missing: a device
     ``connected`` or ``disconnected``, was ``seen``, is ``listening`` for commands, or is ``present``, as it was when
     the control process came.
@@ -12,7 +13,7 @@ To the node:
     ``{"answer": N, "found": {...} | null}`` or ``{"answer": N, "error": TEXT}``;
     ``{"tenant": {"id": ..., "space": ..., "document": {...}}}``, ``{"gone": TENANT}``, ``{"only": [TENANT, ...]}``:
     a tenant, one that is no more, and all that there are;
-    ``{"changed": [TENANT, DEVICE]}``: a device, or with an empty id any of the tenant's.
+    ``{"changed": [TENANT, DEVICE, ...]}``: devices, or with an empty id any of the tenant's.
 """
 
 from __future__ import annotations
@@ -143,5 +144,5 @@ class RegistryLink:
         elif "only" in document:
             self.directory.keep_tenants(set(document["only"]))
         elif "changed" in document:
-            tenant, device = document["changed"]
-            self.directory.forget(tenant, device)
+            tenant, *devices = document["changed"]
+            self.directory.forget(tenant, *(() if "" in devices else devices))

@@ -132,9 +132,8 @@ def enter_device(connection: HttpConnection) -> None:
 
 def leave_device(connection: HttpConnection) -> None:
     """Forget the connection of a device."""
-    device, devices = connection.admission.device, connection.admission.devices
-    if device is not None and devices is not None:
-        devices.leave(connection, device, lasts=False)
+    if connection.admission.devices is not None:
+        connection.admission.devices.leave(connection)
 
 
 def _http_error(error: RemoteError) -> HttpError:
@@ -298,7 +297,12 @@ class _Waiting(_Sending):
 
     def start(self) -> None:
         """Listen, as an application answers at once, and send the message."""
-        self._end = self._devices.commands.listen(self._device, self)
+        connected = self._connection.admission.device
+        assert connected is not None
+        # The request is short: which device is connected does not change.
+        self._end = self._devices.commands.listen(
+            self._device, self, lambda: self._connection.admission.device or connected
+        )
         super().start()
 
     def offer(self, command: Command, done: Callable[[Any], None]) -> bool:
@@ -317,6 +321,12 @@ class _Waiting(_Sending):
             self._command[1](RELEASED)
             self._command = None
         super().cancel()
+
+    def refuse(self, error: DeviceError) -> None:
+        """Take no command, and answer with the reason: the gateway may not act for the device any more."""
+        self._leave()
+        if self._command is None:
+            self._connection.finish_with(_http_error(error))
 
     def _leave(self) -> None:
         end, self._end = self._end, None

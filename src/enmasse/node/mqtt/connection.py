@@ -216,15 +216,18 @@ class MqttConnection(ClientConnection):
         self.engine.put_auth(Reason.CONTINUE_AUTHENTICATION, challenge)
 
     def _authenticate_again(self, auth: Auth) -> None:
-        before = self.admission.rights.user
+        admission = self.admission
+        before, device, proof = admission.rights.user, admission.device, admission.proof
 
         def decided(outcome: Refusal | bytes | None) -> None:
             self._login = None
-            now = self.admission.rights.user
+            now = admission.rights.user
             if isinstance(outcome, Refusal):
                 self.fail_with(Reason.NOT_AUTHORIZED, outcome.text)
-            elif (before and (before.space, before.name)) != (now and (now.space, now.name)):
-                self.admission.rights.user = before
+            elif (before and (before.space, before.name)) != (now and (now.space, now.name)) or (
+                device and device.id
+            ) != (admission.device and admission.device.id):
+                admission.rights.user, admission.device, admission.proof = before, device, proof
                 self.fail_with(Reason.NOT_AUTHORIZED, "the connection belongs to another user")
             else:
                 self.engine.put_auth(Reason.SUCCESS, outcome)
@@ -380,9 +383,8 @@ class MqttConnection(ClientConnection):
             self.statistics.leave(self)
         for key in list(self.links):
             self.detached(key, closed=False, is_logged=False)
-        devices, device = self.admission.devices, self.admission.device
-        if devices is not None and device is not None:
-            devices.leave(self, device)
+        if self.admission.devices is not None:
+            self.admission.devices.leave(self)
         found = error if isinstance(error, RemoteError) else None
         self.disconnected(found, login_error=self._login_error)
 

@@ -431,6 +431,10 @@ class _CommandListener:
         """Send a command to the device; false if it takes none now."""
         return self._home.send_command(self, command, done)
 
+    def refuse(self, error: DeviceError) -> None:
+        """End the subscription: the gateway may not act for the device any more."""
+        self._home.listener_refused(self, error)
+
 
 class DeviceSubscriptions:
     """What a device is sent: commands, errors, and answers to inquiries.
@@ -531,7 +535,7 @@ class DeviceSubscriptions:
             # The acknowledgement goes before any command.
             decided(qos, "")
             self._commands[text] = listener
-            listener.end = self._devices.commands.listen(device, listener)
+            listener.end = self._devices.commands.listen(device, listener, lambda: self._device)
 
         if topic.device == "+":
             former = self._commands.pop(text, None)
@@ -542,6 +546,16 @@ class DeviceSubscriptions:
             listener.end = self._devices.commands.listen_for_all(self._device, listener)
         else:
             self._devices.act_for(self._device, topic.device, found)
+
+    def listener_refused(self, listener: _CommandListener, error: DeviceError) -> None:
+        """End a subscription; of that version 5 and subscribers to errors need no end of the connection."""
+        for text in [text for text, each in self._commands.items() if each is listener]:
+            del self._commands[text]
+            self._connection.log("link-detached", error, role="receiver", address=text)
+        listener.end()
+        is_told = self.tell_error(listener.filter.device, COMMAND, "-1", error.status, error.description)
+        if not (is_told or self._is_v5):
+            self._connection.fail_with(Reason.NOT_AUTHORIZED, error.description)
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
         """Unsubscribe from filters."""

@@ -33,6 +33,7 @@ from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
     from enmasse.node.devices.devices import Devices
+    from enmasse.node.devices.proofs import Proof
     from enmasse.node.devices.tenants import Device, Tenant
 
 
@@ -91,6 +92,7 @@ class Admission:
     Attributes:
         rights: the user, once it is authenticated, and its permissions.
         device: the device that has logged in, if it was one.
+        proof: by which it has proved that it is the one.
     """
 
     __slots__ = (
@@ -107,11 +109,13 @@ class Admission:
         "_named_host",
         "_peer_info",
         "_port_of",
+        "_proved_by",
         "_spaces",
         "_waiting",
         "_words",
         "device",
         "mechanism",
+        "proof",
         "rights",
     )  # fmt: skip
 
@@ -139,6 +143,9 @@ class Admission:
         self._is_here = is_here(peer_info.peer)
         self.device: Device | None = None
         """The device that has logged in; None: it was a user, or nobody yet."""
+        self.proof: Proof | None = None
+        self._proved_by: str | None = None
+        """The mechanism by which the client has logged in, while it may authenticate again by another one."""
         self._attempt: tuple[str, str, str] | None = None
         """The host, space and name for which failures are counted."""
         self._named_host: str | None = None
@@ -434,7 +441,8 @@ class Admission:
             return _Step(verdict, lambda question, response: self._step(lambda: question.answer(response)))
         if verdict is True or isinstance(verdict, Admitted):
             self.rights.user = login.user
-            self.device = login.device if isinstance(login, DeviceLogin) else None
+            self.device, self.proof = (login.device, login.proof) if isinstance(login, DeviceLogin) else (None, None)
+            self._proved_by = self.mechanism
             if attempt is not None and login.user is not None:
                 gate.came_in(*attempt)
         elif verdict is False and attempt is not None:
@@ -557,15 +565,23 @@ class Admission:
         return space
 
     def _listed(self, user: User) -> User | None:
-        """Return the current state of the user; None if it was deleted or its credentials have changed."""
+        """Return the current state of the user; None if it was deleted, or its proof does not hold any longer."""
         if self.device is not None:
             devices = self._gate.devices
             return user if devices is not None and devices.is_valid(self.device) else None
-        tokens = self._gate.tokens
-        if tokens is not None and tokens.knows(user.space) and self.mechanism != "EXTERNAL":
-            return tokens.judge_again(user)
+        by, tokens = self._proved_by, self._gate.tokens
+        if user.identity is not None or (tokens is not None and tokens.knows(user.space) and by != "EXTERNAL"):
+            return tokens.judge_again(user) if tokens is not None and tokens.knows(user.space) else None
         now = self._gate.users.find(user.space, user.name)
-        return None if now is None or (now.keys, now.certificates) != (user.keys, user.certificates) else now
+        if now is None:
+            return None
+        if by == "EXTERNAL":
+            is_proved = not set(self._peer_info.certified).isdisjoint(now.certificates)
+        elif by is not None and by in user.keys:
+            is_proved = now.keys.get(by) == user.keys[by]
+        else:
+            is_proved = now.keys == user.keys  # a password in plain, which any of them may have confirmed
+        return now if is_proved else None
 
     def leave(self) -> None:
         """Take the closed connection off its user's count."""

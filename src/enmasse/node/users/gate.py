@@ -145,10 +145,6 @@ class Gate:
         self._connections[key] += 1
         return True
 
-    def has(self, space: str, name: str) -> bool:
-        """Return true if a user has connections."""
-        return (space, name) in self._connections
-
     def left(self, user: User) -> None:
         """Count a closed connection of a user."""
         key = (user.space, user.name)

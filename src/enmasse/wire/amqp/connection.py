@@ -36,6 +36,9 @@ SLICE_BYTES = 4_096
 
 _U32 = struct.Struct(">I")
 
+_CLOSE = b"\x00\x53\x18"
+"""A close begins so. In a message that is discarded it ends the connection a little earlier, which harms nobody."""
+
 
 class Connection(ConnectionOutput):
     """One end of an AMQP connection, without a socket.
@@ -60,6 +63,10 @@ class Connection(ConnectionOutput):
         """Take bytes from the peer; whatever follows from them is in ``out`` and has been called."""
         self._last_received = now
         if self._phase is Phase.DONE:
+            return
+        if self._phase is Phase.DISCARDING:
+            if _CLOSE in data:
+                self._finish(None)
             return
         if self.trace is not None and data:
             self.trace(False, data)

@@ -47,6 +47,8 @@ class Phase(Enum):
     HEADER = auto()
     SASL = auto()
     FRAMES = auto()
+    DISCARDING = auto()
+    """We have closed it, all that was attached is gone, and what the peer says is not read [AMQP 2.4.6]."""
     DONE = auto()
 
 
@@ -193,7 +195,7 @@ class ConnectionOutput:
 
     def next_deadline(self) -> float | None:
         """When ``handle_deadline`` should be called next, by the clock given to ``receive``."""
-        if self._phase is Phase.DONE:
+        if self._phase in (Phase.DISCARDING, Phase.DONE):
             return None
         if self.remote_open is None:
             return self._created + OPEN_TIMEOUT_S
@@ -206,7 +208,7 @@ class ConnectionOutput:
 
     def handle_deadline(self, now: float) -> None:
         """Do what is due: keep the peer awake, or give up a silent one."""
-        if self._phase is Phase.DONE:
+        if self._phase in (Phase.DISCARDING, Phase.DONE):
             return
         if self.remote_open is None:
             if self._is_verdict_awaited:
@@ -335,11 +337,24 @@ class ConnectionOutput:
             self.close(shown)
         self._finish(shown)
 
+    def discard(self) -> None:
+        """Detach all that is attached, though the peer has not answered our close, and read nothing more of it.
+
+        A peer that answers ends the connection; else ``lost`` does, once it has had time to read the reason.
+        """
+        if self._phase is Phase.FRAMES and self.is_close_sent:
+            self._finish(self.error)
+            self._phase = Phase.DISCARDING
+
     def lost(self) -> None:
-        """The socket is gone."""
+        """The socket is gone, or is to be closed."""
         self._finish(None)
 
     def _finish(self, error: AmqpError | None) -> None:
+        if self._phase is Phase.DISCARDING:
+            self._phase = Phase.DONE
+            self.wake(self)
+            return
         if self._phase is Phase.DONE:
             return
         self._phase = Phase.DONE
