@@ -104,6 +104,7 @@ class MqttDevice:
         password: of the device.
         version: 4 or 5.
         context: with a certificate instead of user and password.
+        transport: ``tcp`` or ``websockets``.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class MqttDevice:
         password: str = PASSWORD,
         version: int = 4,
         context: ssl.SSLContext | None = None,
+        transport: Any = "tcp",
     ) -> None:
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -124,6 +126,7 @@ class MqttDevice:
             client_id="",
             protocol=MQTTProtocolVersion(version),
             reconnect_on_failure=False,
+            transport=transport,
         )
         if context is None:
             self._client.username_pw_set(user, password)

@@ -18,7 +18,7 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.users.admission import Admission, PeerInfo
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.patterns import matcher_of
-from enmasse.node.users.review import Reviews
+from enmasse.node.users.review import CHECK_S, PER_TURN, Reviews
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.performatives import (
@@ -713,3 +713,40 @@ def test_a_space_that_gets_users_sends_everybody_else_away(node: Guarded) -> Non
     client.go()
     assert client.diary.error is not None
     assert client.diary.error.condition == REFUSED
+
+
+def test_many_are_looked_at_in_slices_between_which_others_have_their_turn(node: Guarded) -> None:
+    turns = HandTurns()
+    reviews = reviews_of(node.connections, node.entities, turns)
+    clients = [node.user("bo@shop.ns") for _ in range(2 * PER_TURN + 1)]
+
+    def count_here() -> int:
+        return sum(not client.server.is_close_sent for client in clients)
+
+    node.gate.users = Users([USERS[0]], b"seed")
+    reviews.review_user("ns/shop", "bo")
+    assert count_here() == PER_TURN + 1
+    assert turns.run() == 2
+    assert count_here() == 0
+
+
+def test_who_has_a_proof_that_ends_is_closed_then_and_not_before(node: Guarded) -> None:
+    now, turns = 100.0, HandTurns()
+    reviews = reviews_of(node.connections, node.entities, turns, lambda: now)
+    clients = [node.user("bo@shop.ns") for _ in range(3)]
+    ends = [105.0, 103.0, 104.0]
+    for client, end in zip(clients, ends, strict=True):
+        client.binding.admission.proof = SimpleNamespace(ends_at=end, name="password")  # type: ignore[assignment]
+        reviews.schedule(client.binding)
+    # The second proves itself again, and the third loses its own before.
+    clients[1].binding.admission.proof = SimpleNamespace(ends_at=110.0, name="password")  # type: ignore[assignment]
+    clients[2].binding.admission.proof = SimpleNamespace(ends_at=101.0, name="password")  # type: ignore[assignment]
+    reviews.schedule(clients[2].binding)
+    here = []
+    while now < 112:
+        now += 1
+        delay_s, timer = turns.timers[-1]
+        assert delay_s <= CHECK_S
+        timer()
+        here.append([not client.server.is_close_sent for client in clients])
+    assert [sum(each) for each in zip(*here, strict=True)] == [4, 9, 0]

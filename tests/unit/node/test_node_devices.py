@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from enmasse.identity.password_checks import DigestCheck, encode_check, split_checks
 from enmasse.node.devices.directory import ABSENT_S, FRESH_S, STALE_S, UNAVAILABLE, Directory
 from enmasse.node.devices.messages import DeviceError, Downstream, RequestIds, Sent
-from enmasse.node.devices.proofs import Login
+from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Login, Proof
+from enmasse.node.devices.revocation import AGAIN_S, AT_ONCE, ConnectedDevices
 from enmasse.node.devices.tenants import EVENT, MQTT, TELEMETRY, Device, Tenant
 from enmasse.node.mqtt.device_topics import read_filter, read_topic
 from enmasse.wire.amqp.sections import Sections
@@ -26,6 +29,9 @@ class Control:
 
     def __init__(self) -> None:
         self.is_there = True
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
+        """Answers that are given later."""
         self.asked: list[dict[str, Any]] = []
         self.devices: dict[str, dict[str, Any]] = {}
         self.changed: list[tuple[str, str]] = []
@@ -46,7 +52,10 @@ class Control:
         found: dict[str, Any] | None = None if device is None else {"device": device}
         if found is not None and question["what"] == "credentials":
             found |= {"device-id": question["auth-id"], "credentials": {"secrets": [{"id": "1"}]}}
-        answered({"found": found})
+        if self.holds:
+            self.held.append(lambda: answered({"found": found}))
+        else:
+            answered({"found": found})
         return True
 
     def login(self, name: str) -> Any:
@@ -194,3 +203,151 @@ def test_a_device_cannot_say_that_it_is_another_one_or_behind_a_gateway() -> Non
         "orig_address": "t",
         "floor": 3,
     }
+
+
+def test_an_answer_that_a_change_has_overtaken_is_given_and_not_kept() -> None:
+    control = Control()
+    control.devices["d"] = {}
+    control.holds = True
+    found: list[Any] = []
+    control.directory.find_login(PLANT, "hashed-password", "d", found.append)
+    control.directory.find_login(PLANT, "hashed-password", "nobody", found.append)
+    control.directory.forget(PLANT.id)
+    control.holds = False
+    for answer in control.held:
+        answer()
+    assert isinstance(found[0], Login)
+    assert found[1] is None
+    assert not control.directory.keeps(found[0])
+    control.login("nobody")
+    assert control.directory.keeps(control.login("d"))
+    assert len(control.asked) == 4
+
+
+SECRET = {"id": "1", "hash-function": "sha-256", "pwd-hash": "abc", "salt": "def"}
+
+
+@pytest.mark.parametrize(
+    ("credentials", "holds"),
+    [
+        ({"secrets": [SECRET]}, True),
+        ({"secrets": [{"id": "2", "pwd-hash": "other"}, SECRET | {"id": "3", "comment": "renamed"}]}, True),
+        (None, False),
+        ({"secrets": []}, False),
+        ({"secrets": [SECRET], "enabled": False}, False),
+        ({"secrets": [SECRET | {"enabled": False}]}, False),
+        ({"secrets": [SECRET | {"pwd-hash": "other"}]}, False),
+        ({"secrets": [SECRET | {"salt": "other"}]}, False),
+        ({"secrets": [SECRET | {"not-after": "2026-01-01T00:00:00Z"}]}, False),
+        ({"secrets": [SECRET | {"not-before": "2026-01-03T00:00:00Z"}]}, False),
+    ],
+)
+def test_a_proof_holds_as_long_as_its_own_secret_is_valid(credentials: dict[str, Any] | None, holds: bool) -> None:
+    now = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
+    proof = Proof(PASSWORD, "d", Login(Device(PLANT, "d", {}), {}), SECRET)
+    assert (proof.review(credentials, now) == "") is holds
+
+
+def test_a_proof_ends_with_its_secret_or_by_itself_whichever_is_sooner() -> None:
+    now = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
+    secret = SECRET | {"not-after": "2026-01-02T00:00:10Z"}
+    proof = Proof(PASSWORD, "d", Login(Device(PLANT, "d", {}), {}), secret)
+    assert proof.ends_at == now + 10
+    assert not proof.review({"secrets": [SECRET]}, now)
+    assert proof.ends_at is None
+    token = Proof(KEY, "d", Login(Device(PLANT, "d", {}), {}), SECRET, until=now + 5)
+    assert token.ends_at == now + 5
+    assert not token.review({"secrets": [SECRET | {"not-after": "2026-01-02T00:00:03Z"}]}, now)
+    assert token.ends_at == now + 3
+
+
+def test_who_is_vouched_for_by_an_authority_stays_while_its_tenant_has_it() -> None:
+    proof = Proof(CERTIFICATE, "d", Login(Device(PLANT, "d", {}), {}), {}, authority="key")
+    now = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
+    for anchors, stays in (
+        ([{"public-key": "other"}, {"public-key": "key", "not-after": "2026-01-03T00:00:00Z"}], True),
+        ([{"public-key": "key", "not-after": "2026-01-01T00:00:00Z"}], False),
+        ([], False),
+    ):
+        assert proof.is_vouched_for(Tenant("a.b", "a/b", {"trusted-ca": anchors}), now) is stays
+
+
+class Item:
+    """Something that is reviewed."""
+
+    tenant_id = PLANT.id
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.judged: list[Any] = []
+
+    def row(self, _tenant: Any) -> tuple[str, str, str]:
+        return (self.name, "", "")
+
+    def judge(self, _tenant: Any, found: Any) -> None:
+        self.judged.append(found)
+
+
+class Review:
+    """A review of items, whose questions wait until they are answered."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+        self.asked: list[tuple[dict[str, Any], Callable[[Any], None]]] = []
+        self.is_there = True
+        core: Any = SimpleNamespace(call_later=lambda delay_s, call: self.calls.append((delay_s, call)))
+        link: Any = SimpleNamespace(core=core, ask=self.ask)
+        directory: Any = SimpleNamespace(tenants={PLANT.id: PLANT})
+        self.connected = ConnectedDevices(directory, link, lambda: 0.0)
+
+    def ask(self, question: dict[str, Any], answered: Callable[[Any], None]) -> bool:
+        if self.is_there:
+            self.asked.append((question, answered))
+        return self.is_there
+
+    def run(self) -> None:
+        while self.calls and not (self.asked or self.calls[0][0]):
+            self.calls.pop(0)[1]()
+
+    def answer(self, most: int = 1_000_000) -> list[str]:
+        """Answer a question, at most for so many rows; return what it was about."""
+        question, answered = self.asked.pop()
+        answered({"found": [{"device": {}} for _ in question["of"]][:most]})
+        return [row[0] for row in question["of"]]
+
+
+def test_many_are_reviewed_by_a_few_questions_one_after_another() -> None:
+    review = Review()
+    items = [Item(f"d-{number}") for number in range(2 * AT_ONCE + 1)]
+    for item in items:
+        review.connected.mark(item)
+    sizes = []
+    review.run()
+    while review.asked:
+        assert len(review.asked) == 1
+        sizes.append(len(review.answer()))
+        review.run()
+    assert sizes == [AT_ONCE, AT_ONCE, 1]
+    assert all(len(item.judged) == 1 for item in items)
+
+
+def test_what_was_not_answered_is_asked_about_again() -> None:
+    review = Review()
+    items = [Item(f"d-{number}") for number in range(3)]
+    for item in items:
+        review.connected.mark(item)
+    review.run()
+    review.connected.mark(items[0])  # it has changed once more meanwhile
+    assert review.answer(most=2) == ["d-0", "d-1", "d-2"]
+    review.run()
+    assert review.answer() == ["d-0", "d-2"]
+    review.is_there = False
+    review.connected.mark(items[1])
+    review.run()
+    assert not review.asked
+    ((delay_s, again),) = review.calls
+    assert delay_s == AGAIN_S
+    review.is_there = True
+    again()
+    assert review.answer() == ["d-1"]
+    assert [len(item.judged) for item in items] == [2, 2, 1]

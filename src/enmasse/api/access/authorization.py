@@ -4,7 +4,8 @@ Rules:
 1. The access is derived from method and path alone, as in Kubernetes; unknown paths are authorized as paths, which
    only administrators have access to.
 2. The decision comes before any lookup: a refusal does not reveal what exists.
-3. A watch ends as soon as its owner is no longer allowed to have it: before its next part, or within ``_AGAIN_S``.
+3. A watch, and a log that is followed, ends as soon as its owner is no longer allowed to have it: before its next
+   part, or within ``_AGAIN_S``. So is any other answer cut off that takes longer than that.
 4. In a session of a browser, whose cookie may be stolen, what gives access that outlasts it asks for a fresh proof.
 5. An answer to a request with a token that ends soon says so.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -63,7 +65,8 @@ _UNAUTHORIZED = (
     "data directory, in control/operator.token"
 )
 
-_AGAIN_S = 5.0
+_AGAIN_S = 0.5
+_END_S = 5.0  # in which a client takes the end of its stream
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OF_NAMESPACE = ("status", "finalize")
@@ -110,10 +113,12 @@ class Access:
             await answer_error(proof_required(unproved))(scope, receive, send)
             return
         send = _warning(scope["state"].get("token"), send)
-        if access.verb == "watch":
-            await self._watch(access, requester, scope, receive, send)
-        else:
+        if is_public(access.path):
             await self._app(scope, receive, send)
+        elif access.verb == "watch" or _is_followed(scope):
+            await self._stream(access, requester, scope, receive, send)
+        else:
+            await self._serve(access, requester, scope, receive, send)
 
     async def _refuse(self, error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = answer_error(error)
@@ -124,7 +129,33 @@ class Access:
             refusal.headers["Retry-After"] = "6"
         await refusal(scope, receive, send)
 
-    async def _watch(
+    async def _serve(
+        self, access: AccessRequest, requester: Requester, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a request; an answer in parts that takes long is authorized again now and then, and cut off."""
+        clock = asyncio.get_running_loop().time
+        checked_at: float | None = None
+        is_cut = False
+
+        async def checked(message: Message) -> None:
+            nonlocal checked_at, is_cut
+            if checked_at is None:
+                checked_at = clock()
+            elif clock() - checked_at >= _AGAIN_S:
+                checked_at = clock()
+                if not await self._is_still_allowed(access, requester, scope):
+                    is_cut = True
+                    scope["state"].get("cut", _nothing)()  # so that the client does not take it for whole
+                    raise OSError("no longer allowed")
+            await send(message)
+
+        try:
+            await self._app(scope, receive, checked)
+        except Exception:
+            if not is_cut:
+                raise
+
+    async def _stream(
         self, access: AccessRequest, requester: Requester, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve a stream, and authorize it again before each part, and now and then while it has nothing to tell."""
@@ -134,7 +165,6 @@ class Access:
             nonlocal has_ended
             if not has_ended and has_begun and not await self._is_still_allowed(access, requester, scope):
                 has_ended = True
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
             return has_ended
 
         async def checked(message: Message) -> None:
@@ -144,21 +174,21 @@ class Access:
             await send(message)
             has_begun = True
 
-        async def received() -> Message:
-            coming = asyncio.ensure_future(receive())
-            try:
-                while not (await asyncio.wait({coming}, timeout=_AGAIN_S))[0]:
-                    if await is_over():
-                        return {"type": "http.disconnect"}
-                return coming.result()
-            finally:
-                coming.cancel()
-
+        serving = asyncio.ensure_future(self._app(scope, receive, checked))
         try:
-            await self._app(scope, received, checked)
-        except Exception:
-            if not has_ended:
-                raise
+            while not (await asyncio.wait({serving}, timeout=_AGAIN_S))[0]:
+                if await is_over():
+                    break
+        finally:
+            if not serving.done():
+                serving.cancel()
+                await asyncio.wait({serving})
+        if not has_ended:
+            await serving  # for what it has raised
+            return
+        with suppress(TimeoutError):  # then the server closes the connection
+            async with asyncio.timeout(_END_S):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _is_still_allowed(self, access: AccessRequest, requester: Requester, scope: Scope) -> bool:
         try:
@@ -182,6 +212,18 @@ def _warning(token: Token | None, send: Send) -> Send:
         await send(message)
 
     return warn
+
+
+def _nothing() -> None:
+    """Do nothing, where nothing can be cut."""
+
+
+def _is_followed(scope: Scope) -> bool:
+    """Return whether a request asks for what comes from now on, too, as of a log."""
+    query = scope.get("query_string", b"")
+    return b"follow" in query and any(
+        key == "follow" and value.lower() in _TRUE for key, value in parse_qsl(query.decode("latin-1"))
+    )
 
 
 def access_request_of(method: str, path: str, *, is_watch: bool = False, is_detailed: bool = False) -> AccessRequest:
