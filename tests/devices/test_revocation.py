@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from enmasse.node.devices.login import LEEWAY_S
 from tests.devices.conftest import PROJECT
-from tests.devices.stage import GREEN, PASSWORD, SPACES, WAIT_S, MqttDevice, Stage, eventually, hashed
+from tests.devices.stage import BLUE, GREEN, PASSWORD, SPACES, WAIT_S, MqttDevice, Stage, eventually, hashed
 from tests.devices.test_with_certificates import Authority, comes_in, trust
+from tests.support.mqtt_peer import MqttPeer
 
 if TYPE_CHECKING:
     import ssl
@@ -161,7 +163,7 @@ def imported(stage: Stage, tenant: str, *lines: dict[str, Any]) -> None:
         headers={"content-type": "application/x-ndjson"},
     )
     answer.raise_for_status()
-    assert answer.json()["updated"] == len(lines), answer.text
+    assert not answer.json()["failed"], answer.text
 
 
 def deleted(stage: Stage, tenant: str, device: str) -> None:
@@ -403,3 +405,37 @@ def test_a_gateway_that_may_not_act_for_a_device_any_more_has_its_commands_no_lo
                 # Nobody has it now; and the gateway's own proof still holds.
                 assert stage.application().command(device, "after", b"x") in ("released", "rejected")
                 assert five.send("event", b"{}").value == 0
+
+
+# Many at once
+
+FLEET = 300
+
+
+@pytest.mark.parametrize("way", ["all devices are deleted", "an import disables them"])
+def test_one_call_cuts_a_fleet_and_nobody_else(stage: Stage, way: str) -> None:
+    names = [f"fleet-{number}" for number in range(FLEET)]
+    credentials = {name: [_password(name, hashed(PASSWORD))] for name in names}
+    imported(stage, GREEN, *({"id": name, "credentials": credentials[name]} for name in names))
+    port = int(stage.url("mqtt").rpartition(":")[2])
+    bystander = stage.device(BLUE)
+
+    async def story() -> list[int]:
+        async with AsyncExitStack() as stack:
+
+            async def come(name: str, tenant: str) -> MqttPeer:
+                peer = MqttPeer(port, user_name=f"{name}@{tenant}", password=PASSWORD.encode())
+                return await stack.enter_async_context(peer)
+
+            stays = await come(bystander, BLUE)
+            peers = await asyncio.gather(*(come(name, GREEN) for name in names))
+            if "deleted" in way:
+                await asyncio.to_thread(all_deleted, stage, GREEN, "")
+            else:
+                lines = [{"id": name, "enabled": False} for name in names]
+                await asyncio.to_thread(imported, stage, GREEN, *lines)
+            ends = await asyncio.gather(*(peer.ended() for peer in peers))
+            assert await stays.answer("event", b"{}") == 0
+            return [0 if end is None else end.reason for end in ends]
+
+    assert asyncio.run(story()) == [NOT_AUTHORIZED] * FLEET

@@ -141,7 +141,8 @@ class DeviceLinks:
     def changed(self, tenant: str, device: str = "") -> None:
         """Have the nodes told that a device has changed, or with none the tenant and any of its devices."""
         for link in self._links:
-            link.changes.put_nowait((tenant, device))
+            if link.is_serving:
+                link.changes.put_nowait((tenant, device))
 
     async def tenant(self, tenant: str) -> Document | None:
         """Return what nodes are told of a tenant; None: they do not serve it."""
@@ -187,6 +188,8 @@ class _Link:
     def __init__(self, links: DeviceLinks, admin: DeviceAdmin) -> None:
         self.admin = admin
         self.changes: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self.is_serving = False
+        """True while the node is told of changes; it looks at everything again as this begins."""
         self._links = links
         self._room = asyncio.Semaphore(AT_ONCE)
         self._answering: set[asyncio.Task[None]] = set()
@@ -207,18 +210,21 @@ class _Link:
                     task.cancel()
 
     async def _serve(self) -> None:
+        # From now on, and not once the tenants were told: the node may ask before, and be answered what was before.
+        self.changes = asyncio.Queue()
+        self.is_serving = True
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._tell())
                 tasks.create_task(self._listen())
         except* EnmasseError as errors:
             _log.info("devices: node %s is not served: %s", self.admin.name, errors.exceptions[0])
+        finally:
+            self.is_serving = False
 
     async def _tell(self) -> None:
         # A node of another installation is told nothing: what is told are secrets.
         await admit_node(self._links.store, self.admin)
-        while not self.changes.empty():
-            self.changes.get_nowait()
         tenants = list(self._links.projects())
         for tenant in tenants:
             await self._tell_tenant(tenant)
