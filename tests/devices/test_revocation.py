@@ -50,8 +50,14 @@ def mqtt(stage: Stage, stack: ExitStack, user: str, password: str, version: int,
 def amqp(stage: Stage, stack: ExitStack, user: str, password: str) -> Held:
     from proton.utils import BlockingConnection, ConnectionClosed
 
-    options = {"allowed_mechs": "PLAIN", "allow_insecure_mechs": True}
-    connection = BlockingConnection(stage.url("amqp"), timeout=WAIT_S, user=user, password=password, **options)
+    connection = BlockingConnection(
+        stage.url("amqp"),
+        timeout=WAIT_S,
+        user=user,
+        password=password,
+        allowed_mechs="PLAIN",
+        allow_insecure_mechs=True,
+    )
     stack.callback(connection.close)
 
     def ended() -> str:
@@ -170,6 +176,10 @@ def deleted(stage: Stage, tenant: str, device: str) -> None:
     stage.registry.delete(f"/devices/{tenant}/{device}").raise_for_status()
 
 
+def no_credentials(stage: Stage, tenant: str, device: str) -> None:
+    stage.registry.put(f"/credentials/{tenant}/{device}", json=[]).raise_for_status()
+
+
 def all_deleted(stage: Stage, tenant: str, _device: str) -> None:
     stage.registry.delete(f"/devices/{tenant}").raise_for_status()
 
@@ -180,9 +190,7 @@ OF_ITS_DEVICE: dict[str, Way] = {
     "all devices are deleted": all_deleted,
     "an import disables it": lambda stage, tenant, device: imported(stage, tenant, {"id": device, "enabled": False}),
     "its credentials are disabled": put_secrets({"keeps": True}, {"keeps": True}, enabled=False),
-    "its credentials are removed": lambda stage, tenant, device: stage.registry.put(
-        f"/credentials/{tenant}/{device}", json=[]
-    ).raise_for_status() and None,
+    "its credentials are removed": no_credentials,
 }  # fmt: skip
 """What ends all connections of a device, whatever they have come in by."""
 

@@ -624,10 +624,10 @@ def test_a_client_that_does_not_answer_the_close_neither_sends_nor_receives_any_
     client.session.attach_sender("again", RecordingSink(), Target(address="orders"))
     client.go()
     assert not queue.producers
-    assert not client.server.closed
+    ends = [client.server.closed]
     node.harness.advance(LINGER_S)
     client.go()
-    assert client.server.closed
+    assert [*ends, client.server.closed] == [False, True]
     assert client.server.error is not None
     assert client.server.error.condition == REFUSED
 
