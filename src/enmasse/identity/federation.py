@@ -47,7 +47,9 @@ def federated_user(
         matcher_of: compiles patterns of addresses.
     """
     if listed is not None:
-        return User(identity.username, space, listed.permissions, identity=identity, is_listed=True)
+        # A provider of others may give the name to somebody else, and has a permanent id for each.
+        uid = listed.uid if settings.has_our_users else ""
+        return User(identity.username, space, listed.permissions, identity=identity, is_listed=True, uid=uid)
     grants = [grant for grant in claimed_grants(identity, settings) if _is_understood(grant, matcher_of)]
     if not grants:
         return None

@@ -49,6 +49,8 @@ class OidcSettings:
         grants: of other groups and scopes.
         scopes: to request with a password.
         password_grant: whether passwords are accepted and checked by the provider.
+        has_our_users: whether the provider has nobody but the MessagingUsers of the space, who are made anew there
+            when they get another password.
         ca_cert: PEM of the authorities to trust instead of the system's; empty: the system's.
         leeway_s: how far clocks may differ, in seconds.
         password_cache_s: seconds for which a correct password is not checked by the provider again.
@@ -67,6 +69,7 @@ class OidcSettings:
     grants: tuple[ClaimGrant, ...] = ()
     scopes: str = "openid"
     password_grant: bool = False
+    has_our_users: bool = False
     ca_cert: str = field(default="", repr=False)
     leeway_s: int = 10
     password_cache_s: int = 60
@@ -209,6 +212,7 @@ _READERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "grants": ("grants", _grants),
     "scopes": ("scopes", _text),
     "passwordGrant": ("password_grant", _flag),
+    "ourUsers": ("has_our_users", _flag),
     "caCert": ("ca_cert", _text),
     "leeway": ("leeway_s", _seconds(MAX_LEEWAY_S)),
     "passwordCache": ("password_cache_s", _seconds(MAX_PASSWORD_CACHE_S)),

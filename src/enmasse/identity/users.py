@@ -40,6 +40,9 @@ DEFAULT_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 SALT_BYTES = 16
 
+BY_IDENTITY = "oidc:"
+"""The owners that a provider knows begin with this."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScramKeys:
@@ -70,6 +73,7 @@ class User:
         certificates: names of client certificates that authenticate this user, unique in the space.
         identity: as an identity provider states it; None for a user of our own.
         is_listed: with an identity, whether its rights are those of a MessagingUser rather than of its token.
+        uid: tells it from a former user of its name; empty: nothing does.
     """
 
     name: str
@@ -79,6 +83,20 @@ class User:
     certificates: tuple[str, ...] = ()
     identity: Identity | None = None
     is_listed: bool = False
+    uid: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Identifies the user as the owner of what it leaves behind, which the next of its name is not.
+
+        It is the uid; of a user that a provider alone knows, the issuer and the permanent id there.
+        """
+        if self.uid:
+            return f"user:{self.uid}"
+        if self.identity is not None:
+            subject = self.identity.subject
+            return f"{BY_IDENTITY}{self.identity.issuer} {subject or f'name {self.name}'}"
+        return f"name:{self.name}"
 
 
 def make_keys(mechanism: str, password: str, salt: bytes, iterations: int = DEFAULT_ITERATIONS) -> ScramKeys:

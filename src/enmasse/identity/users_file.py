@@ -76,7 +76,7 @@ def _seed(text: Any, users: Sequence[User]) -> bytes:
 
 
 def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
-    fields = _map(where, item, ("name", "space", "credentials", "certificates", "authorization"))
+    fields = _map(where, item, ("name", "space", "uid", "credentials", "certificates", "authorization"))
     for needed in ("name", "space"):
         if not isinstance(fields.get(needed), str):
             raise UsersFileError(f"{where}.{needed}: a text is expected, not {shown(fields.get(needed))}")
@@ -96,7 +96,10 @@ def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
         _read_grant(f"{where}.authorization[{index}]", grant)
         for index, grant in enumerate(_list(f"{where}.authorization", fields.get("authorization")))
     ]
-    return User(name, space, Permissions(grants, matcher_of, name), keys, certificates)
+    uid = fields.get("uid") or ""
+    if not isinstance(uid, str):
+        raise UsersFileError(f"{where}.uid: a text is expected, not {shown(uid)}")
+    return User(name, space, Permissions(grants, matcher_of, name), keys, certificates, uid=uid)
 
 
 def _read_grant(where: str, item: Any) -> Grant:
@@ -152,6 +155,8 @@ def write_users(users: Sequence[User], seed: bytes) -> str:
 
 def _user_fields(user: User) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": user.name, "space": user.space}
+    if user.uid:
+        fields["uid"] = user.uid
     if user.keys:
         fields["credentials"] = {mechanism: key_fields(keys) for mechanism, keys in user.keys.items()}
     if user.certificates:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from enmasse.iot.documents import Document
     from enmasse.iot.registry import DeviceRegistry
     from enmasse.iot.store import DeviceStore
+    from enmasse.iot.tables import DeviceRow
 
 _REVIEW_CHARACTERS: Final = 1 << 20
 """Of one answer about many devices, unless the first alone takes more."""
@@ -42,7 +43,7 @@ class Lookups:
         with self._store.reading() as tables:
             owner = tables.tenant(tenant)
             row = None if owner is None else tables.device(owner.number, device)
-        return None if row is None else _document(row.body, row.enabled)
+        return None if row is None else _device(row)
 
     def credentials(self, tenant: str, kind: str, auth_id: str) -> Document | None:
         """Return the credentials of a type with an auth-id, and their device; None: there are none."""
@@ -57,7 +58,7 @@ class Lookups:
             return None
         for item in json.loads(text):
             if (item["type"], item["auth-id"]) == (kind, auth_id):
-                return {"device-id": row.id, "device": _document(row.body, row.enabled), "credentials": item}
+                return {"device-id": row.id, "device": _device(row), "credentials": item}
         return None
 
     def review(self, tenant: str, rows: Sequence[Sequence[str]]) -> list[Document | None]:
@@ -145,6 +146,11 @@ def provision_certificate(
         registry.delete_device(tenant, identity)
         raise
     return document
+
+
+def _device(row: DeviceRow) -> Document:
+    """Return a device with when it was registered, which tells it from a former one of its id."""
+    return _document(row.body, row.enabled) | {"made": row.created}
 
 
 def _document(body: str, enabled: bool) -> Document:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
     from enmasse.messaging.limits import Usage
+    from enmasse.messaging.owners import Holding, Owners
     from enmasse.messaging.retained import Retained
 
 
@@ -37,6 +38,7 @@ class AttachOptions:
         properties: link properties.
         name: the link's name, and with ``container`` the identity of a durable subscription.
         container: the container id of the peer.
+        owner: whose it is that outlives the link; empty: nobody's, or who comes first.
         user: the user's name; empty where no login is needed.
         may_manage: whether that user may take what belongs to others.
         source: the address as the receiver named it.
@@ -50,7 +52,8 @@ class AttachOptions:
     """
 
     __slots__ = ("browse", "capabilities", "container", "expiry_policy", "expiry_timeout_s", "filters", "is_durable",
-                 "may_manage", "name", "origin", "presettle", "properties", "source", "url", "user")  # fmt: skip
+                 "may_manage", "name", "origin", "owner", "presettle", "properties", "source", "url",
+                 "user")  # fmt: skip
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class AttachOptions:
         properties: dict[str, Any] | None = None,
         name: str = "",
         container: str = "",
+        owner: str = "",
         user: str = "",
         may_manage: bool = True,
         source: str = "",
@@ -77,6 +81,7 @@ class AttachOptions:
         self.properties = properties or {}
         self.name = name
         self.container = container
+        self.owner = owner
         self.user = user
         self.may_manage = may_manage
         self.source = source
@@ -152,6 +157,7 @@ class AddressSpace(Protocol):
     max_bytes: int
     bytes_stored: int
     addresses: dict[str, Address]
+    owners: Owners
     retained: Retained
     fallbacks: dict[str, dict[Address, None]]
     usage: Usage
@@ -257,8 +263,15 @@ class Address:
     def subscribe(self, subscription: Address) -> None:
         """Feed a subscription that names this address as its topic; only a topic does."""
 
-    def lasting(self, container: str, link: str, user: str, *, may_manage: bool) -> DurableSource | None:
-        """Return the durable subscription that a container's link made here, if it is open to a user."""
+    def holdings(self) -> Iterable[Holding]:
+        """Return what clients have left behind here."""
+        return ()
+
+    def forget_consumer(self, name: str) -> None:
+        """Forget how far a named consumer has come; only a stream knows that."""
+
+    def lasting(self, container: str, link: str, owner: str, user: str, *, may_manage: bool) -> DurableSource | None:
+        """Return the durable subscription that a container's link made here, if it is open to an owner of a name."""
         return None
 
     def receivers(self) -> list[Consumer]:

@@ -25,7 +25,7 @@ from enmasse.model.kinds.address_settings import AddressSettings
 
 # A space and its dynamic addresses know each other.
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from enmasse.messaging.address import Address, AttachOptions
     from enmasse.messaging.core import Log
@@ -168,23 +168,34 @@ class TemporaryTopic(Topic):
         return super().attach_consumer(port, options)
 
 
-class _Node:
-    """A dynamic address and what keeps it."""
+class DynamicNode:
+    """A dynamic address, what keeps it, and whose it is."""
 
-    __slots__ = ("address", "has_creator", "lifetime")
+    __slots__ = ("_nodes", "address", "has_creator", "lifetime", "owner", "user")
 
-    def __init__(self, address: Address, lifetime: Lifetime) -> None:
+    def __init__(self, nodes: DynamicNodes, address: Address, lifetime: Lifetime, owner: str, user: str) -> None:
+        self._nodes = nodes
         self.address = address
         self.lifetime = lifetime
+        self.owner = owner
+        self.user = user
         self.has_creator = True
+
+    def disown(self) -> None:
+        """Remove it, as its owner is gone."""
+        space = self._nodes.space
+        if space.addresses.get(self.address.name) is self.address:
+            space.remove(self.address)
 
     @property
     def has_links(self) -> bool:
+        """True if a link is attached."""
         counts = self.address.counts()
         return bool(counts["senders"] or counts["receivers"] or getattr(self.address, "browsers", None))
 
     @property
     def has_messages(self) -> bool:
+        """True if it has messages, or some are under way."""
         counts = self.address.counts()
         return bool(counts["messagesStored"] or counts["unsettled"] or counts.get("backlog"))
 
@@ -215,17 +226,29 @@ class DynamicNodes:
         """Bytes that may wait now for one address for replies."""
         self._queue_bytes = QUEUE_BYTES
         self._new_id = new_id
-        self.owners: dict[str, str] = {}
-        """Address to the user that it was made for; those of spaces without users have none."""
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, DynamicNode] = {}
         self._lingering: dict[str, None] = {}
         """Addresses that only messages keep."""
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def make(self, request: DynamicRequest) -> Address:
+    def __iter__(self) -> Iterator[DynamicNode]:
+        """Iterate over the addresses, each with its owner."""
+        return iter(self._nodes.values())
+
+    def owner_of(self, name: str) -> str | None:
+        """Return whose an address is; ``None`` if there is no dynamic one of this name."""
+        node = self._nodes.get(name)
+        return None if node is None else node.owner
+
+    def make(self, request: DynamicRequest, owner: str = "", user: str = "") -> Address:
         """Make an address for a link that is about to join it.
+
+        Args:
+            request: what the link asks for.
+            owner: whose it is to be: who may receive from it.
+            user: the owner's name.
 
         Raises:
             AttachError: there are too many already.
@@ -236,7 +259,7 @@ class DynamicNodes:
             )
         name = f"{DYNAMIC_PREFIX}{self._new_id()}"
         address = DYNAMIC_KINDS[request.kind](self, name)
-        self._nodes[name] = _Node(address, request.lifetime)
+        self._nodes[name] = DynamicNode(self, address, request.lifetime, owner, user)
         self.space.add(address)
         self._share_out()
         return address
@@ -290,7 +313,6 @@ class DynamicNodes:
 
     def forget(self, address: Address) -> None:
         """Forget an address of the space that is deleted."""
-        self.owners.pop(address.name, None)
         self._lingering.pop(address.name, None)
         if self._nodes.pop(address.name, None) is not None:
             self._share_out()

@@ -5,7 +5,7 @@ Nothing of one space is ever reached through another: every lookup starts at a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.errors import RemoteError
@@ -18,6 +18,7 @@ from enmasse.messaging.dynamic import DynamicNodes, DynamicRequest
 from enmasse.messaging.errors import AttachError, RedirectError
 from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.metering import Meter
+from enmasse.messaging.owners import Holding, Owners
 from enmasse.messaging.patterns import is_pattern
 from enmasse.messaging.retained import Retained
 from enmasse.messaging.sessions.filters import ROOT
@@ -66,12 +67,16 @@ class Space:
         core: the core whose turn its addresses take part in.
         name: ``<namespace>/<space>``.
         new_id: gives unguessable names for dynamic addresses.
+        uid: tells it from a former space of its name.
         max_bytes: what its addresses may store in all; 0 is without limit.
     """
 
-    def __init__(self, core: Core, name: str, new_id: Callable[[], str], *, max_bytes: int = 0) -> None:
+    def __init__(
+        self, core: Core, name: str, new_id: Callable[[], str], *, uid: str = "", max_bytes: int = 0
+    ) -> None:
         self.core = core
         self.name = name
+        self.uid = uid
         self.max_bytes = max_bytes
         """Bytes that addresses may store in all; 0 is no limit."""
         self.bytes_stored = 0
@@ -96,6 +101,10 @@ class Space:
         """Name of a queue to the direct addresses that fall back to it."""
         self.homes: dict[Address, Home] = {}
         """Addresses that other nodes serve."""
+        self.owners = Owners(core, name, self.holdings)
+        """Ends what is left of users who are gone."""
+        self.protocol_holdings: Callable[[Space], Iterable[Holding]] = lambda _space: ()
+        """Returns what protocols keep for clients of a space that come back."""
         self.dynamic = DynamicNodes(self, new_id)
         """The addresses that links had made for them."""
         self.usage = Usage(name)
@@ -136,6 +145,15 @@ class Space:
         held, self._held = self._held, {}
         for address in held:
             address.due()
+
+    def holdings(self) -> Iterator[Holding]:
+        """Iterate over all that clients have here, or have left behind, and that has an owner."""
+        yield from self.sessions
+        yield from self.sessions.wills.all
+        yield from self.dynamic
+        for address in self.addresses.values():
+            yield from address.holdings()
+        yield from self.protocol_holdings(self)
 
     def address(self, name: str) -> Address | None:
         """Return the address of a name, made now if it was not before."""
@@ -296,13 +314,13 @@ class Space:
         }
         return RedirectError(name, f"{scheme}://{home.host}:{home.port}", info)
 
-    def add_dynamic(self, request: DynamicRequest | None = None) -> Address:
-        """Make an address with a name of its own, for replies if nothing else is requested.
+    def add_dynamic(self, request: DynamicRequest | None = None, owner: str = "", user: str = "") -> Address:
+        """Make an address with a name of its own, for replies if nothing else is requested; see ``DynamicNodes``.
 
         Raises:
             AttachError: there are too many already.
         """
-        return self.dynamic.make(request or DynamicRequest())
+        return self.dynamic.make(request or DynamicRequest(), owner, user)
 
 
 class AnonymousTerminus(Producer):

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from enmasse.node.logs import EventLog
 
 
+UNAUTHORIZED = "amqp:unauthorized-access"
+
 NETWORK_BITS = 64
 """The prefix of an IPv6 address that stands for one client: whoever has one address has the whole network."""
 
@@ -382,6 +384,9 @@ class ClientConnection:
             login_error: the reason why the login failed, if it did.
         """
         number, is_opened = self.number, self.opened_at_ms > 0
+        if self.space is not None and self.closing is not None and self.closing.condition == UNAUTHORIZED:
+            # Until now its user, who may be gone, could leave more behind.
+            self.space.owners.cut(self.admission.rights.username)
         self.more_room(0)
         self.admission.leave()
         self.bounds.leave(self.links.values())
@@ -410,7 +415,7 @@ class ClientConnection:
         """Close the connection, or detach links, that changed users or permissions do not allow any more."""
         reason = self.admission.review()
         if reason is not None:
-            self.close("amqp:unauthorized-access", f"{reason}; authenticate again")
+            self.close(UNAUTHORIZED, f"{reason}; authenticate again")
             return
         for link in list(self.links.values()):
             self._review_link(link)
@@ -487,8 +492,7 @@ class ClientConnection:
         space, rights = self.space, self.admission.rights
         assert space is not None
         rights.require_dynamic()
-        link.made = space.add_dynamic(wish)
-        rights.owns(link.made.name)
+        link.made = space.add_dynamic(wish, rights.owner, rights.username)
         return link.made
 
     def count(self, link: ClientLink, address: Address | None) -> None:

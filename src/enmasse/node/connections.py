@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from enmasse.messaging.delivery import Producer
 from enmasse.net.lanes import ConnectionLoad, LaneScheduler
@@ -14,6 +14,7 @@ from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE
 from enmasse.node.unfinished import unfinished_budget
 
 if TYPE_CHECKING:
+    from enmasse.messaging.owners import Holding
     from enmasse.messaging.space import Space
     from enmasse.net.loop import Turn
     from enmasse.net.transport import EngineProtocol
@@ -36,6 +37,14 @@ class Watcher(Protocol):
 
     def on_closed(self, connection: ClientConnection) -> None:
         """Called when the connection is closed."""
+
+
+@runtime_checkable
+class KeepsHoldings(Protocol):
+    """State of a protocol by which clients come back to what they had."""
+
+    def holdings(self, space: Space) -> Iterable[Holding]:
+        """Return what there is of a space."""
 
 
 class Connections:
@@ -76,6 +85,12 @@ class Connections:
         if found is None:
             found = self._shared[kind] = kind()
         return found
+
+    def holdings(self, space: Space) -> Iterator[Holding]:
+        """Iterate over what protocols keep for clients of a space that come back."""
+        for state in self._shared.values():
+            if isinstance(state, KeepsHoldings):
+                yield from state.holdings(space)
 
     def connected(self, connection: ClientConnection, shell: EngineProtocol) -> None:
         """Register a connected socket."""

@@ -46,6 +46,7 @@ from enmasse.node.users.directory import NodeUsers, StoredUsers
 from enmasse.node.users.federation import Federation
 from enmasse.node.users.fields import USER_TYPE
 from enmasse.node.users.gate import Gate, GateOptions
+from enmasse.node.users.owners import KnownOwners
 from enmasse.node.users.password_checker import ProcessChecker
 from enmasse.node.users.review import Reviews
 from enmasse.node.users.rights import known_grants
@@ -170,7 +171,8 @@ class Server:
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed
-        self.entities.grants_of = lambda space, name: known_grants(self.gate, self.users, space, name)
+        self.entities.grants_of = lambda space, owner, name: known_grants(self.gate, self.users, space, owner, name)
+        self.entities.protocol_holdings = self.connections.holdings
         self.entities.rates_changed = self.connections.meter
         self.space_ports = SpacePorts(self._turn.loop, self._open_space_port)
         self.entities.port_changed = self.space_ports.set
@@ -191,6 +193,9 @@ class Server:
         self.reviews = Reviews(self.connections, self._spaces, self._turn, time.time, self.federation)
         self.stored_users = StoredUsers(self.core, self._uid_of_space, self.reviews.review_user)
         self.users = self.gate.users = NodeUsers(self.stored_users)
+        owners = KnownOwners(self.gate, self.users, self.federation)
+        self.entities.is_known, self.entities.owner_of = owners.is_known, owners.owner_of
+        self.stored_users.removed = self._user_removed
         self.reloads: list[Callable[[], None]] = []
         """Functions that read files again, for SIGHUP."""
         self._users_file: UsersFile | None = None
@@ -273,12 +278,21 @@ class Server:
         self.reloads.append(self._users_file.reload)
 
     def _set_users(self, users: Users) -> None:
+        for space in self.entities.spaces.values():
+            space.owners.review()
         self.users.file = users
         self.reviews.review_all()
 
     def _uid_of_space(self, name: str) -> str | None:
         record = self.entities.records[SPACE_TYPE].get(name)
         return None if record is None else str(record["uid"])
+
+    def _user_removed(self, space: str, name: str) -> None:
+        """End what a user has left behind that was removed."""
+        found = self.entities.spaces.get(space)
+        if found is not None:
+            self._turn.begin()
+            found.owners.removed(name)
 
     def _close_space(self, space: Space) -> None:
         self.stored_users.space_closed(space.name)

@@ -90,7 +90,7 @@ def test_the_file_for_mistakes_has_none_by_itself() -> None:
             "certificate 'x' belongs to user 'a' already",
         ),
         ("seed: '!'", "seed: a text in base64 is expected"),
-        (one(password="secret"), "there is no field 'password'; there are name, space, credentials"),
+        (one(password="secret"), "there is no field 'password'; there are name, space, uid, credentials"),
         (one(credentials={"MD5": {}}), "there is no field 'MD5'; there are SCRAM-SHA-512"),
         (keys(iterations=100), "iterations: a number from 4096 to 1000000"),
         (keys(iterations=True), "iterations"),

@@ -131,6 +131,7 @@ class Client:
         self.session = self.scene.space.sessions.open(
             OpenRequest(
                 client_id=self.name,
+                owner=f"user:{user}",
                 user=user,
                 may_manage=may_manage,
                 is_clean=is_clean,

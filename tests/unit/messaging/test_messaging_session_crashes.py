@@ -44,7 +44,7 @@ class Device(Client):
         self.is_opening = True
         sessions = self.story.scene.space.sessions
         holder = self.connection = Connection(self)
-        request = OpenRequest(self.name, "anna", False, False, NEVER, 20, lambda _n: True, lambda _n: True)
+        request = OpenRequest(self.name, "user:1", "anna", False, False, NEVER, 20, lambda _n: True, lambda _n: True)
         holder.session = sessions.open(request, holder, holder.opened)
 
     def drop(self) -> None:

@@ -32,6 +32,8 @@ class Scene:
 
     def subscribe(self, name: str, **more: Any) -> MemoryConsumerPort:
         options = {"name": name, "container": "office", "is_durable": True, "expiry_policy": "never"} | more
+        if "user" in options:
+            options.setdefault("owner", f"user:{options['user']}")
         return self.harness.receiver(self.topic, 10, source="news", **options)
 
     def counter(self) -> int:
@@ -68,7 +70,7 @@ def test_a_subscription_is_its_makers_over_a_restart() -> None:
     scene.subscribe("first", user="ann").sink.on_detached()
     scene.harness.commit()
     after = scene.restarted()
-    assert after.topic.subscribing.find("office", "first", "eve", may_manage=False) is None
+    assert after.topic.subscribing.find("office", "first", "user:eve", "eve", may_manage=False) is None
     for asked in ({}, {"filters": {SELECTOR_FILTER: "x = 1"}}, {"capabilities": ("shared",)}):
         with pytest.raises(AttachError, match="belongs to another user") as caught:
             after.subscribe("first", user="eve", may_manage=False, **asked)
@@ -82,7 +84,7 @@ def test_who_may_manage_the_space_takes_any_subscription_and_its_maker_keeps_it(
     ann = scene.subscribe("first", user="ann", may_manage=False)
     scene.subscribe("first", user="root")
     assert ann.is_detached
-    assert scene.topic.subscribing.find("office", "first", "root", may_manage=True) is not None
+    assert scene.topic.subscribing.find("office", "first", "user:root", "root", may_manage=True) is not None
     scene.subscribe("first", user="ann", may_manage=False)
 
 

@@ -133,7 +133,7 @@ def test_wills_take_memory_until_they_are_over() -> None:
     usage = scene.space.usage
     will = WillMessage("news/gone", message("x" * 20_000))
     client = scene.client(will=will)
-    link = scene.space.sessions.wills.put(LinkKey("anna", "office", "link"), will, lambda _problem: None)
+    link = scene.space.sessions.wills.put(LinkKey("user:1", "office", "link"), "anna", will, lambda _problem: None)
     scene.harness.commit()
     full = usage.subscription_bytes
     for name, wanted in (("other", will), ("y" * 2_000, None)):

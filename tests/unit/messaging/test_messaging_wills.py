@@ -201,9 +201,9 @@ def test_the_grants_that_the_node_knows_count_after_a_restart() -> None:
     scene = scene_with_reader()
     scene.client(will=WILL)
     scene = again(scene)
-    scene.space.sessions.grants = lambda _user: Nothing()
+    scene.space.sessions.grants = lambda _owner, _user: Nothing()
     scene.harness.advance(2 * GRACE_S)
-    scene.space.sessions.grants = lambda _user: None
+    scene.space.sessions.grants = lambda _owner, _user: None
     assert scene.read() == []
     assert scene.space.sessions.wills.refused == 1
 
@@ -246,39 +246,39 @@ def test_a_will_reaches_an_address_that_stores_nothing() -> None:
 def test_the_will_of_a_link_is_replaced_taken_over_and_sent_once() -> None:
     scene = scene_with_reader()
     wills = scene.space.sessions.wills
-    key = LinkKey("anna", "box", "lwt")
+    key = LinkKey("user:1", "box", "lwt")
     answers: list[str | None] = []
-    wills.put(key, WILL, answers.append)
+    wills.put(key, "anna", WILL, answers.append)
     scene.harness.commit()
-    wills.put(key, WillMessage("news/gone", message("new")), answers.append)
+    wills.put(key, "anna", WillMessage("news/gone", message("new")), answers.append)
     scene.harness.commit()
     assert answers == [None, None]
     assert (len(wills), wills_on_disk(scene)) == (1, 1)
     scene = again(scene)
     wills = scene.space.sessions.wills
     scene.harness.advance(GRACE_S - 1)
-    will = wills.take_over(key)
+    will = wills.take_over(key, "anna")
     assert will is not None
     scene.harness.advance(100)
     assert scene.read() == []
     will.lost(float("inf"))
     scene.harness.commit()
     assert scene.read() == ["new"]
-    assert wills.take_over(key) is None
+    assert wills.take_over(key, "anna") is None
 
 
 def test_a_will_of_a_link_that_cannot_be_stored_leaves_the_one_before() -> None:
     scene = scene_with_reader()
     wills = scene.space.sessions.wills
-    key = LinkKey("anna", "box", "lwt")
+    key = LinkKey("user:1", "box", "lwt")
     answers: list[str | None] = []
-    wills.put(key, WILL, answers.append)
+    wills.put(key, "anna", WILL, answers.append)
     scene.harness.commit()
-    wills.put(key, WillMessage("news/gone", message("new")), answers.append)
+    wills.put(key, "anna", WillMessage("news/gone", message("new")), answers.append)
     scene.harness.fail()
     scene.harness.advance(1)
     assert answers == [None, "the disk is full"]
-    will = wills.take_over(key)
+    will = wills.take_over(key, "anna")
     assert will is not None
     will.lost(0)
     scene.harness.commit()

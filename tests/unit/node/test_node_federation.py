@@ -18,6 +18,7 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
 from enmasse.node.users.fields import USER_TYPE
 from enmasse.node.users.gate import GateOptions
+from tests.support.polling import until_async
 from tests.unit.net.providers import CERTS, TOKEN, Provider
 
 SPACE = "default/shop"
@@ -229,5 +230,44 @@ def test_whose_provider_is_not_known_lets_nobody_in(tmp_path: Path) -> None:
         assert "ConnectionDeniedError" in await scene.refusal(token=scene.provider.token())
         assert await scene.refusal(user="ida", password="adi")
         assert await scene.refusal()
+
+    play(tmp_path, story)
+
+
+def test_a_subscription_is_of_issuer_and_subject_and_goes_with_what_let_them_in(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        server, provider = scene.server, scene.provider
+        await scene.change(
+            "create", ADDRESS_TYPE, "default/shop.news", space=SPACE, address="news", addressType="topic"
+        )
+        space = server.entities.spaces[SPACE]
+
+        async def subscribes(**claims: Any) -> bool:
+            async with await scene.connect(token=provider.token(**claims), container_id="office") as connection:
+                try:
+                    await connection.receiver("news", durable=True, name="mail")
+                except LinkRefusedError:
+                    return False
+                return True
+
+        async def is_gone() -> None:
+            await until_async(lambda: list(space.holdings()) == [])
+
+        await scene.user("ida", "news")
+        assert await subscribes()
+        assert [one.owner for one in space.holdings()] == [f"oidc:{provider.issuer} u-1"]
+        assert not await subscribes(sub="u-2"), "another person has the name now"
+        await scene.user("jo", "news")
+        assert await subscribes(preferred_username="jo"), "the same person by another name"
+        await scene.agree(groupGrants=True)
+        assert await subscribes(preferred_username="jo")
+        assert len(list(space.holdings())) == 1
+        await scene.change("delete", USER_TYPE, f"{SPACE}.ida")
+        assert len(list(space.holdings())) == 1
+        await scene.change("delete", USER_TYPE, f"{SPACE}.jo")
+        await is_gone()
+        assert await subscribes(sub="u-2", groups=["recv_news"])
+        await scene.agree(issuer="https://id.example.com/realms/other")
+        await is_gone()
 
     play(tmp_path, story)

@@ -193,7 +193,7 @@ def test_a_request_is_answered_by_a_message(tmp_path: Path) -> None:
                 assert reply.headers["content-type"] == "application/json"
                 assert reply.headers["x-correlation-id"] == "7"
                 assert json.loads(reply.headers["x-properties"]) == {"N": 1}
-            await until_async(lambda: not scene.server.entities.spaces["ns/open"].dynamic.owners)
+            await until_async(lambda: not len(scene.server.entities.spaces["ns/open"].dynamic))
 
     play(tmp_path, story)
 

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from enmasse.identity.permissions import Grant, Permissions
-from enmasse.identity.users import User
 from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.sessions.wills import Will
 from enmasse.node.amqp.wills import DELAY, LWT, WILL
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_types import ATTRIBUTES, SESSION_TYPE, WILL_TYPE
 from enmasse.node.management.session_views import delete_session, read_sessions, read_wills
-from enmasse.node.users.patterns import matcher_of
-from enmasse.node.users.rights import known_grants
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
@@ -190,7 +186,7 @@ def test_sessions_and_wills_are_shown_without_what_they_say(node: Node) -> None:
     assert "secret" not in str(shown)
     assert shown.keys() <= set(ATTRIBUTES[WILL_TYPE])
     space = node.entities.spaces["ns/shop"]
-    anything = OpenRequest("sensor", "anna", False, False, 60, 10, bool, bool)
+    anything = OpenRequest("sensor", "user:1", "anna", False, False, 60, 10, bool, bool)
     session = space.sessions.open(anything, None, lambda _problem: None)  # type: ignore[arg-type]
     node.harness.commit()
     session.detach(None, is_clean_close=True)  # type: ignore[arg-type]
@@ -201,29 +197,3 @@ def test_sessions_and_wills_are_shown_without_what_they_say(node: Node) -> None:
         delete_session(space, "other")
     delete_session(space, "sensor")
     assert read_sessions(node.entities) == []
-
-
-def test_the_grants_of_who_is_away_are_those_of_the_node_s_users() -> None:
-    class Users:
-        def find(self, space: str, name: str) -> User | None:
-            return user if (space, name) == (user.space, user.name) else None
-
-    class Gate:
-        tokens = None
-
-        def is_open(self, space: str) -> bool:
-            return space == "ns/open"
-
-    permissions = Permissions([Grant(("send",), ("gone/*",)), Grant(("recv",), ("news/#",))], matcher_of, "anna")
-    user = User("anna", "ns/shop", permissions)
-    gate: Any = Gate()
-    users: Any = Users()
-    assert known_grants(gate, users, "ns/open", "anna") is None
-    grants = known_grants(gate, users, "ns/shop", "anna")
-    assert grants is not None
-    assert [grants.may_send(name) for name in ("gone/x", "news/x")] == [True, False]
-    assert [grants.may_receive(name) for name in ("news/#", "#")] == [True, False]
-    nobody = known_grants(gate, users, "ns/shop", "bert")
-    assert nobody is not None
-    assert not nobody.may_send("gone/x")
-    assert not nobody.may_receive("news/x")

@@ -191,6 +191,7 @@ def _keycloak(
         "clientId": CLIENT,
         "passwordGrant": True,
         "groupGrants": True,
+        "ourUsers": True,
         **_authorities(keycloak.ca_cert_secret, service.metadata.namespace, find_secret),
     }
 

@@ -8,19 +8,21 @@ Rules:
 3. With the capability ``shared`` several receivers of one container have a subscription together, with
    ``global`` too those of all containers; it is named by the link name up to its first ``|``.
 4. A receiver without a source, with the link name of a durable subscription of its container, joins that.
-5. A durable subscription belongs to the user who made it: others need the right to manage the space. One that was
-   made without a login, or by a version that kept no owners, belongs to the first user who attaches to it.
+5. A durable subscription belongs to the owner who made it (``owners``), and goes with that one: others need the right
+   to manage the space. One of a version that kept nobody's name belongs to the first user who attaches to it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import DurableSource
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.patterns import parse
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
@@ -63,11 +65,13 @@ class Lasting:
         "_waits",
         "is_shared",
         "name",
+        "owner",
         "policy",
         "record",
         "source",
         "subscription",
         "timeout_s",
+        "user",
     )
 
     def __init__(
@@ -81,6 +85,8 @@ class Lasting:
         self.policy: str = record["policy"]
         self.timeout_s: int = record["timeout"]
         self.is_shared: bool = record["shared"]
+        self.owner: str = record.get("ownerId", "")
+        self.user: str = record.get("owner", "")
         self._waits = 0
 
     @property
@@ -95,9 +101,23 @@ class Lasting:
         text = None if selector is None else selector.text
         return DurableSource(self.source, text, self.policy, self.timeout_s, self.capabilities)
 
-    def is_open_to(self, user: str, *, may_manage: bool) -> bool:
-        """Return whether a user may read from it, and end it."""
-        return may_manage or self.record.get("owner", user) == user
+    def is_open_to(self, owner: str, user: str, *, may_manage: bool) -> bool:
+        """Return whether an owner of a name may read from it, and end it."""
+        return may_manage or is_open_to(self, owner, user)
+
+    def belong_to(self, owner: str, user: str) -> None:
+        """Note whose it is."""
+        self.owner, self.user = owner, user
+        self.record |= {"owner": user, "ownerId": owner}
+
+    def adopted(self) -> Operation | None:
+        """Return the operation that writes it with its owner; ``None`` if it is over."""
+        self.belong_to(self.owner, self.user)
+        return self._subscribing.operation(self)
+
+    def disown(self) -> None:
+        """End the subscription, as its owner is gone."""
+        self.end()
 
     def left(self, *, closed: bool) -> None:
         """Note that a receiver was detached."""
@@ -201,7 +221,12 @@ class Subscribing:
         wanted = handling_of(options.filters)
         source = options.source or self.topic.name
         lasting = self._lasting.get(name)
-        if lasting is not None and not lasting.is_open_to(options.user, may_manage=options.may_manage):
+        owner, user = options.owner, options.user
+        space = self.topic.space
+        if lasting is not None and lasting.owner != owner and space is not None and space.owners.is_gone(lasting):
+            lasting.disown()
+            lasting = None
+        if lasting is not None and not lasting.is_open_to(owner, user, may_manage=options.may_manage):
             raise AttachError(
                 "amqp:unauthorized-access",
                 f"the durable subscription {name[1]!r} of container {name[0]!r} belongs to another user: "
@@ -218,8 +243,9 @@ class Subscribing:
         wants_values = wanted == ALWAYS or (wanted == NEW and lasting is None)
         if lasting is None:
             lasting = self._make_lasting(name, source, text, options)
-        elif options.user and "owner" not in lasting.record:
-            lasting.record["owner"] = options.user
+        elif owner and lasting.owner in ("", owner) and (lasting.owner, lasting.user) != (owner, user):
+            # An older version knew no owner; and at a provider a person may get another name.
+            lasting.belong_to(owner, user)
             self._keep(lasting)
         subscription = lasting.subscription
         if subscription.consumers and not is_shared:
@@ -234,11 +260,16 @@ class Subscribing:
             feed(subscription)
         return consumer
 
-    def find(self, container: str, link: str, user: str, *, may_manage: bool) -> Lasting | None:
-        """Return the durable subscription that a link name alone stands for, if it is open to a user."""
+    def find(self, container: str, link: str, owner: str, user: str, *, may_manage: bool) -> Lasting | None:
+        """Return the durable subscription that a link name alone stands for, if it is open to an owner of a name."""
         name = link.partition("|")[0]
         found = [self._lasting.get(key) for key in ((container, link), (container, name), ("", name))]
-        return next((one for one in found if one is not None and one.is_open_to(user, may_manage=may_manage)), None)
+        open_ones = (one for one in found if one is not None and one.is_open_to(owner, user, may_manage=may_manage))
+        return next(open_ones, None)
+
+    def __iter__(self) -> Iterator[Lasting]:
+        """Iterate over the durable subscriptions."""
+        return iter(self._lasting.values())
 
     def forget(self, subscription: Subscription) -> None:
         """Forget a volatile subscription that has ended."""
@@ -269,18 +300,17 @@ class Subscribing:
             "timeout": options.expiry_timeout_s,
             "shared": "shared" in options.capabilities,
         }
-        if options.user:
-            record["owner"] = options.user
         lasting = self._build(record)
+        if options.owner:
+            lasting.belong_to(options.owner, options.user)
         self._keep(lasting)
         return lasting
 
     def _keep(self, lasting: Lasting) -> None:
         """Have a subscription survive a restart, once that can be written and unless it has ended by then."""
         core = self.topic.core
-        record = Operation(
-            Table.SUBSCRIPTION, self._key(lasting.subscription.log_id), json.dumps(lasting.record).encode()
-        )
+        record = self.operation(lasting)
+        assert record is not None
 
         def decided(reason: str | None) -> None:
             if reason is not None and self._lasting.get(lasting.name) is lasting:
@@ -288,6 +318,14 @@ class Subscribing:
 
         # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
         core.store([core.log_counter(), record], decided)
+
+    def operation(self, lasting: Lasting) -> Operation | None:
+        """Return the operation that writes a subscription; ``None`` if it is over."""
+        if self._lasting.get(lasting.name) is not lasting:
+            return None
+        return Operation(
+            Table.SUBSCRIPTION, self._key(lasting.subscription.log_id), json.dumps(lasting.record).encode()
+        )
 
     def _key(self, log_id: int) -> bytes:
         return self.topic.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
@@ -325,7 +363,10 @@ class Subscribing:
             if "session" in record:
                 self.topic.sessions.load(record)
             else:
-                self._build(record).wait("connection-close")
+                lasting = self._build(record)
+                lasting.wait("connection-close")
+                if not lasting.owner and self.topic.space is not None:
+                    self.topic.space.owners.adopt(lasting)
 
     def configure(self) -> None:
         """Apply the topic's changed options to its durable subscriptions."""

@@ -40,6 +40,7 @@ from enmasse.wire.amqp.sections import (
 if TYPE_CHECKING:
     from enmasse.messaging.address import AddressSpace, Origin
     from enmasse.messaging.core import Core, Log
+    from enmasse.messaging.owners import Holding
 
 
 class Topic(Address):
@@ -122,9 +123,13 @@ class Topic(Address):
         """Return the logs of the subscriptions that its receivers made."""
         return self.subscribing.logs | self.sessions.logs
 
-    def lasting(self, container: str, link: str, user: str, *, may_manage: bool) -> DurableSource | None:
-        """Return the durable subscription that a container's link made here, if it is open to a user."""
-        found = self.subscribing.find(container, link, user, may_manage=may_manage)
+    def holdings(self) -> Iterable[Holding]:
+        """Return the durable subscriptions that its receivers made."""
+        return self.subscribing
+
+    def lasting(self, container: str, link: str, owner: str, user: str, *, may_manage: bool) -> DurableSource | None:
+        """Return the durable subscription that a container's link made here, if it is open to an owner of a name."""
+        found = self.subscribing.find(container, link, owner, user, may_manage=may_manage)
         return None if found is None else found.durable_source
 
     def receivers(self) -> list[Consumer]:

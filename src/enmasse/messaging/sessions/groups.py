@@ -3,7 +3,8 @@
 Rules:
 1. A group has one durable subscription at each topic that its filter reaches; its members' connections are its
    receivers, of which the one with the fewest unsettled messages gets the next (``Address.choose``).
-2. It lasts as long as it has members. What waits in it has the same bound as a session has.
+2. It lasts as long as it has members, and so no longer than the last of their owners. What waits in it has the same
+   bound as a session has.
 3. What a member was sent with QoS 1 and has not acknowledged is another's when its connection goes; with QoS 2 it
    stays the member's until its session is over, and nobody's then [MQTT-4.8.2-4, 4.8.2-5].
 """
@@ -90,7 +91,12 @@ class Groups:
         if group is None:
             log_id, _ = self._core.new_log()
             group = self._by_name[name] = Group(self, *name, log_id)
-            record = {"space": self.space.name, "group": group.name, "filter": group.topic}
+            record = {
+                "space": self.space.name,
+                "spaceUid": self.space.uid,
+                "group": group.name,
+                "filter": group.topic,
+            }
             self._core.store_in_time(
                 [self._core.log_counter(), records.put(log_id, records.GROUP, record)],
                 lambda: self._written(group),

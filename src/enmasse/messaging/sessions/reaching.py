@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
@@ -28,6 +29,7 @@ from enmasse.messaging.streams.readers import CONSUMER
 from enmasse.wire.amqp.performatives import RELEASED
 
 if TYPE_CHECKING:
+    from enmasse.messaging.sessions.session import Session
     from enmasse.messaging.sessions.session_filter import SessionFilter
 
 
@@ -162,15 +164,34 @@ def _require_room(filter_: SessionFilter, source: str) -> None:
 def _options(filter_: SessionFilter, source: str) -> AttachOptions:
     """Return the wishes of a receiver at an address that is reached by its exact name."""
     session = filter_.session
-    named = {CONSUMER: f"mqtt/{session.client_id}"} if session.is_lasting and len(session.client_id) <= 200 else {}
+    name = _consumer_of(session)
+    named = {CONSUMER: name} if name else {}
     return AttachOptions(
         presettle=filter_.qos == 0,
         container=session.client_id,
         name=filter_.text,
+        owner=session.owner,
         user=session.user,
         source=source,
         properties=named,
     )
+
+
+def _consumer_of(session: Session) -> str:
+    """Return the name under which streams know how far a session has read them; empty: they do not."""
+    return f"mqtt/{session.client_id}" if session.is_lasting and len(session.client_id) <= 200 else ""
+
+
+def forget_offset(filter_: SessionFilter) -> None:
+    """Have a stream forget how far a session has read it, as the session is over."""
+    name = _consumer_of(filter_.session)
+    if not name or filter_.filter.is_wild:
+        return
+    try:
+        filter_.session.sessions.space.find(filter_.filter.topic).forget_consumer(name)
+    except RemoteError:
+        # It leads nowhere, or to another node.
+        return
 
 
 def _join(filter_: SessionFilter, address: Address, source: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.messaging.log.layout import FRAME_BYTES
+from enmasse.messaging.owners import ANONYMOUS
 from enmasse.messaging.storage import Operation, Table
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ def will_of(value: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(value[_LENGTH.size : end]), value[end:]
 
 
+def owner_in(record: dict[str, Any]) -> str:
+    """Return the owner that a record has; empty: it is of an older version, which kept the user's name alone."""
+    return str(record.get("owner") or ("" if record["user"] else ANONYMOUS))
+
+
 def put_incoming(log_id: int, packet_ids: Iterable[int]) -> Operation:
     """Return the operation that writes the packet ids that were received."""
     value = b"".join(map(_ID.pack, packet_ids))
@@ -149,12 +155,19 @@ class Stored(NamedTuple):
     incoming: list[int]
     outgoing: list[Flight]
 
+    def is_of(self, uid: str) -> bool:
+        """Return true if it belongs to the space with a uid, and not to a former one of its name."""
+        return str(self._owner_record.get("spaceUid", uid)) == uid
+
     @property
     def space(self) -> str:
         """The name of the space that it belongs to; empty if what it belonged to is gone."""
+        return str(self._owner_record.get("space", ""))
+
+    @property
+    def _owner_record(self) -> dict[str, Any]:
         will = None if self.will is None else self.will[0]
-        record = self.session or self.group or will or {}
-        return str(record.get("space", ""))
+        return self.session or self.group or will or {}
 
 
 def stored_sessions(storage: Storage) -> Iterator[Stored]:

@@ -48,7 +48,8 @@ class Session:
     Args:
         sessions: the sessions of its space.
         client_id: the client's name for itself.
-        user: whose it is; empty where no login is needed.
+        owner: whose it is; see ``owners``.
+        user: the owner's name; empty where no login is needed.
         log_id: its number in the journal; 0 if nothing of it is kept there.
 
     Attributes:
@@ -64,13 +65,14 @@ class Session:
 
     __slots__ = (
         "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s", "filters", "holder",
-        "incoming", "is_over", "is_present", "left_us", "log_id", "may_receive", "may_send", "outgoing", "room",
-        "sessions", "user", "will",
+        "incoming", "is_over", "is_present", "left_us", "log_id", "may_receive", "may_send", "outgoing", "owner",
+        "room", "sessions", "user", "will",
     )  # fmt: skip
 
-    def __init__(self, sessions: Sessions, client_id: str, user: str, log_id: int) -> None:
+    def __init__(self, sessions: Sessions, client_id: str, owner: str, user: str, log_id: int) -> None:
         self.sessions = sessions
         self.client_id = client_id
+        self.owner = owner
         self.user = user
         self.log_id = log_id
         self.is_present = False
@@ -138,12 +140,15 @@ class Session:
 
     def record(self) -> Operation:
         """Return the operation that writes it."""
+        space = self.sessions.space
         return records.put(
             self.log_id,
             records.SESSION,
             {
-                "space": self.sessions.space.name,
+                "space": space.name,
+                "spaceUid": space.uid,
                 "client": self.client_id,
+                "owner": self.owner,
                 "user": self.user,
                 "expiry": self.expiry_s,
                 "left": self.left_us,
@@ -235,7 +240,7 @@ class Session:
         if self.may_receive is not None:
             return self.may_receive(source)
         # Nobody is connected: what the grants do not cover then is ended before anything of it is sent.
-        grants = self.sessions.grants(self.user)
+        grants = self.sessions.grants(self.owner, self.user)
         return grants is None or grants.may_receive(source)
 
     # Links
@@ -372,7 +377,16 @@ class Session:
         self.incoming.clear()
         for filter_ in list(self.filters.values()):
             self._drop(filter_)
+            reaching.forget_offset(filter_)
         self.journal.forget(self)
+
+    def adopted(self) -> Operation | None:
+        """Return the operation that writes it with its owner; ``None`` if it is over."""
+        return None if self.is_over else self.record()
+
+    def disown(self) -> None:
+        """End, as its owner is gone."""
+        self.sessions.delete(self)
 
     def on_waited(self) -> None:
         """End, as the client has stayed away for too long."""

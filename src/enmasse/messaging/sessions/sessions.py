@@ -1,8 +1,9 @@
 """The sessions of a space: opening, takeover, expiry, and what is taken up after a restart.
 
 Rules:
-1. A client id has one session, which belongs to the user who opened it. Others are refused, unless they may manage
-   the space. A connection that opens it takes it from the connection that has it [MQTT-3.1.4-3].
+1. A client id has one session, which belongs to the owner who opened it (``owners``). Others are refused, unless they
+   may manage the space, or the owner is gone, and the session with it. A connection that opens it takes it from the
+   connection that has it [MQTT-3.1.4-3].
 2. A session that ends with its connection is in memory alone. Any other is on disk before its client is told that it
    is connected, and everything that was asked of it, too.
 3. A session ends when its client wants a clean one, or has been away for longer than its expiry; then all of it is
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.sessions import reaching, records
 from enmasse.messaging.sessions.delays import Delays
 from enmasse.messaging.sessions.filters import ROOT
 from enmasse.messaging.sessions.groups import Groups
 from enmasse.messaging.sessions.journal import SessionJournal
 from enmasse.messaging.sessions.names import OWNERS, REACHED, Names
+from enmasse.messaging.sessions.records import owner_in
 from enmasse.messaging.sessions.session import NEVER, Session, footprint_of
 from enmasse.messaging.sessions.wills import GRACE_S, Will, WillMessage, Wills, WillState
 from enmasse.messaging.sessions.word_index import WordIndex
@@ -53,6 +56,7 @@ class OpenRequest(NamedTuple):
 
     Attributes:
         client_id: its name for itself.
+        owner: whose the session is to be.
         user: the user's name; empty where no login is needed.
         may_manage: true if the user may take what belongs to others.
         is_clean: true to begin a new session, whatever was there.
@@ -64,6 +68,7 @@ class OpenRequest(NamedTuple):
     """
 
     client_id: str
+    owner: str
     user: str
     may_manage: bool
     is_clean: bool
@@ -82,7 +87,7 @@ class Sessions:
         space: the space.
 
     Attributes:
-        grants: returns the grants of a user by name, where they are known without the user's token; ``None`` if not.
+        grants: returns the grants of an owner of a name; ``None`` if they are not known without the user's token.
         names: the addresses that filters with wildcards may reach.
         index: all filters, by their words.
         unreached: addresses that a filter went without, as its connection had as many links as it may.
@@ -102,7 +107,7 @@ class Sessions:
         self.groups = Groups(core, space)
         self.index: WordIndex[SessionFilter] = WordIndex()
         self.names = Names(_Listing(space))
-        self.grants: Callable[[str], Grants | None] = lambda _user: None
+        self.grants: Callable[[str, str], Grants | None] = lambda _owner, _user: None
         self.wills = Wills(core, space, self.delays, self._known_grants)
         self.unreached = 0
         self.expired_count = 0
@@ -115,8 +120,8 @@ class Sessions:
         self._orphans: dict[str, Will] = {}
         """Wills of clients whose sessions ended with the node before, until these come back."""
 
-    def _known_grants(self, user: str) -> Grants | None:
-        return self.grants(user)
+    def _known_grants(self, owner: str, user: str) -> Grants | None:
+        return self.grants(owner, user)
 
     def __len__(self) -> int:
         """The number of sessions."""
@@ -158,8 +163,13 @@ class Sessions:
             AttachError: it belongs to another user, there are too many, or the will is not allowed.
         """
         before = self._by_client.get(wish.client_id)
+        if before is not None and before.owner != wish.owner and self.space.owners.is_gone(before):
+            before.disown()
+            before = None
         self._check(wish, before)
-        will = None if wish.will is None else self.wills.make(wish.user, wish.will, client=wish.client_id)
+        will = None
+        if wish.will is not None:
+            will = self.wills.make(wish.owner, wish.user, wish.will, client=wish.client_id)
         operations: list[Operation] = []
         if before is not None and before.holder is not None:
             self._take_from(before, wish)
@@ -170,18 +180,21 @@ class Sessions:
             before = None
         expiry_s = self._expiry(wish.expiry_s)
         if before is None:
-            session = Session(self, wish.client_id, wish.user, self.core.new_log()[0] if expiry_s else 0)
+            log_id = self.core.new_log()[0] if expiry_s else 0
+            session = Session(self, wish.client_id, wish.owner, wish.user, log_id)
             self._add(session)
         else:
             session = before
             session.is_present = True
-            session.user = session.user or wish.user
+            if session.owner in ("", wish.owner):
+                session.owner, session.user = wish.owner, wish.user
             if session.will is not None:
                 # It came back in time.
                 operations.append(session.will.cancel())
                 session.will = None
         orphan = self._orphans.pop(wish.client_id, None)
-        if orphan is not None and orphan.state is WillState.WAITING and orphan.user == wish.user:
+        is_back = orphan is not None and is_open_to(orphan, wish.owner, wish.user)
+        if orphan is not None and orphan.state is WillState.WAITING and is_back:
             operations.append(orphan.cancel())
         self.delays.cancel(session)
         session.expiry_s = expiry_s
@@ -207,7 +220,7 @@ class Sessions:
     def _check(self, wish: OpenRequest, before: Session | None) -> None:
         if not wish.client_id or "\0" in wish.client_id:
             raise AttachError("amqp:invalid-field", "a session needs the name of its client")
-        if before is not None and not (wish.may_manage or before.user in ("", wish.user)):
+        if before is not None and not (wish.may_manage or is_open_to(before, wish.owner, wish.user)):
             raise AttachError(
                 "amqp:unauthorized-access",
                 f"the session of client {wish.client_id!r:.200} belongs to another user: take another client id, or "
@@ -431,7 +444,9 @@ class Sessions:
     def _load(self, stored: Stored) -> Session:
         record = stored.session
         assert record is not None
-        session = Session(self, record["client"], record["user"], stored.log_id)
+        session = Session(self, record["client"], owner_in(record), record["user"], stored.log_id)
+        if not session.owner:
+            self.space.owners.adopt(session)
         session.expiry_s = record["expiry"]
         session.left_us = record["left"]
         session.restore(stored.filters)

@@ -8,8 +8,8 @@ Rules:
 3. It is sent some time after its client has gone, if it says so, but not after its session is over; a client that
    comes back before that has another will, or none [MQTT-3.1.2-8, 3.1.3-9]. A goodbye cancels it [MQTT-3.1.2-10].
 4. After a restart the clients that were connected have ``GRACE_S`` to come back. Then their wills are sent.
-5. The grants of the user must allow it when it is made, and when it is sent. Where they are not known without the
-   user's token, those count that the user had last.
+5. The grants of its owner must allow it when it is made, and when it is sent. Where they are not known without the
+   user's token, those count that the user had last. It goes with its owner (``owners``), unsent.
 6. While an address takes no more, it is tried again for a while; then the will is lost, and counted.
 """
 
@@ -76,7 +76,7 @@ class WillState(Enum):
 class LinkKey(NamedTuple):
     """Identifies the will of an AMQP link."""
 
-    user: str
+    owner: str
     container: str
     link: str
 
@@ -87,19 +87,22 @@ class Will:
     Args:
         wills: those of its space.
         log_id: its number in the journal.
-        user: as whom it is sent.
+        owner: as whom it is sent.
+        user: the owner's name.
         message: what is sent.
         client: the client's name for itself.
         session: the number of its session in the journal; 0 if that is in memory alone, or if it is of a link.
         link: the name of the link, if it is of one.
     """
 
-    __slots__ = ("_wills", "client", "left_us", "link", "log_id", "message", "session", "state", "tries", "user")
+    __slots__ = ("_wills", "client", "left_us", "link", "log_id", "message", "owner", "session", "state", "tries",
+                 "user")  # fmt: skip
 
     def __init__(
         self,
         wills: Wills,
         log_id: int,
+        owner: str,
         user: str,
         message: WillMessage,
         *,
@@ -109,6 +112,7 @@ class Will:
     ) -> None:
         self._wills = wills
         self.log_id = log_id
+        self.owner = owner
         self.user = user
         self.message = message
         self.client = client
@@ -126,8 +130,11 @@ class Will:
 
     def operation(self) -> Operation:
         """Return the operation that writes it."""
+        space = self._wills.space
         description = {
-            "space": self._wills.space.name,
+            "space": space.name,
+            "spaceUid": space.uid,
+            "owner": self.owner,
             "user": self.user,
             "client": self.client,
             "name": self.message.name,
@@ -137,6 +144,15 @@ class Will:
             "left": self.left_us,
         }
         return records.put_will(self.log_id, description, self.message.payload)
+
+    def adopted(self) -> Operation | None:
+        """Return the operation that writes it with its owner; ``None`` if it is over."""
+        return None if self.state is WillState.OVER else self.operation()
+
+    def disown(self) -> None:
+        """Forget it unsent, as its owner is gone."""
+        if self.state is not WillState.SENDING:
+            self._wills.refuse(self)
 
     def cancel(self) -> Operation:
         """Cancel it; return the operation that forgets it."""
@@ -224,7 +240,7 @@ class Wills:
         core: the core.
         space: the space.
         delays: what they wait with.
-        grants: returns the grants of a user, if they are known without the user's token.
+        grants: returns the grants of an owner of a name, if they are known without the user's token.
 
     Attributes:
         sent: wills that were sent.
@@ -234,7 +250,7 @@ class Wills:
 
     __slots__ = ("_by_link", "_wills", "core", "delays", "grants", "lost", "refused", "sent", "space")
 
-    def __init__(self, core: Core, space: Space, delays: Delays, grants: Callable[[str], Grants | None]) -> None:
+    def __init__(self, core: Core, space: Space, delays: Delays, grants: Callable[[str, str], Grants | None]) -> None:
         self.core = core
         self.space = space
         self.delays = delays
@@ -257,7 +273,7 @@ class Wills:
     # Making
 
     def make(
-        self, user: str, message: WillMessage, *, client: str, session: int = 0, link: str | None = None
+        self, owner: str, user: str, message: WillMessage, *, client: str, session: int = 0, link: str | None = None
     ) -> Will:
         """Return a new will; the caller writes its ``operation``, and the counter of logs.
 
@@ -275,7 +291,7 @@ class Wills:
             raise AttachError("amqp:decode-error", f"the will is no message: {error}") from None
         self.space.usage.require_room(Footprint(0, len(message.payload)))
         log_id, _ = self.core.new_log()
-        will = Will(self, log_id, user, message, client=client, session=session, link=link)
+        will = Will(self, log_id, owner, user, message, client=client, session=session, link=link)
         self._add(will)
         return will
 
@@ -283,18 +299,19 @@ class Wills:
         self._wills[will] = None
         self.space.usage.take(will.footprint)
 
-    def put(self, key: LinkKey, message: WillMessage, done: Callable[[str | None], None]) -> Will:
+    def put(self, key: LinkKey, user: str, message: WillMessage, done: Callable[[str | None], None]) -> Will:
         """Store the will of an AMQP link, in the place of the one that it had.
 
         Args:
             key: identifies the link.
+            user: the owner's name.
             message: the will.
             done: called with nothing once it is on disk, or with the reason why it is not.
 
         Raises:
             AttachError: it is no message, or there are too many.
         """
-        will = self.make(key.user, message, client=key.container, link=key.link)
+        will = self.make(key.owner, user, message, client=key.container, link=key.link)
         before = self._by_link.get(key)
         operations = [self.core.log_counter(), will.operation()]
         if before is not None:
@@ -314,10 +331,24 @@ class Wills:
         self.core.store(operations, decided)
         return will
 
-    def take_over(self, key: LinkKey) -> Will | None:
-        """Return the will that a link had before it came back, armed again."""
+    def take_over(self, key: LinkKey, user: str) -> Will | None:
+        """Return the will that a link had before it came back, armed again.
+
+        Args:
+            key: identifies the link.
+            user: the owner's name.
+        """
         will = self._by_link.get(key)
-        if will is None or will.state is WillState.SENDING:
+        if will is None:
+            # An older version knew its user's name alone, and that is a provider's to know.
+            nobodys = self._by_link.get(key._replace(owner=""))
+            if nobodys is None or nobodys.user != user:
+                return None
+            will = nobodys
+            self._by_link[key] = self._by_link.pop(key._replace(owner=""))
+            will.owner = key.owner
+            self.core.store_in_time([will.operation()])
+        if will.state is WillState.SENDING:
             return None
         self.delays.cancel(will)
         will.state = WillState.ARMED
@@ -330,6 +361,7 @@ class Wills:
         will = Will(
             self,
             log_id,
+            records.owner_in(record),
             record["user"],
             message,
             client=record["client"],
@@ -337,9 +369,11 @@ class Wills:
             link=record["link"],
         )
         will.left_us = record["left"]
+        if not will.owner:
+            self.space.owners.adopt(will)
         self._add(will)
         if will.link is not None:
-            self._by_link[LinkKey(will.user, will.client, will.link)] = will
+            self._by_link[LinkKey(will.owner, will.client, will.link)] = will
         return will
 
     def wait_after_restart(self, will: Will, elapsed_s: float) -> None:
@@ -367,7 +401,7 @@ class Wills:
             del self._wills[will]
             self.space.usage.give_back(will.footprint)
         if will.link is not None:
-            key = LinkKey(will.user, will.client, will.link)
+            key = LinkKey(will.owner, will.client, will.link)
             if self._by_link.get(key) is will:
                 del self._by_link[key]
 
@@ -384,7 +418,7 @@ class Wills:
         if will.state is WillState.OVER:
             return
         will.state = WillState.SENDING
-        grants = self.grants(will.user)
+        grants = self.grants(will.owner, will.user)
         if grants is not None and not grants.may_send(will.message.name):
             self.refuse(will)
             return

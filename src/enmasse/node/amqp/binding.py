@@ -288,7 +288,7 @@ class Binding(ClientConnection):
     def _link_wills(self, space: Space) -> LinkWills:
         if self._wills is None:
             rights = self.admission.rights
-            self._wills = LinkWills(space, rights, rights.username, self.container)
+            self._wills = LinkWills(space, rights, self.container)
         return self._wills
 
     def _attach_producer(self, space: Space, known: ClientLink, link: ReceivingLink, attach: Attach) -> None:
@@ -335,8 +335,9 @@ class Binding(ClientConnection):
         else:
             address = self.find_target(address_of(target), options.capabilities)
             self.count(known, address)
-            key = Key(space, self.user, self.container, attach.name, True)
-            attachment = self._recovering.attach_sender(key, address, link, attach, target)
+            rights = self.admission.rights
+            key = Key(space, rights.owner, self.container, attach.name, True)
+            attachment = self._recovering.attach_sender(key, rights.username, address, link, attach, target)
             if attachment is not None:
                 answer.durable, answer.timeout = target.durable, target.timeout
                 answer.expiry_policy = target.expiry_policy
@@ -394,7 +395,7 @@ class Binding(ClientConnection):
         if (address.is_read_by_offset or options.browse) and attach.snd_settle_mode != 0 and not is_named:
             # A reader's outcomes have no effect, so deliveries are settled unless the reader wants otherwise.
             options.presettle = True
-        key = Key(space, self.user, self.container, attach.name, False)
+        key = Key(space, rights.owner, self.container, attach.name, False)
         leases = self._recovering.attach_receiver(key, address, link, attach, source, options)
         consumer = address.attach_consumer(link, options)
         self.joined(link, known, consumer)

@@ -38,13 +38,14 @@ class ConnectionRecovery:
         """The termini that were detached on this connection, with session and epoch."""
 
     def attach_sender(
-        self, key: Key, address: Address, link: ReceivingLink, attach: Attach, target: Target
+        self, key: Key, user: str, address: Address, link: ReceivingLink, attach: Attach, target: Target
     ) -> Attachment | None:
-        """Follow the deliveries of a sender that asks for that; called before its producer is made."""
+        """Follow the deliveries of a user's sender that asks for that; called before its producer is made."""
         if not is_recoverable(target):
             return None
         found = self._recovery.find(key, address)
         receipts = found if isinstance(found, Receipts) else Receipts(self._recovery, key, address, target)
+        receipts.user = user
         attachment = receipts.attach(link, attach)
         self._attachments[link] = receipts, attachment
         link.tracker = attachment
@@ -62,6 +63,7 @@ class ConnectionRecovery:
             return None
         found = self._recovery.find(key, address)
         leases = found if isinstance(found, Leases) else Leases(self._recovery, key, address, source)
+        leases.user = options.user
         leases.recall(link, attach)
         self._leases[link] = leases
         return leases

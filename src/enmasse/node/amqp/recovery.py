@@ -3,7 +3,8 @@
 Rules:
 1. Only a terminus that asks to outlast its link is kept: by durability ``unsettled-state``, a time-out, or the
    expiry policy ``connection-close`` or ``never``. Everything else is dropped with the link.
-2. A terminus is identified by space, user, container id, link name and direction, so nobody finds another's.
+2. A terminus is identified by space, owner, container id, link name and direction, so nobody finds another's; it goes
+   with its owner.
 3. Everything kept is bounded, for the node as a whole and in time. What is too much is dropped, the oldest of the
    space that has most of it first, so that no tenant evicts another's. It does not outlive the node's process: what
    a sender then sends again may be taken twice.
@@ -55,7 +56,7 @@ class Key(NamedTuple):
     """Identifies a terminus."""
 
     space: Space
-    user: str
+    owner: str
     container: str
     name: str
     is_sender: bool
@@ -98,9 +99,12 @@ class Terminus:
         key: identifies the terminus.
         address: the address of the link.
         terminus: the terminus that the peer asked for.
+
+    Attributes:
+        user: the owner's name.
     """
 
-    __slots__ = ("_recovery", "address", "deadline", "epoch", "key", "link", "policy", "timeout_s")
+    __slots__ = ("_recovery", "address", "deadline", "epoch", "key", "link", "policy", "timeout_s", "user")
 
     def __init__(self, recovery: Recovery, key: Key, address: Address, terminus: Source | Target) -> None:
         self._recovery = recovery
@@ -114,6 +118,16 @@ class Terminus:
         self.timeout_s = terminus.timeout
         self.link: Link | None = None
         """The link, while it is attached."""
+        self.user = ""
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+        return self.key.owner
+
+    def disown(self) -> None:
+        """Drop it, as its owner is gone."""
+        self.give_up()
 
     def joined(self, link: Link) -> None:
         """Attach the link; a connection that had it before loses it."""
@@ -179,6 +193,10 @@ class Recovery:
         self._waits: list[tuple[Terminus, int, float]] = []
         """The termini that wait from the end of this turn on, each with its epoch and seconds."""
         self._next_check = 0.0
+
+    def holdings(self, space: Space) -> list[Terminus]:
+        """Return the termini of a space whose links are detached; those of others go with their connections."""
+        return [one for one in self._termini.values() if one.key.space is space and one.link is None]
 
     # Time
 

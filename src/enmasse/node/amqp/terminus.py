@@ -139,6 +139,7 @@ def receiver_options(attach: Attach, source: Source, container: str, url: str, r
         properties=_plain(attach.properties),
         name=attach.name,
         container=container,
+        owner=rights.owner,
         user=rights.username,
         may_manage=rights.may_manage,
         url=url,
@@ -161,7 +162,7 @@ def recovered_source(space: Space, container: str, link: str, rights: Rights) ->
         AttachError: the container has no such subscription that is open to its user.
     """
     for address in space.addresses.values():
-        lasting = address.lasting(container, link, rights.username, may_manage=rights.may_manage)
+        lasting = address.lasting(container, link, rights.owner, rights.username, may_manage=rights.may_manage)
         if lasting is None:
             continue
         name = SELECTOR_FILTER

@@ -8,7 +8,7 @@ Rules:
    detached with the reason.
 3. A link that is closed without an error, and a connection that is, cancel the will. It is sent when the link is
    detached with an error, or the connection is lost. One that is detached otherwise waits for either.
-4. The same user, container and link name have one will: who comes back in time takes it over.
+4. The same owner, container and link name have one will: who comes back in time takes it over.
 """
 
 from __future__ import annotations
@@ -88,16 +88,14 @@ class LinkWills:
     Args:
         space: the connection's space.
         rights: its permissions.
-        user: the user's name.
         container: the client's container id.
     """
 
-    __slots__ = ("_container", "_left", "_rights", "_space", "_user", "_wills")
+    __slots__ = ("_container", "_left", "_rights", "_space", "_wills")
 
-    def __init__(self, space: Space, rights: Rights, user: str, container: str) -> None:
+    def __init__(self, space: Space, rights: Rights, container: str) -> None:
         self._space = space
         self._rights = rights
-        self._user = user
         self._container = container
         self._wills: dict[LinkKey, Will] = {}
         self._left: dict[LinkKey, None] = {}
@@ -105,7 +103,7 @@ class LinkWills:
 
     def key_of(self, name: str) -> LinkKey:
         """Return what identifies the will of a link."""
-        return LinkKey(self._user, self._container, name)
+        return LinkKey(self._rights.owner, self._container, name)
 
     def attached(self, link: Link, properties: Mapping[str, Any]) -> None:
         """Take over the will of a link that comes back, or take the one that it has by its property.
@@ -115,7 +113,7 @@ class LinkWills:
         """
         key = self.key_of(link.name)
         self._left.pop(key, None)
-        will = self._space.sessions.wills.take_over(key)
+        will = self._space.sessions.wills.take_over(key, self._rights.username)
         if will is not None:
             self._wills[key] = will
         given = properties.get(WILL)
@@ -142,7 +140,7 @@ class LinkWills:
             else:
                 done(Rejected(AmqpError("amqp:internal-error", f"the will was not stored: {reason}")))
 
-        self._wills[key] = self._space.sessions.wills.put(key, message, decided)
+        self._wills[key] = self._space.sessions.wills.put(key, self._rights.username, message, decided)
 
     def detached(self, link: Link, error: AmqpError | None, *, closed: bool) -> None:
         """Cancel the will of a link that is closed in order, or send it if the link has failed."""

@@ -134,6 +134,7 @@ class Devices:
             self._counts[tenant.id] += 1
             tenant.usage.connect(1, self._clock())
         self.link.note("connected" if lasts else "seen", tenant.id, device.id)
+        connection.admission.rights.nobody = device.owner
 
     def leave(self, connection: ClientConnection) -> None:
         """Forget a connection that is closed."""

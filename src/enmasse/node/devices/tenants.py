@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from enmasse.identity.permissions import SEND, Grant, Permissions
 from enmasse.node.devices.usage import DATA, DURATION, Usage
+from enmasse.node.users.owners import BY_DEVICE
 from enmasse.node.users.patterns import matcher_of
 
 Document = Mapping[str, Any]
@@ -106,11 +107,13 @@ class Device:
         document: as the registry has it.
     """
 
-    __slots__ = ("authorities", "defaults", "gateway_groups", "groups", "id", "is_enabled", "tenant", "via")
+    __slots__ = ("authorities", "defaults", "gateway_groups", "groups", "id", "is_enabled", "made", "tenant", "via")
 
     def __init__(self, tenant: Tenant, identity: str, document: Document) -> None:
         self.tenant = tenant
         self.id = identity
+        self.made = str(document.get("made") or "")
+        """When it was registered: tells it from a former device of its id."""
         self.is_enabled = document.get("enabled") is not False
         self.defaults: Document = document.get("defaults") or {}
         self.via = frozenset(document.get("via") or ())
@@ -119,6 +122,11 @@ class Device:
         self.groups = frozenset(document.get("memberOf") or ())
         """The groups of gateways that it belongs to."""
         self.authorities = frozenset(document.get("authorities") or ())
+
+    @property
+    def owner(self) -> str:
+        """Identifies it as the owner of what it leaves behind: by its id, and when it was registered."""
+        return f"{BY_DEVICE}{self.tenant.id} {self.id} {self.made}"
 
     def is_gateway_of(self, other: Device) -> bool:
         """Return true if it may act for another device."""

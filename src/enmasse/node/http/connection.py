@@ -36,7 +36,7 @@ from enmasse.node.http.devices import (
     serve_device,
 )
 from enmasse.node.http.events import get_events
-from enmasse.node.http.leases import Leases
+from enmasse.node.http.leases import LeaseOwner, Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
 from enmasse.node.http.looking import get_messages
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
@@ -539,7 +539,7 @@ class HttpConnection(ClientConnection):
                     f"{target!r:.200} stores nothing and knows no message again: leave Idempotency-Key out",
                     "amqp:not-allowed",
                 )
-            properties[PRODUCER_PROPERTY] = _producer_of(self.user, key)
+            properties[PRODUCER_PROPERTY] = _producer_of(self.admission.rights.owner, key)
         sender = Sender(self, target, f"{target}\n{key}" if key else target)
         link = sender.link = ClientLink(sender, target, target, target, is_sender=True)
         try:
@@ -580,9 +580,10 @@ class HttpConnection(ClientConnection):
         return self._connections.shared(Leases)
 
     @property
-    def owner(self) -> tuple[str, str]:
-        """Whose leases the client may settle: its space's, and its user's."""
-        return self.open_space.name, self.user
+    def owner(self) -> LeaseOwner:
+        """Whose leases the client may settle."""
+        rights = self.admission.rights
+        return LeaseOwner(self.open_space, rights.owner, rights.username)
 
     def part_with(self, receiving: Receiving) -> None:
         """Leave a link to its leases: it is none of the connection any more."""
@@ -616,9 +617,9 @@ class HttpConnection(ClientConnection):
         return self.space
 
 
-def _producer_of(user: str, key: str) -> str:
-    """Return the name under which what a user sends with a key is known again."""
-    named = f"{user}\n{key}".encode(errors="replace")
+def _producer_of(owner: str, key: str) -> str:
+    """Return the name under which what an owner sends with a key is known again."""
+    named = f"{owner}\n{key}".encode(errors="replace")
     return f"http:{sha256(named).hexdigest()}"
 
 

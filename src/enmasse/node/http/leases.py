@@ -2,7 +2,7 @@
 
 Rules:
 1. A lease outlives the connection by which its message was received: another request, on any connection, settles it.
-2. It is of one user in one space. What others name is unknown to them.
+2. It is of one owner in one space, and goes with that one. What others name is unknown to them.
 3. A message whose lease ends goes back, as a failed attempt: its client may have processed it.
 4. The receiver's end at the address stays as long as it has leases; it gets nothing more, and counts as no link.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import heapq
 import secrets
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from enmasse.messaging.delivery import FAILED
 from enmasse.wire.http.answers import HttpError
@@ -21,6 +21,7 @@ from enmasse.wire.http.answers import HttpError
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer
+    from enmasse.messaging.space import Space
 
 
 MAX_LEASES: Final = 10_000
@@ -29,7 +30,19 @@ MAX_LEASES: Final = 10_000
 STEP_S: Final = 0.25
 """Leases end up to so much late, so that many of them share a timer."""
 
-Owner = tuple[Hashable, ...]
+
+class LeaseOwner(NamedTuple):
+    """Whose leases are one account.
+
+    Attributes:
+        space: the space.
+        owner: the owner there.
+        user: the owner's name.
+    """
+
+    space: Space
+    owner: str
+    user: str
 
 
 class Holder:
@@ -37,21 +50,36 @@ class Holder:
 
     Args:
         leases: all of the node.
-        owner: space and user.
+        of: whose they are.
         address: as the client named it.
     """
 
-    __slots__ = ("_leases", "address", "consumer", "held", "is_over", "owner")
+    __slots__ = ("_leases", "address", "consumer", "held", "is_over", "of")
 
-    def __init__(self, leases: Leases, owner: Owner, address: str) -> None:
+    def __init__(self, leases: Leases, of: LeaseOwner, address: str) -> None:
         self._leases = leases
-        self.owner = owner
+        self.of = of
         self.address = address
         self.consumer: Consumer
         self.held: dict[str, Any] = {}
         """The deliveries by the names of their leases."""
         self.is_over = False
         """True once the receiver's end is gone."""
+
+    @property
+    def owner(self) -> str:
+        """Whose they are."""
+        return self.of.owner
+
+    @property
+    def user(self) -> str:
+        """The owner's name."""
+        return self.of.user
+
+    def disown(self) -> None:
+        """Give back what is leased, as the owner is gone."""
+        for name in list(self.held):
+            self.settle(name, FAILED)
 
     def lease(self, delivery: Any, until: float, core: Core) -> str:
         """Lease a delivery, and return the lease's name."""
@@ -95,7 +123,7 @@ class Leases:
     def __init__(self) -> None:
         self.name = "leases of HTTP's clients"
         self._leases: dict[str, _Lease] = {}
-        self._counts: dict[Owner, int] = {}
+        self._counts: dict[LeaseOwner, int] = {}
         self._times: list[tuple[float, str]] = []
         self._core: Core | None = None
 
@@ -103,7 +131,11 @@ class Leases:
         """Return the number of leases."""
         return len(self._leases)
 
-    def room(self, owner: Owner) -> int:
+    def holdings(self, space: Space) -> Iterable[Holder]:
+        """Return who has leases in a space."""
+        return {lease.holder: None for lease in self._leases.values() if lease.holder.of.space is space}
+
+    def room(self, owner: LeaseOwner) -> int:
         """Return how many more leases a user may have.
 
         Raises:
@@ -122,7 +154,7 @@ class Leases:
         """Add a lease."""
         self._core = core
         self._leases[name] = _Lease(holder, until)
-        self._counts[holder.owner] = self._counts.get(holder.owner, 0) + 1
+        self._counts[holder.of] = self._counts.get(holder.of, 0) + 1
         self._wait(name, until)
 
     def _wait(self, name: str, until: float) -> None:
@@ -132,7 +164,7 @@ class Leases:
 
     def remove(self, name: str) -> None:
         """Remove a lease."""
-        owner = self._leases.pop(name).holder.owner
+        owner = self._leases.pop(name).holder.of
         self._counts[owner] -= 1
         if not self._counts[owner]:
             del self._counts[owner]
@@ -141,10 +173,10 @@ class Leases:
             self._times = [(lease.until, name) for name, lease in self._leases.items()]
             heapq.heapify(self._times)
 
-    def find(self, name: Any, owner: Owner, address: str) -> Holder | None:
+    def find(self, name: Any, owner: LeaseOwner, address: str) -> Holder | None:
         """Return who holds a lease, if it is that user's at that address."""
         lease = self._leases.get(name) if isinstance(name, str) else None
-        if lease is None or lease.holder.owner != owner or lease.holder.address != address:
+        if lease is None or lease.holder.of != owner or lease.holder.address != address:
             return None
         return lease.holder
 

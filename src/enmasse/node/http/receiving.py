@@ -97,6 +97,7 @@ class Receiving:
         return AttachOptions(
             name=f"http-{self._connection.number}",
             container=self._connection.container,
+            owner=rights.owner,
             user=rights.username,
             may_manage=rights.may_manage,
             source=self.address,

@@ -40,6 +40,7 @@ from enmasse.node.management.records import AddressRecords, Snapshot, packed
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
+    from enmasse.messaging.owners import Holding
     from enmasse.messaging.sessions.records import Stored
     from enmasse.messaging.sessions.sessions import Grants
 
@@ -77,8 +78,14 @@ class Entities:
         self._idle_counts: dict[tuple[str, int], dict[str, Any]] = {}
         self._new_id = new_id
         self._space_closed = space_closed
-        self.grants_of: Callable[[str, str], Grants | None] = lambda _space, _user: None
-        """Returns the grants of a space's user, where they are known without the user's token."""
+        self.grants_of: Callable[[str, str, str], Grants | None] = lambda _space, _owner, _user: None
+        """Returns the grants of a space's owner of a name, where they are known without the user's token."""
+        self.is_known: Callable[[str, str, str, bool], bool] = lambda _space, _owner, _user, _is_removed: True
+        """Returns true if a space's owner of a name may still come in; see ``Owners.is_known``."""
+        self.owner_of: Callable[[str, str], str] = lambda _space, _user: ""
+        """Returns a space's owner of a name; see ``Owners.owner_of``."""
+        self.protocol_holdings: Callable[[Space], Iterable[Holding]] = lambda _space: ()
+        """Returns what protocols keep for clients of a space that come back."""
         self.space_changed: Callable[[Space], None] = lambda _space: None
         """Called with a space whose authentication has changed."""
         self.rates_changed: Callable[[Space], None] = lambda _space: None
@@ -128,8 +135,10 @@ class Entities:
         for stored in stored_sessions(self.core.storage):
             found.setdefault(stored.space, []).append(stored)
         for name, space in self.spaces.items():
-            space.sessions.load(found.get(name, ()))
+            space.sessions.load(stored for stored in found.get(name, ()) if stored.is_of(space.uid))
             space.sessions.clear(address for address in space.addresses.values() if isinstance(address, Topic))
+            # The process may have died before all was ended of users who went.
+            space.owners.review()
 
     def _begin(self, ended_in_order: bool) -> None:
         """Check stored frames carefully, unless the last run ended in order and a note of this one is on disk."""
@@ -157,10 +166,13 @@ class Entities:
 
     def _build_space(self, record: Record) -> None:
         name = record["name"]
-        space = Space(self.core, name, self._new_id, max_bytes=record.get("maxBytes", 0))
+        space = Space(self.core, name, self._new_id, uid=record.get("uid", ""), max_bytes=record.get("maxBytes", 0))
         space.limit(space_limits(record))
         space.wake = lambda address: self._build_on_demand(name, address)
-        space.sessions.grants = lambda user: self.grants_of(name, user)
+        space.sessions.grants = lambda owner, user: self.grants_of(name, owner, user)
+        space.owners.is_known = lambda owner, user, is_removed: self.is_known(name, owner, user, is_removed)
+        space.owners.owner_of = lambda user: self.owner_of(name, user)
+        space.protocol_holdings = lambda of: self.protocol_holdings(of)  # noqa: PLW0108  it may be set later
         space.declarations = lambda: self.declared.types_of(name)
         self.spaces[name] = space
         listing = self._lists[name] = AddressList(self.core, ADDRESS_LIST, name, self.declared, self.changes)
@@ -354,6 +366,7 @@ class Entities:
                 self._addresses[address].apply(declaration_of(self.declared[address], limits.ttl_ms))
         if any(before.get(key) != record.get(key) for key in ("authentication", "oidc")):
             self.space_changed(space)
+            space.owners.review()
         self._release_hosts(name, before)
         for host in record.get("hosts", ()):
             self.hosts.setdefault(host, name)

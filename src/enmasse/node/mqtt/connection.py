@@ -281,6 +281,7 @@ class MqttConnection(ClientConnection):
         assert space is not None
         request = OpenRequest(
             client_id=client_id,
+            owner=rights.owner,
             user=rights.username,
             may_manage=rights.may_manage,
             is_clean=connect.is_clean,

@@ -361,6 +361,7 @@ class StompConnection(ClientConnection):
             filters=filters,
             name=lasting or name,
             container=self.container,
+            owner=rights.owner,
             user=rights.username,
             may_manage=rights.may_manage,
             source=source,

@@ -23,6 +23,7 @@ from enmasse.identity.login import MAX_CREDENTIAL_LENGTH, Login, LoginTarget, of
 from enmasse.identity.passwords import Postponed
 from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.identity.users import User
+from enmasse.messaging.owners import ADMINISTRATOR
 from enmasse.node.devices.login import DeviceLogin, token_names
 from enmasse.node.errors import TenancyError
 from enmasse.node.users.gate import Gate
@@ -134,6 +135,8 @@ class Admission:
         self._words = words
         self._waiting = waiting
         self.rights = Rights()
+        if fixed is not None:
+            self.rights.nobody = ADMINISTRATOR
         self._gate = gate
         self._spaces = spaces
         self._default = default
@@ -528,7 +531,7 @@ class Admission:
             if found is None:
                 raise TenancyError("amqp:not-found", f"space {user.space!r} does not exist (any more)")
             space = found
-            user = self._listed(user)
+            user = self._same(user)
             if user is None:
                 raise RemoteError("amqp:unauthorized-access", "the user's credentials have changed meanwhile")
             self.rights.user = user
@@ -583,6 +586,11 @@ class Admission:
             is_proved = now.keys == user.keys  # a password in plain, which any of them may have confirmed
         return now if is_proved else None
 
+    def _same(self, user: User) -> User | None:
+        """Return the current state of the user; None if that is another one of the name, too."""
+        now = self._listed(user)
+        return now if now is not None and now.owner == user.owner else None
+
     def leave(self) -> None:
         """Take the closed connection off its user's count."""
         self._is_gone = True
@@ -604,7 +612,7 @@ class Admission:
             return None
         if user is None:
             return None if self._is_open(space.name) else f"space {space.name!r} is for its users now"
-        now = self._listed(user)
+        now = self._same(user)
         if now is None:
             return f"the credentials of user {user.name!r} have changed"
         self.rights.user = now

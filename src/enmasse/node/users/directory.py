@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from enmasse.node.management.entity_fields import Record
 
 SEED_BYTES = 32
+UID_BYTES = 16
 
 MOST_LISTED = 256
 """The most users of one answer: a few milliseconds in which the node does nothing else."""
@@ -53,6 +54,9 @@ class StoredUsers:
         core: whose journal holds them.
         space_uid: returns the uid of a space by its name, or None if there is none.
         changed: called with the space and the name of a user that is changed or deleted.
+
+    Attributes:
+        removed: called with these if the user is deleted, or another one now.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class StoredUsers:
         self._core = core
         self._space_uid = space_uid
         self._changed = changed
+        self.removed: Callable[[str, str], None] = lambda _space, _name: None
         self._seed = secrets.token_bytes(SEED_BYTES)
         self._has_stored_seed = False
         self._mechanisms: dict[str, set[str]] = {}
@@ -96,7 +101,8 @@ class StoredUsers:
         if (record["space"], record["username"]) != (space, name):
             return None
         permissions = Permissions(read_grants(record), matcher_of, name)
-        return User(name, space, permissions, read_scram(record), tuple(record.get("certificates", ())))
+        certificates = tuple(record.get("certificates", ()))
+        return User(name, space, permissions, read_scram(record), certificates, uid=record.get("uid", ""))
 
     def certified(self, names: Iterable[str], space: str | None) -> list[User]:
         """Return the users that a certificate with these names proves, in a space or in any."""
@@ -135,6 +141,7 @@ class StoredUsers:
         record = checked_user(name, attributes)
         if self._present(name) is not None:
             raise EntityError(409, f"{USER_TYPE} {name!r} exists already")
+        record.setdefault("uid", secrets.token_hex(UID_BYTES))
         self._store(name, None, record, done)
 
     def update(self, _entity_type: str, name: str, attributes: dict[str, Any], done: Done) -> None:
@@ -191,6 +198,8 @@ class StoredUsers:
             if self._mechanisms.get(space) == mechanisms:
                 self._unsaved.discard(space)
             self._changed(space, username)
+            if before is not None and (after is None or after.get("uid") != before.get("uid")):
+                self.removed(space, username)
             done(None)
 
         self._core.store(operations, stored)
@@ -347,6 +356,10 @@ class NodeUsers:
     def find(self, space: str, name: str) -> User | None:
         """Return a user by name, or None."""
         return self.file.find(space, name) or self._stored.find(space, name)
+
+    def all(self, space: str, name: str) -> list[User]:
+        """Return the users of a name: the one who comes in first, and a declared one that the file hides."""
+        return [user for user in (self.file.find(space, name), self._stored.find(space, name)) if user is not None]
 
     def certified(self, names: Iterable[str], space: str | None) -> list[User]:
         """Return the users that a certificate with these names proves, in a space or in any."""

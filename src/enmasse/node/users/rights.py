@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.owners import ANONYMOUS
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
 
 if TYPE_CHECKING:
@@ -32,11 +33,18 @@ class Rights:
         space: the space, once the connection is open.
     """
 
-    __slots__ = ("space", "user")
+    __slots__ = ("nobody", "space", "user")
 
     def __init__(self) -> None:
         self.user: User | None = None
         self.space: Space | None = None
+        self.nobody = ANONYMOUS
+        """The owner of what it leaves behind, if that is no user of the space: an administrator, or a device."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of what the connection leaves behind."""
+        return self.user.owner if self.user is not None and self.nobody == ANONYMOUS else self.nobody
 
     @property
     def username(self) -> str:
@@ -94,7 +102,7 @@ class Rights:
             return
         found = _find(space, address) if space is not None else None
         if space is not None and found is not None:
-            if address.startswith(DYNAMIC_PREFIX) and space.dynamic.owners.get(found.name) == user.name:
+            if address.startswith(DYNAMIC_PREFIX) and space.dynamic.owner_of(found.name) == self.owner:
                 return
             if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
                 return
@@ -113,17 +121,12 @@ class Rights:
         if user is not None and not (user.permissions.allow_any(SEND) or user.permissions.allow_any(RECV)):
             raise _refusal(user, "make", "a dynamic address")
 
-    def owns(self, address: str) -> None:
-        """Let the user receive from a dynamic address that was made for this connection."""
-        if self.user is not None and self.space is not None:
-            self.space.dynamic.owners[address] = self.user.name
-
 
 class KnownGrants:
     """The permissions of a user who is not connected.
 
     Args:
-        user: the user; ``None`` if there is none of that name any more, who may do nothing.
+        user: the user; ``None`` if it is gone, and may do nothing.
     """
 
     __slots__ = ("_user",)
@@ -140,14 +143,15 @@ class KnownGrants:
         return self._user is not None and self._user.permissions.allow(SEND, name)
 
 
-def known_grants(gate: Gate, users: NodeUsers, space: str, name: str) -> KnownGrants | None:
-    """Return the grants of a user; ``None`` if they are not known without the user's token, or if all may enter."""
+def known_grants(gate: Gate, users: NodeUsers, space: str, owner: str, name: str) -> KnownGrants | None:
+    """Return the grants of an owner of a name; ``None``: all may enter, or they are not known without a token."""
     if gate.is_open(space):
         return None
-    user = users.find(space, name)
-    if user is None and gate.tokens is not None and gate.tokens.knows(space):
-        return None
-    return KnownGrants(user)
+    found = users.all(space, name)
+    if gate.tokens is not None and gate.tokens.knows(space):
+        # A MessagingUser of the name says what the provider's user may do; without one its token does.
+        return KnownGrants(found[0]) if found else None
+    return KnownGrants(next((user for user in found if owner in ("", user.owner)), None))
 
 
 def _find(space: Space, address: str) -> Address | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import secrets
@@ -94,7 +95,9 @@ def add(
         }
     except RemoteError as error:
         raise ConfigError(f"the password cannot be used: {error.description}") from None
-    new = User(called, where, Permissions(grants, matcher_of), keys, tuple(certificate or ()))
+    new = User(
+        called, where, Permissions(grants, matcher_of), keys, tuple(certificate or ()), uid=secrets.token_hex(16)
+    )
     with _changing(users) as kept:
         before = [item for item in kept if (item.space, item.name) == (where, called)]
         if before and not replace:
@@ -102,7 +105,8 @@ def add(
                 f"user {called!r} of space {where!r} exists already; --replace puts this one in its place"
             )
         kept[:] = [item for item in kept if item not in before]
-        kept.append(new)
+        # One that is replaced keeps what it has left behind; one that is removed and added does not.
+        kept.append(dataclasses.replace(new, uid=before[0].uid) if before else new)
     Writer().say(f"user {called} of space {where} {'replaced' if before else 'added'} in {users}")
 
 
