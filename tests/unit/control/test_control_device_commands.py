@@ -41,11 +41,15 @@ def test_when_a_device_was_seen_outlives_a_restart_but_not_the_device(store: Dev
     dispatcher = CommandDispatcher(commands, Lookups(store), lambda _tenant: None, nowhere)
     dispatcher.note([["connected", TENANT, "lamp", 1_000], ["seen", TENANT, "lock", 2_000]])
     dispatcher.note([["disconnected", TENANT, "lamp", 3_000], ["present", TENANT, "lock", 4_000]])
-    seen = dispatcher.seen(TENANT, "lamp")
+    seen = dispatcher.seen(TENANT, "lamp", 0)
     assert seen is not None
     assert (seen.at_ms, seen.is_connected) == (3_000, False)
     assert seen.events == (("connected", 1_000), ("disconnected", 3_000))
-    present = dispatcher.seen(TENANT, "lock")
+    present = dispatcher.seen(TENANT, "lock", 0)
+    again = dispatcher.seen(TENANT, "lamp", 2_000)
+    assert again is not None
+    assert again.events == (("disconnected", 3_000),), "it was registered again, and a former one was connected"
+    assert dispatcher.seen(TENANT, "lamp", 4_000) is None
     assert present is not None
     assert (present.is_connected, present.events) == (True, ())
     dispatcher._save_seen()
@@ -61,6 +65,6 @@ def test_only_the_last_comings_and_goings_are_kept(store: DeviceStore) -> None:
     commands = CommandStore(store, new_id=str, now_ms=lambda: 0)
     dispatcher = CommandDispatcher(commands, Lookups(store), lambda _tenant: None, nowhere)
     dispatcher.note([["connected", TENANT, "lamp", number] for number in range(50)])
-    seen = dispatcher.seen(TENANT, "lamp")
+    seen = dispatcher.seen(TENANT, "lamp", 0)
     assert seen is not None
     assert [at for _, at in seen.events] == list(range(40, 50))

@@ -270,6 +270,21 @@ def test_the_messages_of_a_client_stay_in_order_in_a_stream(scene: Scene) -> Non
     assert len({one for one, key in zip(partitions, keys, strict=True) if key == "device-7"}) == 1
 
 
+def test_how_far_a_session_has_read_a_stream_goes_with_it(scene: Scene) -> None:
+    def consumers() -> list[str]:
+        return [one["name"] for one in scene.space.find("stream").counts()["consumers"]]
+
+    client = scene.client(V5, "device-7", is_clean=False, session_expiry_s=60)
+    assert client.subscribed("stream", qos=1) == [1]
+    assert scene.client().answer("stream", b"1") == 0
+    assert client.bodies() == [b"1"]
+    scene.go_on()
+    assert consumers() == ["mqtt/device-7"]
+    scene.space.sessions.delete(scene.space.sessions.get("device-7"))
+    scene.go_on()
+    assert consumers() == []
+
+
 @pytest.mark.parametrize("version", [V3, V5])
 def test_a_rate_delays_the_answers(version: Version) -> None:
     scene = Scene(queue={"maxMessageRate": 10})

@@ -71,7 +71,7 @@ def test_an_owner_is_no_name() -> None:
     lamps = [Device(tenant, "lamp", {"made": f"2026-01-01T00:00:0{when}Z"}) for when in (0, 1)]
     others = [ida("2"), ida(""), ida("", identity=Identity(OTHER.issuer, "u-1", "ida"))]
     others += [ida("", identity=Identity(ISSUER, "u-2", "ida")), NAMELESS]
-    owners = [one.owner for one in (ida(), PERSON, *others, *lamps)]
+    owners = [user.owner for user in (ida(), PERSON, *others)] + [lamp.owner for lamp in lamps]
     assert len(set(owners)) == len(owners)
     assert ida("2", identity=PERSON.identity).owner == ida("2").owner, "a provider of ours has no users but ours"
 

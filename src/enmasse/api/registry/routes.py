@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from enmasse.api.kube.requests import media_type, read_value
 from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.api.registry.operations import CSV, JSON_LINES, MOST_WAIT_S, OPERATIONS, PREFIX, openapi_document
-from enmasse.api.registry.rows import time_of
+from enmasse.api.registry.rows import ms_of, time_of
 from enmasse.control.access.roles import DEVICE_REGISTRY
 from enmasse.errors import EnmasseError
 from enmasse.identity.rbac import AccessRequest, describe_refusal
@@ -218,10 +218,11 @@ class _Routes:
         tenant = self._tenant(request, _tenant_id(request), "get", DEVICES)
         device = _device_id(request)
         document, version = await self._run(self._devices.device, tenant, device)
-        seen = None if self._commands is None else self._commands.seen(tenant, device)
+        since_ms = ms_of(document["status"].get("created"))
+        seen = None if self._commands is None else self._commands.seen(tenant, device, since_ms)
         if seen is None and self._commands is not None:
             kept = await self._run(self._commands.store.last_seen, tenant, [device])
-            if device in kept:
+            if kept.get(device, 0) >= since_ms:
                 document["status"]["last-seen"] = time_of(kept[device])
         if seen is not None:
             document["status"] |= {

@@ -113,9 +113,11 @@ def _devices(devices: DeviceRegistry, commands: CommandDispatcher, tenant: str, 
         row: Document = {"id": document["id"], "enabled": document.get("enabled", True)}
         row |= {key: document[key] for key in ("via", "viaGroups", "memberOf") if key in document}
         row |= {key: document["status"].get(key) for key in ("created", "updated") if document["status"].get(key)}
-        if (seen := commands.seen(tenant, document["id"])) is not None:
+        # A former device of the id may have been seen before.
+        since_ms = ms_of(document["status"].get("created"))
+        if (seen := commands.seen(tenant, document["id"], since_ms)) is not None:
             row |= {"connected": seen.is_connected, "lastSeen": time_of(seen.at_ms)}
-        elif document["id"] in kept:
+        elif kept.get(document["id"], 0) >= since_ms:
             row |= {"connected": False, "lastSeen": time_of(kept[document["id"]])}
         rows.append(row)
     return {"total": total, "items": rows}
@@ -124,6 +126,11 @@ def _devices(devices: DeviceRegistry, commands: CommandDispatcher, tenant: str, 
 def _commands(commands: CommandDispatcher, tenant: str, device: str, state: str, size: int, offset: int) -> Document:
     found = commands.store.search(tenant, device=device or None, state=state or None, size=size, offset=offset)
     return {"total": found["total"], "items": found["result"]}
+
+
+def ms_of(text: str | None) -> int:
+    """Return a time as the registry writes it in milliseconds since 1970; 0: there is none."""
+    return int(datetime.fromisoformat(text).timestamp() * 1_000) if text else 0
 
 
 def time_of(at_ms: int) -> str:

@@ -139,9 +139,21 @@ class CommandDispatcher:
                 self.wake(tenant, device)
                 self._background(self._wake_devices_of(tenant, device))
 
-    def seen(self, tenant: str, device: str) -> Seen | None:
-        """Return when a device was seen; None: not since the start."""
-        return self._seen.get((tenant, device))
+    def seen(self, tenant: str, device: str, since_ms: int) -> Seen | None:
+        """Return when a device was seen; None: not since the start of this process, or since it was registered.
+
+        Args:
+            tenant: of the device.
+            device: its id, which a former one may have had.
+            since_ms: when it was registered.
+        """
+        found = self._seen.get((tenant, device))
+        if found is None or found.at_ms < since_ms:
+            return None
+        seen = Seen()
+        seen.at_ms, seen.is_connected = found.at_ms, found.is_connected
+        seen.events = tuple(event for event in found.events if event[1] >= since_ms)
+        return seen
 
     def _save_seen(self) -> None:
         unsaved, self._unsaved = self._unsaved, {}

@@ -50,6 +50,10 @@ class StreamError(EnmasseError):
     """Something stored in a stream cannot be read."""
 
 
+def _ignore(_is_on_disk: bool) -> None:
+    """Ignore the outcome: nobody waits for it."""
+
+
 class Stream(Address):
     """A stored address whose messages are read, not consumed.
 
@@ -209,6 +213,12 @@ class Stream(Address):
             AttachError: its filters do not fit the stream.
         """
         return self.add_consumer(make_reader(self, port, options))
+
+    def forget_consumer(self, name: str) -> None:
+        """Forget how far a named consumer has come."""
+        for partition in self.partitions:
+            if name in partition.consumers.reached:
+                partition.commit_consumer(name, None, _ignore)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a reader; nothing depends on what it did not settle."""
