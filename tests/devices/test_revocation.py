@@ -390,8 +390,14 @@ def test_a_gateway_that_may_not_act_for_a_device_any_more_has_its_commands_no_lo
 
     gateway = stage.device()
     user = f"{gateway}@{GREEN}"
-    for way in ("via is taken away", "the device is disabled"):
-        device = stage.device(document={"via": [gateway]})
+    ways: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+        "may not act": ({"via": [gateway]}, "device", {"via": []}),
+        "was disabled": ({"via": [gateway]}, "device", {"via": [gateway], "enabled": False}),
+        "any more": ({"viaGroups": ["hall"]}, "gateway", {}),
+    }
+    for told, (document, whose, after) in ways.items():
+        stage.change(gateway, {"memberOf": ["hall"]})
+        device = stage.device(document=document)
         with ExitStack() as stack:
             five, four = (
                 stack.enter_context(MqttDevice(stage.url("mqtt"), user, version=version)) for version in (5, 4)
@@ -404,8 +410,8 @@ def test_a_gateway_that_may_not_act_for_a_device_any_more_has_its_commands_no_lo
             with stage.application().listen("event") as events, stage.amqp(gateway) as connection:
                 receiver = connection.create_receiver(f"command//{device}", credit=10)
                 events.next(device)
-                stage.change(device, {"via": []} if "via" in way else {"via": [gateway], "enabled": False})
-                assert ("may not act" if "via" in way else "was disabled") in waiting()
+                stage.change(device if whose == "device" else gateway, after)
+                assert told in waiting()
                 four.answer("disconnected")
                 assert five.next().topic.startswith(f"error//{device}/command/")
                 with pytest.raises(LinkDetached):

@@ -9,17 +9,19 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from argon2 import PasswordHasher
 
+from enmasse.api.access import authorization
 from enmasse.api.access.authentication import Authenticator
-from enmasse.api.access.authorization import access_request_of
+from enmasse.api.access.authorization import Access, access_request_of
 from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Sessions, outlasts_session
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret
+from enmasse.control.access.rights import Rights
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
 from enmasse.identity.rbac import AccessRequest, Requester
@@ -348,6 +350,36 @@ def test_a_watch_ends_when_its_owner_may_no_longer_have_it(guarded: Guarded) -> 
         store.delete("AddressSpace", "blue", name)
     assert told.status_code == 200
     assert "second" not in told.text
+
+
+@pytest.mark.parametrize("query", ["follow=true", ""])
+def test_a_long_answer_ends_when_its_owner_may_no_longer_have_it(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(authorization, "_AGAIN_S", 0.01)
+    said: list[str] = []
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        guarded.accounts.remove("blue")
+        if query:  # it has nothing more to tell
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.02)
+        await send({"type": "http.response.body", "body": b"second", "more_body": True})
+
+    async def send(message: Any) -> None:
+        said.append(message.get("body", b"").decode() if message.get("more_body", True) else "the end")
+
+    path = SPACES.format("blue")
+    scope: Any = {
+        "type": "http", "method": "GET", "path": path, "query_string": query.encode(),
+        "headers": [(b"authorization", f"Bearer {guarded.tokens['blue']}".encode())],
+        "state": {"cut": lambda: said.append("cut")},
+    }  # fmt: skip
+    access = Access(answer, Authenticator(guarded.accounts, is_required=True), Rights(guarded.registry.store))
+    asyncio.run(asyncio.wait_for(access(scope, cast("Any", None), send), 20))
+    assert said == ["", "first", "the end" if query else "cut"]
 
 
 def test_logging_in_gives_a_session_that_ends(guarded: Guarded) -> None:
