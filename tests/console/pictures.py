@@ -101,7 +101,7 @@ PICTURES = (
     Picture("console-addresses", f"{SPACE}/addresses?sort=-messagesIn", _show_rates),
     Picture("console-address", f"{SPACE}/addresses/demo.telemetry", _draw_address),
     Picture("console-dead-letters", f"{SPACE}/addresses/demo.failed-payments/messages", _open_dead_letter),
-    Picture("console-devices", f"{SPACE}/projects/plant", _show_devices),
+    Picture("console-devices", "spaces/default/plant/projects/plant", _show_devices),
     Picture("console-phone", f"{SPACE}/addresses/demo.telemetry", _draw_address, _PHONE, is_dark=True),
 )
 

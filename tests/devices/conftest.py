@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.devices.stage import BLUE, GREEN, Stage
+from tests.devices.stage import APPLICATION_PASSWORD, BLUE, GREEN, Stage
 from tests.support.installation import Installation
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             file.write_text(PROJECT.format(name=name, namespace=namespace, telemetry=telemetry))
             installation.ok("apply", "-f", str(file))
             installation.ok("wait", "iotproject", name, "--namespace", namespace, "--timeout", "60")
+            words = ("create", "user", "app", "--space", f"{name}-space", "--namespace", namespace)
+            installation.ok(*words, "--send", "#", "--recv", "#", stdin=APPLICATION_PASSWORD)
         with Stage(installation, count(1)) as found:
             yield found
     finally:

@@ -24,7 +24,13 @@ GREEN, BLUE = "default.green", "other.blue"
 
 SPACES = {GREEN: "green-space.default", BLUE: "blue-space.other"}
 PASSWORD = "opensesame"  # of tests
+APPLICATION_PASSWORD = "open barley"
 WAIT_S = 30.0
+
+
+def login_of(tenant: str) -> tuple[str, str]:
+    """The user and the password by which applications of a tenant log in."""
+    return f"app@{SPACES[tenant]}", APPLICATION_PASSWORD
 
 
 class Application:
@@ -39,7 +45,8 @@ class Application:
         from proton.utils import BlockingConnection  # it may not be there
 
         self.tenant = tenant
-        self.connection = BlockingConnection(url, timeout=WAIT_S, virtual_host=SPACES[tenant])
+        user, password = login_of(tenant)
+        self.connection = BlockingConnection(url, timeout=WAIT_S, user=user, password=password)
         self.commands = self.connection.create_sender(f"command/{tenant}")
 
     def close(self) -> None:

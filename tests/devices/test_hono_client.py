@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.devices.stage import GREEN, SPACES, eventually
+from tests.devices.stage import GREEN, SPACES, eventually, login_of
 from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ JARS = HERE.parent / "tools" / "hono"
 class Application:
     """The program of ``hono/HonoClient.java``."""
 
-    def __init__(self, url: str, tenant: str, log: Path) -> None:
+    def __init__(self, url: str, tenant: str, authority: Path, log: Path) -> None:
         place = urlsplit(url)
-        arguments = [str(place.hostname), str(place.port), SPACES[tenant], tenant]
+        where = [str(place.hostname), str(place.port), SPACES[tenant]]
+        arguments = [*where, tenant, *login_of(tenant), str(authority)]
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 ["java", "-cp", f"{JARS}/*", str(HERE / "hono/HonoClient.java"), *arguments],
@@ -78,7 +79,10 @@ class Application:
 @pytest.fixture(scope="module")
 def hono(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     require("a JDK", "Eclipse Hono's client", "paho-mqtt")
-    application = Application(stage.url("amqp"), GREEN, tmp_path_factory.mktemp("hono") / "log")
+    folder = tmp_path_factory.mktemp("hono")
+    authority = folder / "ca.pem"
+    authority.write_text(stage.installation.ok("ca"))
+    application = Application(stage.url("amqps"), GREEN, authority, folder / "log")
     try:
         application.until("ready")
         yield application

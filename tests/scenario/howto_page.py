@@ -61,6 +61,9 @@ def play(name: str, installation: Installation, place: Path) -> None:
         if kind in FOREIGN:
             continue
         script = re.sub(rf"\b({'|'.join(PORTS)})\b", port, content)
+        for words in re.findall(r"^export (.+)$", script, re.MULTILINE) if kind == "sh" else ():
+            # The reader has one shell, in which it lasts.
+            environment |= dict(word.split("=", 1) for word in shlex.split(words))
         interpreter = {"sh": ["bash", "-euc"], "python": [sys.executable, "-c"]}[kind]
         output = _run([*interpreter, script], environment, place)
     assert checked

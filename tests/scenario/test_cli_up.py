@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.client.blocking import connect
-from tests.support.installation import EXAMPLES
 from tests.support.polling import until
 
 if TYPE_CHECKING:
@@ -209,8 +208,7 @@ def test_what_waits_for_something_is_shown_and_served_once_it_is_there(own: Inst
 
 
 def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Installation) -> None:
-    own.ok("apply", "-f", str(EXAMPLES))
-    own.ok("status", "--wait", "150")
+    own.apply_examples()
     before = own.endpoints()
     for address in STORED[:2]:
         own.ok("send", address, f"to {address}", "--durable")
@@ -229,8 +227,7 @@ def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Insta
 def test_a_journal_that_is_gone_is_missed_and_once_begun_anew_the_node_is_told_everything(
     own: Installation,
 ) -> None:
-    own.ok("apply", "-f", str(EXAMPLES))
-    own.ok("status", "--wait", "150")
+    own.apply_examples()
     assert own.stop() == 0
     for path in sorted((own.data / "nodes").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

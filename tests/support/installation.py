@@ -76,9 +76,14 @@ class Installation:
         """Have it run with the examples and nothing else, unless the last test left it so."""
         if not (self.is_running and self._has_examples_only):
             self.be_empty()
-            self.ok("apply", "-f", str(EXAMPLES))
-            self.ok("status", "--wait", "150")
+            self.apply_examples()
             self._has_examples_only = True
+
+    def apply_examples(self) -> None:
+        """Apply the examples of one space, which no command need name."""
+        for path in sorted(EXAMPLES.glob("0[1-6]-*.yaml")):
+            self.ok("apply", "-f", str(path))
+        self.ok("status", "--wait", "150")
 
     def _spaces(self) -> list[dict[str, str]]:
         return self._found("spaces")

@@ -17,7 +17,7 @@ from enmasse.control.addresses.plans import PlanController, QuotaController, Sch
 from enmasse.control.addresses.preview import Preview
 from enmasse.control.endpoints.admission import EndpointKeys, HostAdmission
 from enmasse.control.endpoints.controller import EndpointController, EndpointSettings
-from enmasse.control.projects.controller import ProjectController
+from enmasse.control.projects.controller import ProjectController, keep_open
 from enmasse.control.runtime.collector import Collector
 from enmasse.control.runtime.controller import Runtime
 from enmasse.control.spaces.admission import SpaceAdmission
@@ -157,4 +157,5 @@ def found_installation(context: Context, machine: frozenset[str]) -> None:
         registry.add_admission(admission)
     registry.create_namespaces()
     registry.create_catalog()
+    keep_open(registry)
     store_built_in_roles(registry)

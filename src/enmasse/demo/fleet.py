@@ -13,16 +13,20 @@ import random
 import sys
 import time
 from asyncio.subprocess import Process
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from enmasse.client import Connection, connect
-from enmasse.demo.devices import SPACE_HOST
+from enmasse.demo.devices import SPACE, SPACE_HOST
 from enmasse.demo.figures import DeviceFigures, Figures
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.iot.simulator.devices import Commanded, SimulatedDevice
+from enmasse.model.schema.kinds import MESSAGING_USER, SECRET
 
+USER, ACCESS = "app", "demo-access"
+"""The user of the space, and the Secret with its password."""
 FIRST_PAUSE_S = 0.2
 LAST_PAUSE_S = 2.0
 
@@ -98,13 +102,45 @@ class Device:
             await _pause(self._quiet, self._interval_s)
 
 
-async def listen(url: str, address: str, take: Callable[[Mapping[str, Any]], None]) -> None:
+def access(password: str) -> str:
+    """Return the declarations of the space's user, as whom the demonstration listens, and its pipelines run."""
+    namespace, _, space = SPACE.partition("/")
+    entries = {"username": USER, "password": password}
+    user = {
+        "apiVersion": MESSAGING_USER.api_version,
+        "kind": MESSAGING_USER.name,
+        "metadata": {"name": f"{space}.{USER}", "namespace": namespace},
+        "spec": {
+            "username": USER,
+            "authentication": {"type": "password", "password": _encoded(password)},
+            "authorization": [{"operations": ["send", "recv"], "addresses": ["#"]}],
+        },
+    }
+    secret = {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.name,
+        "metadata": {"name": ACCESS, "namespace": namespace},
+        "data": {name: _encoded(value) for name, value in entries.items()},
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [user, secret]})
+
+
+def _encoded(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+async def listen(url: str, password: str, address: str, take: Callable[[Mapping[str, Any]], None]) -> None:
     """Receive from an address until cancelled, leaving out messages whose id came before."""
     seen: set[object] = set()
     while True:
         try:
             async with connect(
-                url, hostname=SPACE_HOST, container_id=f"demo-{address}", reconnect=False
+                url,
+                user=USER,
+                password=password,
+                hostname=SPACE_HOST,
+                container_id=f"demo-{address}",
+                reconnect=False,
             ) as connection:
                 await _receive(connection, address, seen, take)
         except (EnmasseError, OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from rich.markup import escape
 from enmasse.demo.chart import count_rows, draw, last_minutes, lines, size
 from enmasse.demo.devices import FLEET, OVER_HTTP, PAHO_FLEET, PROTON_FLEET, TENANT, HostDevice, make_fleet
 from enmasse.demo.figures import DeviceFigures, Figures, Verdict, watch_platform
-from enmasse.demo.fleet import Device, ForeignFleet, Measured, has_proton, listen
+from enmasse.demo.fleet import ACCESS, Device, ForeignFleet, Measured, access, has_proton, listen
 from enmasse.demo.picture import Picture
 from enmasse.demo.pipelines import Pipelines
 from enmasse.demo.registered import Registered
@@ -85,6 +86,8 @@ class _Demo:
         self._began = datetime.now(UTC)
         self._figures = Figures(seconds=seconds, began=self._began.isoformat())
         self._picture = Picture(console, self._figures)
+        self._password = ""
+        """Of the user of the space."""
         self._folder = data / "demo"
         self._service = Service(data, self._folder / "up.log")
         self._fleet = make_fleet(FLEET)
@@ -133,6 +136,8 @@ class _Demo:
         await self._service.start()
         declared = examples / "pipelines" / "demo.yaml"
         self._console.print(f"Applying {declared} ...")
+        self._password = await self._service.password(ACCESS) or secrets.token_urlsafe(16)
+        await self._service.run("apply", "-f", "-", given=access(self._password))
         await self._service.run("apply", "-f", str(declared))
         await self._service.run("status", "--wait", "60")
         await self._service.run("wait", "iotproject", "plant", "--timeout", "60")
@@ -150,7 +155,7 @@ class _Demo:
             raise ConfigError("the platform serves no amqp endpoint")
         figures = self._figures
         for address, take in (("alerts", self._on_alert), ("statistics", figures.on_window)):
-            undo.push_async_callback(_cancel, asyncio.create_task(listen(url, address, take)))
+            undo.push_async_callback(_cancel, asyncio.create_task(listen(url, self._password, address, take)))
         watching = asyncio.create_task(watch_platform(self._service, figures))
         undo.push_async_callback(_cancel, watching)
         try:
@@ -297,7 +302,7 @@ class _Demo:
             f'  {program} pipeline query "{query}" --space demo --data {data}',
             f"  {program} pipeline status demo.iot-plant-anomalies --data {data}",
             f"  {program} iot command list {TENANT} --data {data}",
-            f"  {program} receive alerts --data {data}",
+            f"  {program} tail alerts --data {data}",
             f"Spark's log is {_short(pipelines.logs)}/spark.log.",
         ]
         self._console.print("\n".join(said), markup=False, soft_wrap=True)

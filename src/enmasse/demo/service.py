@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,8 @@ class Service:
                 raise UnavailableError(f"the platform did not come up in {START_S:.0f} s; see {self._log}")
             await asyncio.sleep(0.1)
 
-    async def run(self, *arguments: str) -> str:
-        """Run one ``enmasse`` command on this platform; what it printed.
+    async def run(self, *arguments: str, given: str = "") -> str:
+        """Run one ``enmasse`` command on this platform, with a text as its standard input; what it printed.
 
         Raises:
             UnavailableError: it failed; the message holds its complaint.
@@ -96,12 +97,12 @@ class Service:
             *arguments,
             "--data",
             str(self.data),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            said = (await process.communicate())[0].decode(errors="replace").strip()
+            said = (await process.communicate(given.encode()))[0].decode(errors="replace").strip()
         except asyncio.CancelledError:
             process.kill()
             await process.wait()
@@ -109,6 +110,14 @@ class Service:
         if process.returncode != 0:
             raise UnavailableError(f"enmasse {' '.join(arguments)} failed: {said}")
         return said
+
+    async def password(self, secret: str) -> str:
+        """Return the password in a Secret of an earlier run; empty: there is none."""
+        try:
+            found = json.loads(await self.run("get", "secret", secret, "-o", "json"))
+            return b64decode(found["data"]["password"]).decode()
+        except (UnavailableError, ValueError, KeyError):
+            return ""
 
     async def stop(self) -> None:
         """Stop it in order, or by force after a while."""

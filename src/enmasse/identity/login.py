@@ -73,11 +73,13 @@ class LoginTarget:
         space: ``<namespace>/<space>``; None if it is not known yet.
         user: without a realm that names the space.
         is_open: whether everybody may connect to it.
+        reason: why no space is known, for the log, if there is another one than that the client has named none.
     """
 
     space: str | None
     user: str
     is_open: bool
+    reason: str = ""
 
 
 def offered_mechanisms(
@@ -187,7 +189,7 @@ class Login:
         self.named = named
         target = self._target_of(named)
         if target.space is None and not target.is_open:
-            self.reason = "the client has not named a space"
+            self.reason = target.reason or "the client has not named a space"
         return target
 
     def _refuse(self, reason: str) -> bool:

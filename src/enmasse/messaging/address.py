@@ -209,6 +209,7 @@ class Address:
         "detached_counts",
         "dropped",
         "is_due",
+        "is_for_users",
         "limits",
         "meter",
         "name",
@@ -225,6 +226,8 @@ class Address:
         """Messages dropped without an outcome for the sender: presettled ones without a receiver, or expired ones."""
         self.detached_counts: Mapping[str, int] = NO_COUNTS
         """The counters of links that were detached; changed by ``count_detached``."""
+        self.is_for_users = False
+        """True if a client that has not logged in may not use it, in a space that is open to everybody, either."""
         self.limits: AddressSettings | None = None
         """The limits of its links, if there are any."""
         self.meter: Meter | None = None
@@ -281,7 +284,8 @@ class Address:
     # Its links
 
     def limit(self, settings: AddressSettings) -> None:
-        """Change what its links may have; for those that are there only the rates change."""
+        """Change what its links may have, and whose they may be; for those that are there only the rates change."""
+        self.is_for_users = settings.users_only
         rates = settings.max_message_rate, settings.max_byte_rate
         bounds = settings.max_links, settings.max_senders, settings.max_receivers, settings.max_message_size, *rates
         self.limits = settings if any(bounds) else None

@@ -1,6 +1,6 @@
 // An application of Hono's: says what devices of a tenant send, and sends them commands.
 //
-// Arguments: host, port, the host of the space, tenant. Says "ready", then for each message "KIND DEVICE CONTENT-TYPE
+// Arguments: host, port, the host of the space, tenant, user, password, authority. Says "ready", then for each message "KIND DEVICE CONTENT-TYPE
 // PAYLOAD". Standard input has commands, a line each, separated by tabs: "tell" or "ask", device, name, payload; each
 // is answered by "done OUTCOME".
 
@@ -66,6 +66,10 @@ public final class HonoClient {
         properties.setHost(arguments[0]);
         properties.setPort(Integer.parseInt(arguments[1]));
         properties.setAmqpHostname(arguments[2]);
+        properties.setUsername(arguments[4]);
+        properties.setPassword(arguments[5]);
+        properties.setTlsEnabled(true);
+        properties.setTrustStorePath(arguments[6]);
         properties.setReconnectAttempts(0);
         String tenant = arguments[3];
         // Without files of its own in the temporary directory.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enmasse.control.projects.controller import keep_open
 from enmasse.iot.documents import RegistryError
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
@@ -113,6 +114,83 @@ def test_a_project_waits_for_its_space_and_takes_everything_but_the_space_along(
             assert stage.registry.store.find("AddressSpace", "default", "shop") is not None
             with pytest.raises(RegistryError, match="there is no tenant"):
                 devices.tenant(TENANT)
+
+    perform(scene)
+
+
+SPACE: dict[str, Any] = {
+    "apiVersion": "enmasse.io/v1beta1",
+    "kind": "AddressSpace",
+    "metadata": {"name": "shop", "namespace": "default"},
+}
+OPEN, GUARDED = ({"authenticationService": {"type": name}} for name in ("none", "standard"))
+
+
+@pytest.mark.parametrize(
+    ("space", "is_anonymous", "service", "reason", "are_closed"),
+    [
+        (None, False, "standard", "UsersOnly", True),
+        (None, True, "none", "OpenToEverybody", False),
+        (GUARDED, False, "standard", "UsersOnly", True),
+        (OPEN, False, "none", "SpaceOpen", True),
+        (OPEN, True, "none", "OpenToEverybody", False),
+        (GUARDED, True, "standard", "UsersOnly", False),
+    ],
+)
+def test_a_project_is_for_those_who_log_in_unless_it_says_otherwise(
+    perform: Perform,
+    devices: DeviceRegistry,
+    space: dict[str, Any] | None,
+    is_anonymous: bool,
+    service: str,
+    reason: str,
+    are_closed: bool,
+) -> None:
+    async def scene(stage: Stage) -> None:
+        async with working(stage, devices):
+            if space is not None:
+                stage.registry.create(decode(SPACE | {"spec": space}))
+            wanted = project(MANAGED)
+            if is_anonymous:
+                wanted["spec"]["anonymous"] = True
+            stage.registry.create(decode(wanted))
+            await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[0] == "True")
+            found = stage.registry.store.find("AddressSpace", "default", "shop")
+            assert found is not None
+            assert found["spec"]["authenticationService"] == {"type": service}
+            condition = stage.condition("IoTProject", "plant", "LoginRequired")
+            assert condition[:2] == ("True" if reason == "UsersOnly" else "False", reason)
+            made = stage.registry.store.select("Address", "default")
+            assert [item["spec"]["usersOnly"] for item in made] == [are_closed] * 5
+            if reason == "SpaceOpen":
+                stage.registry.replace(decode(SPACE | {"spec": GUARDED}))
+                await until_async(lambda: stage.condition("IoTProject", "plant", "LoginRequired")[0] == "True")
+
+    perform(scene)
+
+
+def test_projects_of_an_older_version_stay_as_open_as_they_were(perform: Perform, devices: DeviceRegistry) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create_namespaces()
+        specs: dict[str, dict[str, Any]] = {"open": {}, "guarded": GUARDED}
+        for name, spec in specs.items():
+            metadata = {"name": f"{name}-space", "namespace": "default"}
+            stage.registry.create(decode(SPACE | {"metadata": metadata, "spec": spec}))
+            strategy = {"providedStrategy": {"addressSpaceName": f"{name}-space"}}
+            metadata = {"name": name, "namespace": "default"}
+            stage.registry.create(decode(project(strategy) | {"metadata": metadata}))
+        stage.registry.create(decode(project({"managedStrategy": {"addressSpace": {"name": "to-come"}}})))
+        keep_open(stage.registry)
+
+        def found() -> dict[str, bool]:
+            items = stage.registry.store.select("IoTProject", "default")
+            return {item["metadata"]["name"]: item["spec"].get("anonymous", False) for item in items}
+
+        assert found() == {"open": True, "guarded": False, "plant": False}
+        stage.registry.create(decode(project(PROVIDED) | {"metadata": {"name": "later", "namespace": "default"}}))
+        stage.registry.create(decode(SPACE | {"spec": OPEN}))
+        keep_open(stage.registry)  # at the next start
+        assert not found()["later"]
 
     perform(scene)
 

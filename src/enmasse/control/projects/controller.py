@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.control.projects.planning import (
     addresses_of_project,
+    judge_logins,
     pipelines_of_project,
     project_conditions,
     space_of_project,
@@ -23,6 +24,7 @@ from enmasse.errors import ConfigError
 from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.iot.documents import RegistryError
 from enmasse.model.kinds.projects import IoTProject
+from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.conditions import with_effect
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT, PIPELINE
 from enmasse.model.schema.objects import decode, restore
@@ -31,10 +33,41 @@ if TYPE_CHECKING:
     from enmasse.control.context import Context
     from enmasse.control.projects.device_links import DeviceLinks
     from enmasse.control.store.port import Change, Document, Store
+    from enmasse.control.store.registry import Registry
     from enmasse.iot.registry import DeviceRegistry
 
 TENANT: Final = "iot.enmasse.io/tenant"
 """The finalizer of a project."""
+
+
+_FACT: Final = "projects-login"
+"""Set once what an older version stored was looked through."""
+
+
+def keep_open(registry: Registry) -> None:
+    """Let projects of an older version, in spaces that are open to everybody, stay as open as they were; once."""
+    store = registry.store
+    if store.fact(_FACT):
+        return
+    with store.transaction():
+        for document in store.select(IOT_PROJECT.name):
+            project = restore(document)
+            assert isinstance(project, IoTProject)
+            space = space_of(store, project)
+            if space is not None and space.spec.authentication_service.is_none:
+                spec = project.spec.model_copy(update={"anonymous": True})
+                registry.replace(project.model_copy(update={"spec": spec}), user=CONTROL_PROCESS)
+        store.write_fact(_FACT, 1)
+
+
+def space_of(store: Store, project: IoTProject) -> AddressSpace | None:
+    """Return the space that a project uses; None: it does not exist."""
+    document = store.find(ADDRESS_SPACE.name, project.space_namespace, project.space)
+    if document is None:
+        return None
+    space = restore(document)
+    assert isinstance(space, AddressSpace)
+    return space
 
 
 class ProjectController(Controller):
@@ -100,7 +133,8 @@ class ProjectController(Controller):
             # With the first reconciliation the tenant has a space; the registry does not know of that.
             self._links.changed(project.tenant)
         generation = project.metadata.generation
-        conditions = project_conditions(created, ready, accepted, generation)
+        guarded = judge_logins(project, space_of(self._store, project))
+        conditions = project_conditions(created, ready, accepted, guarded, generation)
         found = with_effect(conditions, self._context.effects.of(project), generation)
         status = project.status.model_copy(update={"tenant": project.tenant})
         self._context.statuses.publish(project, status.with_conditions(found, self._context.now()))

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.runtime.verdicts import Verdict, condition
+from enmasse.model.kinds.spaces import NO_AUTHENTICATION
 from enmasse.model.schema.conditions import READY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enmasse.model.kinds.projects import IoTProject, ProjectPipeline
+    from enmasse.model.kinds.spaces import AddressSpace
     from enmasse.model.schema.conditions import Condition
 
 RESOURCES_CREATED: Final = "ResourcesCreated"
 RESOURCES_READY: Final = "ResourcesReady"
 CONFIGURATION_ACCEPTED: Final = "ConfigurationAccepted"
+LOGIN_REQUIRED: Final = "LoginRequired"
 
 Document = dict[str, Any]
 
@@ -26,11 +29,13 @@ def space_of_project(project: IoTProject) -> Document | None:
     if managed is None:
         return None
     wanted = managed.address_space
+    service = NO_AUTHENTICATION if project.spec.anonymous else "standard"
     return {
         "apiVersion": "enmasse.io/v1beta1",
         "kind": "AddressSpace",
         "metadata": {"name": wanted.name, "namespace": project.metadata.namespace},
-        "spec": {"type": wanted.type} | ({"plan": wanted.plan} if wanted.plan else {}),
+        "spec": {"type": wanted.type, "authenticationService": {"type": service}}
+        | ({"plan": wanted.plan} if wanted.plan else {}),
     }
 
 
@@ -42,7 +47,8 @@ def addresses_of_project(project: IoTProject) -> list[Document]:
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "Address",
             "metadata": _metadata(project, name),
-            "spec": {"address": f"{name}/{tenant}", "type": kind} | ({"plan": plan} if plan else {}),
+            "spec": {"address": f"{name}/{tenant}", "type": kind, "usersOnly": not project.spec.anonymous}
+            | ({"plan": plan} if plan else {}),
         }
         for name, kind, plan in (
             ("telemetry", wanted.telemetry.type, wanted.telemetry.plan),
@@ -79,7 +85,9 @@ def pipelines_of_project(project: IoTProject) -> list[Document]:
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "Pipeline",
             "metadata": _metadata(project, pipeline.name),
-            "spec": _spec_of(project, pipeline) | ({"trigger": pipeline.trigger} if pipeline.trigger else {}),
+            "spec": _spec_of(project, pipeline)
+            | {"credentialsSecret": project.spec.credentials_secret}
+            | ({"trigger": pipeline.trigger} if pipeline.trigger else {}),
         }
         for pipeline in project.spec.pipelines
     ]
@@ -112,16 +120,34 @@ def _messages(address: str, table: str) -> Document:
     }
 
 
-def project_conditions(created: Verdict, ready: Verdict, accepted: Verdict, generation: int) -> Sequence[Condition]:
+def judge_logins(project: IoTProject, space: AddressSpace | None) -> Verdict:
+    """Return whether only who logs in may use the addresses of a project."""
+    if space is None or not space.spec.authentication_service.is_none:
+        return Verdict("UsersOnly")
+    name = f"address space '{space.metadata.name}' is open to everybody"
+    how = "give it users (spec.authenticationService: {type: standard})"
+    if project.spec.anonymous:
+        return Verdict(
+            "OpenToEverybody",
+            f"{name}, and so are the project's addresses (spec.anonymous): who reaches them may receive what devices "
+            f"send, and send in their name; {how}, and take spec.anonymous out",
+        )
+    return Verdict("SpaceOpen", f"{name} and has no users, who alone may use the project's addresses: {how}")
+
+
+def project_conditions(
+    created: Verdict, ready: Verdict, accepted: Verdict, guarded: Verdict, generation: int
+) -> Sequence[Condition]:
     """Return the conditions of a project.
 
     Args:
         created: whether its space and addresses are there.
         ready: whether they can be used.
         accepted: whether the device registry has its tenant.
+        guarded: whether only who logs in may use its addresses; without that it is ready nevertheless.
         generation: of its declaration.
     """
     parts = ((RESOURCES_CREATED, created), (RESOURCES_READY, ready), (CONFIGURATION_ACCEPTED, accepted))
-    found = [condition(name, verdict, generation) for name, verdict in parts]
+    found = [condition(name, verdict, generation) for name, verdict in (*parts, (LOGIN_REQUIRED, guarded))]
     unmet = next((verdict for _, verdict in parts if not verdict.is_yes), Verdict("Ready"))
     return [*found, condition(READY, unmet, generation)]

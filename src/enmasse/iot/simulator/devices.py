@@ -343,6 +343,7 @@ class AmqpDevice:
                 password=self._password,
                 container_id=self._user,
                 reconnect=False,
+                sasl=["PLAIN"],  # the registry knows hashes, by which SCRAM is not possible
                 # Nobody else reads what does not leave this machine.
                 allow_insecure_plain=urlsplit(self._url).hostname in _HERE,
             ) as connection:

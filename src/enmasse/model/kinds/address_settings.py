@@ -258,6 +258,11 @@ class AddressSettings:
         "for how long a stream is kept, in ms; a declaration says it as a duration",
         ("stream",), path="retention.age", plan_path="retentionAge", is_bound=True, most=MAX_MS, unless="for ever",
     ))  # fmt: skip
+    users_only: bool = field(default=False, metadata=_row(
+        "in a space that is open to everybody: clients that have not logged in may neither send to it nor receive "
+        "from it, nor move or delete its messages; devices may, and webhooks and the API",
+        path="usersOnly", is_inherited=True,
+    ))  # fmt: skip
 
 
 def _declared(item: Field[Any], hint: Any) -> Setting:

@@ -135,6 +135,8 @@ class AddressSpec(Model):
     """Whether one receiver gets everything while the others stand by."""
     last_value_key: str | None = Field(default=None, min_length=1)
     """Keep only the latest message of each key: ``subject``, or the name of an application property."""
+    users_only: bool | None = None
+    """Whether it is closed to clients that have not logged in, where its space is open to everybody."""
     limits: AddressLimits | None = None
     retention: Retention | None = None
     schema_: MessageSchema | None = Field(default=None, alias="schema")

@@ -33,7 +33,7 @@ class ProvidedStrategy(Model):
 
 
 class ManagedSpace(Model):
-    """A space that is made for the project."""
+    """A space that is made for the project, for its users."""
 
     name: str
     """Its name."""
@@ -178,10 +178,16 @@ class IoTProjectSpec(Model):
 
     downstream_strategy: DownstreamStrategy
     """The space that it uses."""
+    anonymous: bool = False
+    """Whether clients that have not logged in may use its addresses, where its space is open to everybody. A space
+    that is made for the project is open then, too; else it is for its users."""
     configuration: ProjectConfiguration | None = None
     """The tenant in the device registry; left out: the registry's own API says it."""
     pipelines: tuple[ProjectPipeline, ...] = Field(default=(), strict=False)
     """Pipelines over what the devices send, on Spark; no two of the same name."""
+    credentials_secret: str | None = None
+    """A Secret with the user of the space as whom its pipelines run, as a Pipeline names one; needed where the space
+    is for its users."""
 
 
 class IoTProjectStatus(ResourceStatus):

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from enmasse.node.devices.tenants import Tenant
 
 
-EXPECTED_S: Final = 30.0
-"""How long a node that has started waits for word of the tenants before it does without."""
-
 _NEW: Final = "auto-provisioning-enabled"
 """The authority of a gateway whose devices are registered as they first send."""
 
@@ -60,7 +57,7 @@ class Devices:
         self.request_ids = RequestIds(secrets.token_bytes(32))
         self.commands = Commands(self.directory, self.link, spaces, self.request_ids)
         self._clock = clock
-        self._expected_until = 0.0
+        self._has_control = False
         self._wall = wall
         self._passwords = passwords
         self.connected = ConnectedDevices(self.directory, self.link, wall)
@@ -82,13 +79,13 @@ class Devices:
         return DeviceLogin(self.directory, self._passwords, tenant, client=client, wall=self._wall, ask=self.link.ask)
 
     def expect_tenants(self) -> None:
-        """Expect the control process to tell of the tenants soon, as this node has just started."""
-        self._expected_until = self._clock() + EXPECTED_S
+        """Expect a control process to tell of the tenants; a node on its own has none."""
+        self._has_control = True
 
     @property
-    def awaits_tenants(self) -> bool:
-        """True while a name that is no user's may be that of a device, of whose tenant the node was not told yet."""
-        return not self.directory.has_all_tenants and self._clock() < self._expected_until
+    def are_tenants_known(self) -> bool:
+        """True if a realm that is no tenant's here is none's: the control process is there and has told of all."""
+        return not self._has_control or (self.link.is_up and self.directory.has_all_tenants)
 
     def is_valid(self, device: Device) -> bool:
         """Return true if a device that has logged in may stay, as far as that is known."""

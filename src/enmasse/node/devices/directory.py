@@ -70,7 +70,7 @@ class Directory:
     ) -> None:
         self.tenants: dict[str, Tenant] = {}
         self.has_all_tenants = False
-        """Whether the control process has told of every tenant since this node started."""
+        """Whether the control process has told of every tenant since it came."""
         self._aliases: dict[str, str] = {}
         self._clock = clock
         self._ask = ask
@@ -139,6 +139,7 @@ class Directory:
 
     def doubt(self) -> None:
         """Ask about everything again when it is next needed: changes may have gone unnoticed."""
+        self.has_all_tenants = False
         for kept in self._kept.values():
             kept.known_at = min(kept.known_at, self._clock() - FRESH_S)
         self._absent.clear()

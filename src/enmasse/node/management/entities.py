@@ -344,11 +344,13 @@ class Entities:
         self.declared[name] = record
         space, address = self.spaces[record["space"]], self._addresses.get(name)
         if address is not None:
-            is_metered = address.meter is not None
+            is_metered, was_for_users = address.meter is not None, address.is_for_users
             address.apply(declaration_of(record, space.usage.limits.ttl_ms))
             space.rehome(address, home_of(record))
             if address.meter is not None and not is_metered:
                 self.rates_changed(space)
+            if address.is_for_users != was_for_users:
+                self.space_changed(space)
         self._lists[space.name].changed(record["address"])
 
     def _apply_space(self, space: Space, record: Record) -> None:

@@ -80,7 +80,19 @@ MOST_IDS = 10_000
 Done = Callable[[int, EntityError | None], None]
 
 
-def act(action: str, name: str, space: Space, address: Address, arguments: Any, done: Done) -> None:
+def _of_nobody(_address: Address) -> bool:
+    return False
+
+
+def act(
+    action: str,
+    name: str,
+    space: Space,
+    address: Address,
+    arguments: Any,
+    done: Done,
+    is_closed: Callable[[Address], bool] = _of_nobody,
+) -> None:
     """Carry out an operation on the messages of an address.
 
     Args:
@@ -90,10 +102,12 @@ def act(action: str, name: str, space: Space, address: Address, arguments: Any, 
         address: the address that stores the messages.
         arguments: a map of arguments.
         done: called once with the number of messages, when the result is stored.
+        is_closed: returns true if who asks may not use an address, from which nothing is taken and to which nothing
+            goes.
 
     Raises:
-        EntityError: 400 the arguments are wrong or the address stores no messages for receivers,
-            404 there is no address to move to.
+        EntityError: 400 the arguments are wrong or the address stores no messages for receivers, 403 an address is
+            closed, 404 there is no address to move to.
     """
     given = _arguments(action, arguments)
     words = given.get("search")
@@ -110,9 +124,12 @@ def act(action: str, name: str, space: Space, address: Address, arguments: Any, 
             done(found, EntityError(409, f"{problem}; {found} messages were dealt with"))
 
     def resolve(origin: str) -> Address | None:
-        return _find(space, origin)
+        found = _find(space, origin)
+        return None if found is None or is_closed(found) else found
 
     target = _target(space, address, given.get("to")) if action == "MOVE" else None
+    if is_closed(address) or (target is not None and is_closed(target)):
+        raise EntityError(403, f"{name!r}, or where its messages are to go, is for users only")
     if given.get("dryRun"):
         count(address, choice, can_replay(address, resolve) if action == "REPLAY" else everything, answer)
     elif target is not None:

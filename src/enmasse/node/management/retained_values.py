@@ -12,6 +12,7 @@ from enmasse.messaging.patterns import Pattern, parse
 from enmasse.node.errors import EntityError
 
 if TYPE_CHECKING:
+    from enmasse.messaging.address import Address
     from enmasse.messaging.retained import Value
     from enmasse.messaging.space import Space
 
@@ -28,7 +29,13 @@ MOST_LOOKS = 5_000
 Reply = Callable[[int, str, Any], None]
 
 
-def act_on_retained(operation: str, space: Space, body: Any, reply: Reply) -> None:
+def _of_nobody(_address: Address) -> bool:
+    return False
+
+
+def act_on_retained(
+    operation: str, space: Space, body: Any, reply: Reply, is_closed: Callable[[Address], bool] = _of_nobody
+) -> None:
     """Carry out one step of an operation on the values whose names match a filter.
 
     Args:
@@ -37,6 +44,7 @@ def act_on_retained(operation: str, space: Space, body: Any, reply: Reply) -> No
         body: a map of arguments: ``filter``, a name or pattern; ``offset``, where to go on, from the answer before.
         reply: called with the answer, when the result is stored: ``results`` or ``count``, and the ``offset`` to go
             on from; null at the end.
+        is_closed: returns true if who asks may not use an address, whose values stay.
 
     Raises:
         EntityError: 400 an argument is wrong.
@@ -46,6 +54,8 @@ def act_on_retained(operation: str, space: Space, body: Any, reply: Reply) -> No
     if operation == LIST:
         reply(200, "OK", {"results": [_shown(value) for value in found], "offset": following})
         return
+    homes = [space.address(value.home.address) for value in found]
+    found = [value for value, home in zip(found, homes, strict=True) if home is None or not is_closed(home)]
     problems: list[str] = []
     left = len(found)
     # What is cleared leaves its place to what follows.

@@ -138,7 +138,7 @@ class SpaceManagement:
             space = connection.space
             if space is None or name not in ("", space.name):
                 raise EntityError(404, f"there is no {kind} {name!r:.400}")
-            act_on_retained(operation, space, body, reply)
+            act_on_retained(operation, space, body, reply, rights.is_closed)
         elif operation == "DELETE" and kind == CONNECTION_TYPE:
             _require(rights.may_manage, rights, "manage")
             reason = f"closed by {connection.user!r}, who manages the space"
@@ -219,7 +219,7 @@ class SpaceManagement:
                 reply(error.status, error.description, {})
 
         space, address = self._entities.find(self._address_named(connection, name))
-        act(operation, name, space, address, body, done)
+        act(operation, name, space, address, body, done, connection.admission.rights.is_closed)
 
 
 def _allowed_operations(rights: Rights) -> dict[str, dict[str, Sequence[str]]]:

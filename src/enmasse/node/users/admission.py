@@ -8,6 +8,7 @@ Rules:
 1. Credentials are valid for one space, to which the user belongs.
 2. In a space without users everybody is ``anonymous`` and may do everything.
 3. A client without credentials, or without SASL, may only enter such a space.
+4. ``realms`` alone says what a name at login stands for, whatever the protocol and the proof.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import RemoteError
-from enmasse.identity.login import MAX_CREDENTIAL_LENGTH, Login, LoginTarget, offered_mechanisms
+from enmasse.identity.login import Login, LoginTarget, offered_mechanisms
 from enmasse.identity.passwords import Postponed
 from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.identity.users import User
@@ -27,6 +28,7 @@ from enmasse.messaging.owners import ADMINISTRATOR
 from enmasse.node.devices.login import DeviceLogin, token_names
 from enmasse.node.errors import TenancyError
 from enmasse.node.users.gate import Gate
+from enmasse.node.users.realms import DeviceMeant, Meaning, NobodyMeant, Realms
 from enmasse.node.users.rights import Rights
 from enmasse.node.users.tenancy import Names, choose_space, named_space, unnamed_space
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict, plain_credentials
@@ -107,6 +109,7 @@ class Admission:
         "_is_gone",
         "_is_here",
         "_login",
+        "_may_be_device",
         "_named_host",
         "_peer_info",
         "_port_of",
@@ -159,6 +162,8 @@ class Admission:
         self._excuse = ""
         self._is_counted = False
         self._is_gone = False
+        self._may_be_device = False
+        """True if the name may turn out to be a device's, and so a refusal does not count for ever."""
 
     @property
     def named(self) -> str:
@@ -220,7 +225,9 @@ class Admission:
     def _may_have_devices(self, spaces: Sequence[str]) -> bool:
         """Return true if a client that names one of some spaces may be a device, whose password is not for SCRAM."""
         devices = self._gate.devices
-        return devices is not None and any(each.space in spaces for each in devices.directory.tenants.values())
+        return devices is not None and (
+            not devices.are_tenants_known or any(each.space in spaces for each in devices.directory.tenants.values())
+        )
 
     def authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
         """Take the first message of a mechanism that was offered.
@@ -254,26 +261,49 @@ class Admission:
         Returns:
             True, False, ``SaslCode.SYS_TEMP`` if the client should try again later, or a ``Pending`` of these.
         """
-        place = self._device_of(user, host)
-        if place is not None:
-            tenant, auth_id = place
-            return self._begin_device("PLAIN", host, tenant, auth_id, lambda login: login.password(auth_id, password))
-        if self._may_be_a_device(user):
-            return SaslCode.SYS_TEMP
-        return self._begin("PLAIN", host, lambda login: login.password(user, password))
+        return self._authenticate(
+            "PLAIN",
+            user,
+            host,
+            lambda login: login.password(user, password),
+            lambda login, auth_id: login.password(auth_id, password),
+        )
 
     def token(self, user: str, token: str, host: str | None = None) -> Verdict:
         """Take a bearer token, as the mechanism XOAUTH2 does; the user may be left empty. See ``login``."""
-        named = user
-        if "@" not in named and (claimed := token_names(token)) is not None:
-            named = "@".join(reversed(claimed))
-        place = self._device_of(named, host)
-        if place is not None:
-            tenant, auth_id = place
-            return self._begin_device("XOAUTH2", host, tenant, auth_id, lambda login: login.token(auth_id, token))
-        if self._may_be_a_device(named):
-            return SaslCode.SYS_TEMP
-        return self._begin("XOAUTH2", host, lambda login: login.token(user, token))
+        claimed = None if "@" in user else token_names(token)
+        return self._authenticate(
+            "XOAUTH2",
+            user if claimed is None else "@".join(reversed(claimed)),
+            host,
+            lambda login: login.token(user, token),
+            lambda login, auth_id: login.token(auth_id, token),
+            is_device=claimed is not None,
+        )
+
+    def _authenticate(
+        self,
+        mechanism: str,
+        named: str,
+        host: str | None,
+        ask_user: Callable[[Login], Verdict],
+        ask_device: Callable[[DeviceLogin, str], Verdict],
+        *,
+        is_device: bool = False,
+    ) -> Verdict:
+        """Begin the login of whom a name means."""
+        self._named_host = host
+        try:
+            meaning = self._meaning(named, is_device=is_device)
+        except TenancyError:
+            return self._begin(mechanism, host, ask_user)  # which refuses it as far as may be told
+        match meaning:
+            case DeviceMeant(auth_id, tenant):
+                return self._begin_device(mechanism, host, tenant, auth_id, lambda login: ask_device(login, auth_id))
+            case NobodyMeant():
+                return self._refuse(mechanism, named, meaning)
+            case _:
+                return self._begin(mechanism, host, ask_user)
 
     def certificate(self, user: str = "", host: str | None = None) -> Verdict:
         """Take the certificate that TLS has verified, as the mechanism EXTERNAL does. See ``login``."""
@@ -284,10 +314,43 @@ class Admission:
             except ValueError as error:
                 self._excuse = str(error)
                 return False
+            if (problem := self._problem_of_place(shown.tenant, host)) is not None:
+                self._excuse = problem
+                self._gate.refused += 1
+                return False
             return self._begin_device(
                 "EXTERNAL", host, shown.tenant, shown.auth_id, lambda login: login.certificate(shown)
             )
         return self._begin("EXTERNAL", host, lambda login: login.certificate(user))
+
+    def _problem_of_place(self, tenant: Tenant, host: str | None) -> str | None:
+        """Return the reason why a device of a tenant cannot be at the place that port and hosts name."""
+        hosts = (self._peer_info.server_name, host)
+        try:
+            place = named_space(self._spaces(), *hosts, port_of=self._port_of, names=self._names)
+        except TenancyError as error:
+            return error.description
+        if place is not None and place.name != tenant.space:
+            return f"the tenant's space is {tenant.space}, not {place.name}"
+        return None
+
+    def _meaning(self, named: str, *, is_device: bool = False) -> Meaning:
+        """Return the meaning of a name that was given at login.
+
+        Raises:
+            TenancyError: the client names two spaces, or misspells one.
+        """
+        devices = self._gate.devices
+        realms = Realms(
+            self._spaces(),
+            None if devices is None else devices.directory,
+            devices is None or devices.are_tenants_known,
+            self._is_open,
+            self._default,
+            self._names,
+        )
+        hosts = (self._peer_info.server_name, self._named_host)
+        return realms.meaning(named, *hosts, port_of=self._port_of, is_device=is_device)
 
     def _is_control(self, mechanism: str) -> bool:
         """Return true if the client has the control process's own certificate, not just one of its authority."""
@@ -331,38 +394,17 @@ class Admission:
         """The devices of the node."""
         return self._gate.devices
 
-    def _device_of(self, named: str, host: str | None) -> tuple[Tenant, str] | None:
-        """Return tenant and auth-id that a name stands for, if its realm is a tenant and names no space."""
-        devices = self._gate.devices
-        auth_id, at, realm = named.rpartition("@")
-        if devices is None or not at or len(named) > MAX_CREDENTIAL_LENGTH:
-            return None
-        tenant = devices.directory.tenant(realm)
-        if tenant is None:
-            return None
-        try:
-            if named_space(self._spaces(), realm, names=self._names) is not None:
-                return None
-        except TenancyError:
-            pass  # a tenant's id may look like a space that there is not
-        return tenant, auth_id
-
-    def _may_be_a_device(self, named: str) -> bool:
-        """Return true if a name may be a device's, of whose tenant the node was not told yet.
-
-        In an open space it would come in as a stranger, and stay one.
-        """
-        devices = self._gate.devices
-        _, at, realm = named.rpartition("@")
-        if devices is None or not at or not devices.awaits_tenants:
-            return False
-        try:
-            is_space = named_space(self._spaces(), realm, names=self._names) is not None
-        except TenancyError:
-            is_space = False  # as in _device_of
-        if not is_space:
-            self._excuse = "the node has just started, and was not told of the tenants of devices yet"
-        return not is_space
+    def _refuse(self, mechanism: str, named: str, nobody: NobodyMeant) -> Verdict:
+        """Refuse a name that is nobody's, or have the client try again."""
+        self.mechanism = mechanism
+        self._login, self._excuse = None, nobody.reason
+        if not nobody.is_known:
+            return SaslCode.SYS_TEMP
+        self._attempt = (self.host, nobody.realm, nobody.auth_id)
+        if self._gate.must_wait(*self._attempt):
+            return SaslCode.SYS_TEMP
+        self._gate.failed(*self._attempt)
+        return False
 
     def _begin_device(
         self,
@@ -382,15 +424,6 @@ class Admission:
         self._attempt = (self.host, f"{tenant.space} {tenant.id}", auth_id)
         if not (self.is_private or self._is_here):  # what does not leave this machine nobody else reads
             login.reason = "a proof was sent without encryption; use TLS"
-            return False
-        spaces = self._spaces()
-        try:
-            named = named_space(spaces, self._peer_info.server_name, host, port_of=self._port_of, names=self._names)
-        except TenancyError as error:
-            login.reason = error.description
-            return False
-        if named is not None and named.name != tenant.space:
-            login.reason = f"the tenant's space is {tenant.space}, not {named.name}"
             return False
         return self._step(lambda: ask(login))
 
@@ -451,6 +484,8 @@ class Admission:
         elif verdict is False and attempt is not None:
             # Another answer says nothing of the credentials.
             gate.failed(*attempt)
+            if self._may_be_device:
+                return SaslCode.SYS_TEMP
         elif verdict is False:
             gate.refused += 1
         return verdict
@@ -472,28 +507,37 @@ class Admission:
         return place
 
     def _find_place(self, named: str) -> LoginTarget:
-        """Return the space and user that a name stands for, as far as the connection has named a space."""
+        """Return the space and user that a name stands for, as far as the connection has named a space.
+
+        Raises:
+            RemoteError: it is too early to say.
+        """
         spaces = self._spaces()
-        self._given_user = named
-        name, _, realm = named.rpartition("@")
+        self._given_user, self._may_be_device = None, False
         is_anywhere_open = not spaces or any(map(self._is_open, spaces))
         try:
-            user = name if name and named_space(spaces, realm, names=self._names) is not None else named
-            hosts = (self._peer_info.server_name, self._named_host, realm if name else None)
-            space = named_space(spaces, *hosts, port_of=self._port_of, names=self._names)
-            is_named = space is not None
-            if not is_named:
-                space = unnamed_space(spaces, *hosts, default=self._default, names=self._names)
+            meaning = self._meaning(named)
         except TenancyError:
             if self.mechanism == "EXTERNAL":
                 raise  # a certificate would name a user of another space
             # If there are open spaces, the client gets the error when it opens. Otherwise it has to authenticate as
             # in a space that exists, and is refused: so nobody finds out which spaces there are.
+            self._given_user = named
             return LoginTarget(None, named, is_open=is_anywhere_open)
-        if space is None or not (is_named or named or self._peer_info.certified):
+        match meaning:
+            case DeviceMeant(_, tenant):
+                reason = f"devices of tenant {tenant.id!r} do not log in by {self.mechanism}"
+                return LoginTarget(None, named, is_open=False, reason=reason)
+            case NobodyMeant(_, _, reason, is_known):
+                if not is_known:
+                    raise _MustWaitError("amqp:internal-error", reason)
+                return LoginTarget(None, named, is_open=False, reason=reason)
+        self._given_user, self._may_be_device = meaning.realm and named, meaning.may_be_device
+        space = meaning.space
+        if space is None or not (meaning.is_named or named or self._peer_info.certified):
             # The open may name a space without users.
-            return LoginTarget(None if space is None else space.name, user, is_open=is_anywhere_open)
-        return LoginTarget(space.name, user, is_open=self._is_open(space.name))
+            return LoginTarget(None if space is None else space.name, meaning.name, is_open=is_anywhere_open)
+        return LoginTarget(space.name, meaning.name, is_open=self._is_open(space.name))
 
     # Open
 

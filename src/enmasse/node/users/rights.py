@@ -26,11 +26,11 @@ ADDRESS_LIST = "$addresses"
 
 
 class Rights:
-    """The permissions of a connection; without a user it may do everything.
+    """The permissions of a connection; without a user it may do everything that is not for users only.
 
     Attributes:
-        user: the user; None in a space that is open to everybody.
-        space: the space, once the connection is open.
+        user: the user; None in a space that is open to everybody, and of an administrator.
+        space: the space, once the connection is open; None of an administrator.
     """
 
     __slots__ = ("nobody", "space", "user")
@@ -68,8 +68,11 @@ class Rights:
             AttachError: the user may not.
         """
         user = self.user
+        if user is None:
+            self._require_for_everybody("send to", address)
+            return
         # Names of dynamic addresses cannot be guessed: whoever knows one was given it to answer there.
-        if user is None or user.permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
+        if user.permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
             return
         if address == MANAGEMENT and self.may_view:
             return
@@ -96,7 +99,10 @@ class Rights:
             AttachError: the user may not.
         """
         user, space = self.user, self.space
-        if user is None or user.permissions.allow(RECV, address):
+        if user is None:
+            self._require_for_everybody("receive from", address)
+            return
+        if user.permissions.allow(RECV, address):
             return
         if address == ADDRESS_LIST and self.may_view:
             return
@@ -107,6 +113,22 @@ class Rights:
             if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
                 return
         raise _refusal(user, "receive from", address)
+
+    def is_closed(self, address: Address) -> bool:
+        """Return true if an address is for users only, and nobody has logged in."""
+        if self.user is not None or self.space is None:
+            return False
+        topic = None if address.topic_name is None else self.space.address(address.topic_name)
+        return address.is_for_users or (topic is not None and topic.is_for_users)
+
+    def _require_for_everybody(self, what: str, name: str) -> None:
+        address = None if self.space is None else _find(self.space, name)
+        if address is not None and self.is_closed(address):
+            raise AttachError(
+                "amqp:unauthorized-access",
+                f"who has not logged in may not {what} {name!r:.200}, which is for users only; the space has none as "
+                "long as it is open to everybody",
+            )
 
     def require_dynamic(self) -> None:
         """Check that the user may have a dynamic address.

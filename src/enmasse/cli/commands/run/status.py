@@ -18,9 +18,10 @@ from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, St
 from enmasse.cli.output import Writer, make_table, write_structured
 from enmasse.drivers.data_directory import DEFAULT_NODE
 from enmasse.errors import EnmasseError
-from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, PIPELINE
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT, PIPELINE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from enmasse.cli.api_client import Document
@@ -40,6 +41,8 @@ class _Found:
     nodes: list[Document] = field(default_factory=list)
     pipelines: list[Document] = field(default_factory=list)
     """They may rest, wait or fail: the installation is ready without."""
+    warnings: list[str] = field(default_factory=list)
+    """Whatever is ready and open to more than it should be."""
     host: int | None = None
     """The process that runs them; None: there is none."""
     error: EnmasseError | None = None
@@ -96,6 +99,7 @@ def _read(data: Path) -> _Found:
                 found.items[name] = api.select(kind, None)
             found.nodes = api.nodes()
             found.pipelines = api.select(PIPELINE, None)
+            found.warnings = [text for item in api.select(IOT_PROJECT, None) for text in _warnings_of(item)]
         found.host = next((item.pid for item in endpoints.processes if item.kind == "pipelines"), None)
         # The resources have what the node reported last; the connection shows that it still listens.
         _require_listener(endpoints.url("amqp"))
@@ -120,7 +124,7 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
     if output != StructuredOutput.TABLE:
         document: dict[str, Any] = {"ready": found.is_all_ready}
         document |= found.items
-        document |= {"nodes": found.nodes, "pipelines": found.pipelines}
+        document |= {"nodes": found.nodes, "pipelines": found.pipelines, "warnings": found.warnings}
         write_structured(writer.out, output.value, document)
         return
     if not any(found.items.values()):
@@ -140,6 +144,14 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
     if found.nodes:
         rows = [[node["name"], str(node["ready"]), "; ".join(node["problems"])] for node in found.nodes]
         writer.out.print(make_table(["NODE", "READY", "MESSAGE"], rows))
+    for warning in found.warnings:
+        writer.warn(warning)
+
+
+def _warnings_of(project: Document) -> Iterator[str]:
+    for condition in (project.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "LoginRequired" and condition["status"] == "False":
+            yield f"{object_label(project)} in namespace {project['metadata']['namespace']}: {condition['message']}"
 
 
 def _is_spread(items: list[Document]) -> bool:
