@@ -75,6 +75,22 @@ def log_in_by_amqp(tenants: Tenants) -> None:
     _amqp(tenants, RED, "red").close()
 
 
+def _guessed(protocol: str, realm: str) -> Attempt:
+    """Log in as a device of a tenant that is none, by any password."""
+
+    def attempt(tenants: Tenants) -> None:
+        if protocol == "HTTP":
+            forbidden(_http(tenants, realm, "red", "POST", "/event", content=b"x"), 401)
+        elif protocol == "MQTT":
+            with _mqtt(tenants, realm, "red") as device:
+                assert device.connected.is_failure
+        else:
+            with pytest.raises(EnmasseError):
+                _amqp(tenants, realm, "red").close()
+
+    return attempt
+
+
 # As a device of red's own
 
 
@@ -190,6 +206,9 @@ def _port(url: str) -> str:
 def _all() -> Iterator[Way]:
     for protocol, attempt in (("HTTP", log_in_by_http), ("MQTT", log_in_by_mqtt), ("AMQP", log_in_by_amqp)):
         yield Way(f"log in as blue's device over {protocol}, with the password of red's of the same name", attempt)
+    for protocol in ("HTTP", "MQTT", "AMQP"):
+        for words, realm in (("an unknown tenant", "team-b.nosuch"), ("a tenant called as blue's", BLUE.upper())):
+            yield Way(f"log in as a device of {words} over {protocol}", _guessed(protocol, realm))
     for kind in ("telemetry", "event"):
         for words, path in (("blue's device", f"{BLUE}/{DEVICE}"), ("a device of its own in blue's", f"{BLUE}/new")):
             yield Way(f"send {kind} of {words} over HTTP", _requested("PUT", f"/{kind}/{path}"))

@@ -134,6 +134,7 @@ class Login:
         is_private: whether the connection is encrypted or local.
         tokens: authenticates the users of some spaces.
         client: who logs in, for a password that has to wait.
+        is_foreign: returns true if a token is none of a user, which opens no space, not even one for everybody.
 
     Attributes:
         user: once authenticated; None in an open space.
@@ -153,6 +154,7 @@ class Login:
         is_private: bool = False,
         tokens: TokenAuthority | None = None,
         client: PasswordClient = SOMEBODY,
+        is_foreign: Callable[[str], bool] = lambda _token: False,
     ) -> None:
         self.user: User | None = None
         self.named = ""
@@ -166,6 +168,7 @@ class Login:
         self._is_private = is_private
         self._tokens = tokens
         self._client = client
+        self._is_foreign = is_foreign
 
     def begin(self, mechanism: str, response: bytes) -> Verdict:
         """Take the initial response of an offered mechanism.
@@ -298,6 +301,9 @@ class Login:
         """
         target = self._find_target(saslprep(named))
         if target.is_open:
+            if self._is_foreign(token):
+                self._refuse("the token is none of a user")
+                return refused
             return True
         if not self._is_private:
             return self._refuse("a token was sent without encryption; use TLS")

@@ -4,19 +4,21 @@ Rules:
 1. A check is handed to a ``PasswordChecker``, which may answer later; until then it waits in turn with others.
 2. Immediately before it is done it is asked about once more: the password may be known by now, the client gone, or
    too many logins may have failed meanwhile.
-3. Checking the password of an unknown user takes as long as that of a known one.
+3. Refusing a password takes as long as with the user of the space whose check costs most, whether there is the user
+   or not: what is missing is spent on keys that are made up, in the same queue.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.identity.password_checks import PasswordCheck, scram_check
-from enmasse.identity.users import ScramKeys, User, UserDirectory
+from enmasse.identity.users import PasswordCost, ScramKeys, User, UserDirectory, password_cost
 from enmasse.wire.sasl.mechanisms import Pending
 from enmasse.wire.sasl.scram import HASHES, sign
 
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
 
 REMEMBERED = 32_768
 """Passwords that are known to be right: a fleet that comes back is to find its own. Each takes 250 bytes."""
-
-CHEAPEST = ("SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-1")
-"""The order in which keys are used if there are several: SHA-256 has hardware support, and takes a quarter of the
-time."""
 
 
 class Postponed(Enum):
@@ -103,8 +101,12 @@ def is_password_of(keys: Mapping[str, ScramKeys], password: str) -> bool:
     Raises:
         RemoteError: the password contains a forbidden character.
     """
-    mechanism = next((name for name in CHEAPEST if name in keys), None)
-    return mechanism is not None and _check(mechanism, keys[mechanism], password).is_right()
+    cost = password_cost(keys)
+    return cost is not None and _check(cost.mechanism, keys[cost.mechanism], password).is_right()
+
+
+def _made_up(users: UserDirectory, cost: PasswordCost, space: str, name: str) -> ScramKeys:
+    return replace(users.decoy_keys(cost.mechanism, space, name), iterations=cost.iterations)
 
 
 def _check(mechanism: str, keys: ScramKeys, password: str) -> PasswordCheck:
@@ -135,31 +137,35 @@ class Passwords:
         password: str,
         client: PasswordClient = SOMEBODY,
     ) -> Checked | Pending[Checked]:
-        """Return whether a password is correct; checking an unknown user takes as long."""
-        mechanism = next((name for name in CHEAPEST if user is not None and name in user.keys), CHEAPEST[0])
-        keys = None if user is None else user.keys.get(mechanism)
-        tried = keys or users.decoy_keys(mechanism, target.space or "", target.user)
+        """Return whether a password is correct; refusing an unknown user takes as long."""
+        space = target.space or ""
+        most, own = users.password_cost(space), None if user is None else password_cost(user.keys)
+        spent = own or most
+        keys = None if user is None or own is None else user.keys[own.mechanism]
+        tried = keys or _made_up(users, most, space, target.user)
         signature = sign("sha256", self._secret, tried.stored + password.encode("utf-8", "surrogatepass"))
         if self._is_correct(tried.stored, signature):
             return True
         try:
-            check = _check(mechanism, tried, password)
+            check = _check(spent.mechanism, tried, password)
         except RemoteError:
             return False
 
         def known() -> Checked | None:
             return True if self._is_correct(tried.stored, signature) else client.postponed()
 
-        def decide(found: Checked) -> Checked:
-            if found is not True:
-                return found
-            if keys is None:  # no password matches a decoy
-                return False
-            self._remember(tried.stored, signature)
-            return True
+        def decide(found: Checked) -> Checked | Pending[Checked]:
+            if found is True and keys is not None:  # no password matches a decoy
+                self._remember(tried.stored, signature)
+                return True
+            if isinstance(found, Postponed) or not (left := most.less(spent)).iterations:
+                return found if isinstance(found, Postponed) else False
+            rest = _check(left.mechanism, _made_up(users, left, space, target.user), password)
+            waiting = self.pretend(rest, space, client)
+            return waiting.map(lambda _: False) if isinstance(waiting, Pending) else False
 
-        found = self.checker.check(check, target.space or "", client.host, known)
-        return found.map(decide) if isinstance(found, Pending) else decide(found)
+        found = self.checker.check(check, space, client.host, known)
+        return found.chain(decide) if isinstance(found, Pending) else decide(found)
 
     def check_stored(
         self, check: PasswordCheck, stored: bytes, password: str, owner: str, client: PasswordClient = SOMEBODY
@@ -187,6 +193,16 @@ class Passwords:
 
         found = self.checker.check(check, owner, client.host, known)
         return found.map(decide) if isinstance(found, Pending) else decide(found)
+
+    def pretend(self, check: PasswordCheck, owner: str, client: PasswordClient) -> Checked | Pending[Checked]:
+        """Have a check done whose outcome is known, so that a refusal takes as long as another one.
+
+        Args:
+            check: against something made up.
+            owner: as in ``check_stored``.
+            client: the same.
+        """
+        return self.checker.check(check, owner, client.host, client.postponed)
 
     def _is_correct(self, stored: bytes, signature: bytes) -> bool:
         found = self._correct.get(stored)

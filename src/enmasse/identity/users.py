@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.identity.errors import UsersFileError
@@ -59,6 +59,43 @@ class ScramKeys:
     salt: bytes = field(repr=False)
     stored: bytes = field(repr=False)
     server: bytes = field(repr=False)
+
+
+CHEAPEST = ("SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-1")
+"""The order in which keys are used to check a password, if there are several: SHA-256 has hardware support."""
+
+_WEIGHTS = {"SCRAM-SHA-1": 1, "SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""What an iteration costs, as far as processors agree."""
+
+
+class PasswordCost(NamedTuple):
+    """What the check of a password costs.
+
+    Attributes:
+        mechanism: of the keys.
+        iterations: of the keys.
+    """
+
+    mechanism: str
+    iterations: int
+
+    @property
+    def weight(self) -> int:
+        """The cost as a number."""
+        return self.iterations * _WEIGHTS[self.mechanism]
+
+    def less(self, other: PasswordCost) -> PasswordCost:
+        """Return what is missing of it once another one was spent; it may be nothing."""
+        return PasswordCost(self.mechanism, max(self.weight - other.weight, 0) // _WEIGHTS[self.mechanism])
+
+
+def password_cost(keys: Mapping[str, ScramKeys]) -> PasswordCost | None:
+    """Return what the check of a user's password costs; None: it has none."""
+    mechanism = next((name for name in CHEAPEST if name in keys), None)
+    return None if mechanism is None else PasswordCost(mechanism, keys[mechanism].iterations)
+
+
+USUAL_COST = PasswordCost(CHEAPEST[0], DEFAULT_ITERATIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +185,21 @@ class Users:
         self._users = {(user.space, user.name): user for user in users}
         self._certificates: dict[str, list[User]] = {}
         self._mechanisms: dict[str, set[str]] = {}
-        counts: dict[str, Counter[int]] = {name: Counter() for name in HASHES}
+        counts: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        self._costs: dict[str, PasswordCost] = {}
         for user in self._users.values():
             self._mechanisms.setdefault(user.space, set()).update(user.keys)
             for certificate in user.certificates:
                 self._certificates.setdefault(certificate, []).append(user)
             for mechanism, keys in user.keys.items():
-                counts[mechanism][keys.iterations] += 1
-        self._iterations = {
-            name: count.most_common(1)[0][0] if count else DEFAULT_ITERATIONS for name, count in counts.items()
-        }
+                for place in (user.space, ""):
+                    counts[place, mechanism][keys.iterations] += 1
+            cost = password_cost(user.keys)
+            if cost is not None:
+                for place in (user.space, ""):
+                    self._costs[place] = max(self._costs.get(place, cost), cost, key=lambda each: each.weight)
+        self._iterations = {place: count.most_common(1)[0][0] for place, count in counts.items()}
+        """By space and mechanism; without a space those of all."""
 
     def __len__(self) -> int:
         """Return the number of users."""
@@ -182,7 +224,12 @@ class Users:
 
     def decoy_keys(self, mechanism: str, space: str, name: str) -> ScramKeys:
         """Return keys that no password matches, for an unknown user: always the same, as those of a known one."""
-        return decoy_keys(self.seed, mechanism, space, name, self._iterations[mechanism])
+        iterations = self._iterations.get((space, mechanism)) or self._iterations.get(("", mechanism))
+        return decoy_keys(self.seed, mechanism, space, name, iterations or DEFAULT_ITERATIONS)
+
+    def password_cost(self, space: str) -> PasswordCost:
+        """Return what the check of a password costs at most in a space; of one without users, in all of them."""
+        return self._costs.get(space) or self._costs.get("", USUAL_COST)
 
 
 class UserDirectory(Protocol):
@@ -199,6 +246,9 @@ class UserDirectory(Protocol):
 
     def decoy_keys(self, mechanism: str, space: str, name: str) -> ScramKeys:
         """Return keys that no password matches, for an unknown user: always the same, as those of a known one."""
+
+    def password_cost(self, space: str) -> PasswordCost:
+        """Return what the check of a password costs at most in a space; of one without users, anywhere."""
 
 
 MAX_NAME_LENGTH = 255

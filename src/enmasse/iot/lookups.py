@@ -90,6 +90,12 @@ class Lookups:
                 found.append({"device": _document(row.body, row.enabled), "credentials": credentials})
         return found
 
+    def password_cost(self, tenant: str) -> int:
+        """Return what the check of a wrong password of a tenant's devices costs at most, in rounds of bcrypt."""
+        with self._store.reading() as tables:
+            owner = tables.tenant(tenant)
+            return 0 if owner is None else tables.password_cost(owner.number)
+
     def note_usage(self, source: str, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Keep what a start of a node has counted, and return what all others have counted of the same.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 from enmasse.errors import ConfigError
 from enmasse.iot.commands import COMMANDS_SCHEMA
 from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
-from enmasse.iot.tables import FORMAT, SCHEMA, SEEN_SCHEMA, USAGE_SCHEMA, Tables
+from enmasse.iot.tables import COSTS_SCHEMA, FORMAT, SCHEMA, SEEN_SCHEMA, USAGE_SCHEMA, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,6 +156,8 @@ class DeviceStore:
         if found < FORMAT:
             writer.executescript(SCHEMA)
         writer.executescript(COMMANDS_SCHEMA + SEEN_SCHEMA + USAGE_SCHEMA)
+        if not writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'costs'").fetchone():
+            writer.executescript(COSTS_SCHEMA)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

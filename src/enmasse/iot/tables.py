@@ -84,6 +84,34 @@ CREATE TABLE IF NOT EXISTS usage (
 added to what older versions wrote."""
 
 
+_COSTS_OF: Final = """
+SELECT {row}.tenant, (
+    SELECT coalesce(sum(1 << CAST(substr(json_extract(secret.value, '$."pwd-hash"'), 5, 2) AS INTEGER)), 0)
+    FROM json_each(item.value, '$.secrets') AS secret
+    WHERE json_extract(secret.value, '$."hash-function"') = 'bcrypt'
+) AS cost, {sign}count(*)
+FROM {rows}json_each({row}.body) AS item WHERE json_extract(item.value, '$.type') = 'hashed-password'
+GROUP BY {row}.tenant, cost
+ON CONFLICT DO UPDATE SET logins = logins + excluded.logins
+"""
+COSTS_SCHEMA: Final = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE costs (
+    tenant INTEGER NOT NULL, cost INTEGER NOT NULL, logins INTEGER NOT NULL, PRIMARY KEY (tenant, cost)
+) WITHOUT ROWID;
+CREATE TRIGGER credentials_added AFTER INSERT ON credentials
+    BEGIN INSERT INTO costs {_COSTS_OF.format(row="NEW", sign="", rows="")}; END;
+CREATE TRIGGER credentials_removed AFTER DELETE ON credentials
+    BEGIN INSERT INTO costs {_COSTS_OF.format(row="OLD", sign="-", rows="")};
+        DELETE FROM costs WHERE tenant = OLD.tenant AND logins <= 0; END;
+INSERT INTO costs {_COSTS_OF.format(row="credentials", sign="", rows="credentials, ")};
+COMMIT;
+"""
+"""What the check of a wrong password costs, and how many logins of a tenant cost that: rounds of bcrypt, over all
+secrets of a login; hashes that are quick cost none. Added to what older versions wrote, in seconds for a million
+devices."""
+
+
 class TenantRow(NamedTuple):
     """A tenant as it is kept."""
 
@@ -400,6 +428,11 @@ class Tables:
             "SELECT device FROM logins WHERE tenant = ? AND type = ? AND auth_id = ?", tenant, kind, identity
         )
         return str(rows[0][0]) if rows else None
+
+    def password_cost(self, tenant: int) -> int:
+        """Return what the check of a wrong password costs at most, in rounds of bcrypt."""
+        ((found,),) = self._rows("SELECT coalesce(max(cost), 0) FROM costs WHERE tenant = ?", tenant)
+        return int(found)
 
     def put_credentials(
         self, tenant: int, device: str, body: str | None, keys: Iterable[tuple[str, str]], version: str

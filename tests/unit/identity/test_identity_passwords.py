@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from enmasse.identity.login import LoginTarget
-from enmasse.identity.password_checks import PasswordCheck
+from enmasse.identity.password_checks import PasswordCheck, ScramCheck
 from enmasse.identity.passwords import Checked, Passwords, Postponed, is_password_of
-from enmasse.identity.users import User, Users
+from enmasse.identity.permissions import Permissions
+from enmasse.identity.users import DEFAULT_ITERATIONS, User, Users, make_keys
 from enmasse.wire.sasl.mechanisms import Pending
-from tests.unit.identity.people import person
+from tests.unit.identity.people import exactly, person
 
 PLACE = LoginTarget("ns/shop", "jo", is_open=False)
 
@@ -91,6 +94,40 @@ def test_a_remembered_password_is_not_checked_again() -> None:
     desk.checker.go_on()
     assert desk.answers[2:] == [False, False]
     assert desk.checker.done == 3
+
+
+def costly(name: str, mechanism: str, iterations: int, space: str = "ns/shop") -> User:
+    keys = {mechanism: make_keys(mechanism, "secret", b"salt", iterations)}
+    return User(name, space, Permissions((), exactly), keys)
+
+
+@pytest.mark.parametrize("name", ["jo", "cheap", "strong", "certified", "nobody"])
+def test_a_wrong_password_costs_what_that_of_the_costliest_user_costs(name: str) -> None:
+    desk = Desk(
+        costly("jo", "SCRAM-SHA-256", 5_000),
+        costly("cheap", "SCRAM-SHA-1", 4_096),
+        costly("strong", "SCRAM-SHA-512", 4_100),
+        person("certified", password=None),
+        costly("other", "SCRAM-SHA-512", 9_000, "ns/other"),
+    )
+    desk.ask("guess", name)
+    spent = 0
+    while desk.checker.waiting:
+        check = desk.checker.waiting[0][0]
+        assert isinstance(check, ScramCheck)
+        spent += check.iterations * (2 if check.name == "sha512" else 1)
+        desk.checker.go_on()
+    assert desk.answers == [False]
+    assert 8_200 - spent in (0, 1)
+    assert set(desk.checker.asked_for) == {("ns/shop", "192.0.2.1")}
+
+
+def test_in_a_space_without_users_it_costs_what_the_costliest_of_all_costs() -> None:
+    users = Users([costly("jo", "SCRAM-SHA-256", 5_000), costly("jo", "SCRAM-SHA-512", 4_096, "ns/other")])
+    assert users.password_cost("ns/shop") == ("SCRAM-SHA-256", 5_000)
+    assert users.password_cost("ns/none") == users.password_cost("") == ("SCRAM-SHA-512", 4_096)
+    assert users.decoy_keys("SCRAM-SHA-256", "ns/shop", "x").iterations == 5_000
+    assert Users([]).password_cost("ns/none") == ("SCRAM-SHA-256", DEFAULT_ITERATIONS)
 
 
 def test_a_fleet_that_shares_a_password_has_it_checked_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -17,13 +18,16 @@ from cryptography.x509 import CertificateBuilder, Name, NameAttribute, random_se
 from cryptography.x509.oid import NameOID
 
 from enmasse.iot.bulk import read_json_lines
+from enmasse.iot.lookups import Lookups
 from enmasse.iot.registry import Expected
+from enmasse.iot.store import DeviceStore
 from tests.unit.iot.conftest import PLANT
 from tests.unit.iot.test_iot_registry import refused
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from enmasse.iot.registry import DeviceRegistry
-    from enmasse.iot.store import DeviceStore
 
 PASSWORD = "correct horse"
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -85,6 +89,47 @@ def test_a_plain_password_is_hashed_and_nothing_of_it_shown(sensor: DeviceRegist
     assert secret["hash-function"] == "bcrypt"
     assert bcrypt.checkpw(PASSWORD.encode(), secret["pwd-hash"].encode())
     assert PASSWORD not in json.dumps(kept(store))
+
+
+def test_what_a_wrong_password_costs_follows_what_is_registered(sensor: DeviceRegistry, store: DeviceStore) -> None:
+    lookups = Lookups(store)
+
+    def hashed(cost: int) -> dict[str, Any]:
+        digest = bcrypt.hashpw(b"x", bcrypt.gensalt(cost if cost < 10 else 4)).decode()
+        return {"hash-function": "bcrypt", "pwd-hash": digest[:4] + f"{cost:02}" + digest[6:]}
+
+    quick = {"hash-function": "sha-256", "pwd-hash": b64encode(bytes(32)).decode()}
+    rpk = {"type": "rpk", "auth-id": "k", "secrets": [{"key": PUBLIC}]}
+    assert lookups.password_cost(PLANT) == lookups.password_cost("no.such") == 0
+    for given, cost in (
+        ([password("s", quick), rpk], 0),
+        ([password("s", hashed(4)), password("t", hashed(6)), rpk], 1 << 6),
+        ([password("s", hashed(4), hashed(5), quick), password("t", hashed(4))], (1 << 4) + (1 << 5)),
+        ([password("s", {"pwd-plain": PASSWORD})], 1 << 10),
+        ([], 0),
+    ):
+        sensor.update_credentials(PLANT, "s-1", given)
+        assert lookups.password_cost(PLANT) == cost
+    lines = [json.dumps({"id": f"i-{n}", "credentials": [password(f"i-{n}", hashed(12 - n))]}) for n in range(3)]
+    sensor.import_devices(PLANT, read_json_lines("\n".join(lines)), "fail", "me")
+    assert lookups.password_cost(PLANT) == 1 << 12
+    sensor.delete_device(PLANT, "i-0")
+    assert lookups.password_cost(PLANT) == 1 << 11
+    sensor.create_tenant("blue.other", {})
+    assert lookups.password_cost("blue.other") == 0
+
+
+def test_it_is_counted_anew_in_a_file_of_an_older_version(
+    sensor: DeviceRegistry, store: DeviceStore, tmp_path: Path
+) -> None:
+    sensor.update_credentials(PLANT, "s-1", [password("s", {"hash-function": "bcrypt", "pwd-hash": WELL_HASHED})])
+    sensor.create_device(PLANT, "s-2", {}, "me")
+    store.close()
+    with sqlite3.connect(tmp_path / "devices.db") as database:
+        database.executescript("DROP TRIGGER credentials_added; DROP TRIGGER credentials_removed; DROP TABLE costs;")
+    database.close()
+    with DeviceStore(tmp_path / "devices.db") as again:
+        assert Lookups(again).password_cost(PLANT) == 1 << 4
 
 
 def test_secrets_are_changed_one_by_one(sensor: DeviceRegistry, store: DeviceStore) -> None:

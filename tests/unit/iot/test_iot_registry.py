@@ -224,7 +224,7 @@ def test_what_is_gone_leaves_no_row(fleet: DeviceRegistry, store: DeviceStore, t
     assert fleet.search_devices(GREEN, read_query([])) == (0, [])
     fleet.delete_tenant(GREEN)
     with sqlite3.connect(tmp_path / "devices.db") as database:
-        for table in ("tenants", "anchors", "devices", "links", "credentials", "logins", "gone"):
+        for table in ("tenants", "anchors", "devices", "links", "credentials", "costs", "logins", "gone"):
             assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     database.close()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import jwt
 import pytest
 
 from enmasse.errors import RemoteError
@@ -13,7 +14,9 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
+from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import LINGER_S
+from enmasse.node.devices.devices import Devices
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.users.admission import Admission, PeerInfo
 from enmasse.node.users.gate import Gate, GateOptions
@@ -33,7 +36,16 @@ from enmasse.wire.amqp.performatives import (
 )
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.sections import Properties, encode_message
-from enmasse.wire.sasl.mechanisms import Anonymous, ClientMechanism, External, OAuthBearer, Pending, Plain
+from enmasse.wire.sasl.mechanisms import (
+    Anonymous,
+    ClientMechanism,
+    External,
+    OAuthBearer,
+    Pending,
+    Plain,
+    SaslCode,
+    XOAuth2,
+)
 from enmasse.wire.sasl.scram import Scram
 from tests.unit.node.test_node_binding import Client, Node, Shell
 
@@ -491,6 +503,23 @@ def test_who_is_nobody_may_fail_as_often_as_it_likes(node: Guarded) -> None:
     node.user()
 
 
+def test_a_user_whose_name_may_be_a_device_s_comes_in_and_is_put_off_if_the_proof_is_wrong(node: Guarded) -> None:
+    node.set_users([person("ida@example.org", "ns/shop", SOME)])
+    admin = Space(node.harness.core, "$admin", lambda: "id")
+    node.gate.devices = Devices(
+        admin, lambda: node.entities.spaces, clock=lambda: node.now, wall=lambda: 0.0, passwords=node.gate.passwords
+    )
+    node.gate.devices.expect_tenants()
+    assert node.user("ida@example.org", sasl_host="shop.ns").binding.user == "ida@example.org"
+    for failures in range(1, 6):
+        wrong = node.meet(Plain("ida@example.org", "guess"), sasl_host="shop.ns", is_private=True)
+        assert (wrong.is_in, wrong.client.sasl.code) == (False, SaslCode.SYS_TEMP)  # type: ignore[union-attr]
+        assert node.gate.refused == failures, "it counts, or guesses were free"
+    for host in ("open.ns", None):
+        late = node.meet(Plain("ida@example.org", "secret"), sasl_host=host, is_private=True)
+        assert (late.is_in, node.gate.refused) == (False, 5)
+
+
 # Links
 
 
@@ -675,6 +704,19 @@ def test_whom_a_token_names_need_not_be_in_the_file(node: Guarded) -> None:
     node.review()
     client.go()
     assert not client.is_in
+
+
+@pytest.mark.parametrize("mechanism", [OAuthBearer, lambda token: XOAuth2("ida", token)])
+def test_a_token_of_a_device_opens_no_space_that_is_open_to_everybody(
+    node: Guarded, mechanism: Callable[[str], ClientMechanism]
+) -> None:
+    node.gate.tokens = Authority("ns/shop")  # so that tokens are offered
+    claims = {"tid": "ns.nosuch", "sub": "lamp", "aud": "hono-adapter"}
+    for host in ("open.ns", None):
+        others = jwt.encode({"sub": "ida"}, "a key of thirty-two bytes, or more", algorithm="HS256")
+        assert node.meet(mechanism(others), sasl_host=host, hostname="open.ns", is_private=True).is_in
+        token = jwt.encode(claims, "a key of thirty-two bytes, or more", algorithm="HS256")
+        assert not node.meet(mechanism(token), sasl_host=host, hostname="open.ns", is_private=True).is_in
 
 
 @pytest.mark.parametrize("is_temporary", [False, True])

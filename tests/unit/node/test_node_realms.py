@@ -21,6 +21,7 @@ from enmasse.node.errors import TenancyError
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.server import Server
 from enmasse.node.users.gate import GateOptions
+from enmasse.node.users.password_checker import ProcessChecker
 from enmasse.node.users.realms import DeviceMeant, NobodyMeant, Realms, UserMeant
 from enmasse.node.users.tenancy import Names
 from enmasse.wire.amqp.composites import decode_performative
@@ -317,5 +318,21 @@ def test_a_token_of_a_device_proves_no_stranger(
         farm.server.devices.directory.keep_tenants({SERVED.id, DISABLED.id})
         for tenant in ("nosuch", "farm.ns", "ns.shed"):
             assert await farm.log_in(protocol, "", token(tid=tenant, sub="lamp", aud="hono-adapter")) == "refused"
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("name", ["lamp@nosuch", "lamp@ns.shed"])
+def test_who_guesses_at_what_there_is_not_waits_as_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async def story(farm: Farm) -> None:
+        monkeypatch.setattr(RegistryLink, "is_up", True)
+        farm.server.devices.directory.keep_tenants({SERVED.id, DISABLED.id})
+        asked = farm.server.gate.passwords.checker
+        told = [await farm.log_in("MQTT 5", name, f"guess {number}") for number in range(7)]
+        assert (told[:5], told[6]) == (["refused"] * 5, "later")
+        assert isinstance(asked, ProcessChecker)
+        assert asked.checked == told.count("refused"), "each was held against something, in the queue of all"
 
     play(tmp_path, story)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enmasse.identity.permissions import RECV, SEND, VIEW
-from enmasse.identity.users import ScramKeys, Users, key_fields, make_keys
+from enmasse.identity.users import USUAL_COST, ScramKeys, Users, key_fields, make_keys
 from enmasse.messaging.storage import Table
 from enmasse.node.errors import EntityError
 from enmasse.node.users.directory import NodeUsers, StoredUsers
@@ -113,6 +113,19 @@ def test_a_failed_commit_leaves_no_user_and_the_next_one_writes_what_it_lacked(d
     assert again.find("ns/shop", "jo") is not None
     assert again.mechanisms("ns/shop") == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert again.decoy_keys("SCRAM-SHA-256", "ns/shop", "x") == nobody
+
+
+def test_what_a_check_costs_in_a_space_is_known_after_a_restart(desk: Desk) -> None:
+    assert desk.users.password_cost("ns/shop") == USUAL_COST
+    desk.created("jo", scram={"SCRAM-SHA-256": key_fields(make_keys("SCRAM-SHA-256", "x", b"salt", 5_000))})
+    desk.created("bo", scram={"SCRAM-SHA-512": key_fields(make_keys("SCRAM-SHA-512", "x", b"salt", 4_096))})
+    desk.created("flo", scram={"SCRAM-SHA-256": key_fields(make_keys("SCRAM-SHA-256", "x", b"salt", 6_000))})
+    for users in (desk.users, desk.restarted().users, NodeUsers(desk.users)):
+        assert users.password_cost("ns/shop") == ("SCRAM-SHA-512", 4_096)
+        assert users.password_cost("ns/other") == USUAL_COST
+    file = NodeUsers(desk.users)
+    file.file = Users([person("jo")], SEED)
+    assert file.password_cost("ns/shop") == ("SCRAM-SHA-512", 4_096)
 
 
 def test_keys_change_rights_change_and_a_user_goes(desk: Desk) -> None:

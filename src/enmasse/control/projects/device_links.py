@@ -147,8 +147,10 @@ class DeviceLinks:
     async def tenant(self, tenant: str) -> Document | None:
         """Return what nodes are told of a tenant; None: they do not serve it."""
         space = self.space_of(tenant)
-        document = None if space is None else await asyncio.to_thread(self._lookups.tenant, tenant)
-        return None if document is None else {"id": tenant, "space": space, "document": document}
+        if space is None or (document := await asyncio.to_thread(self._lookups.tenant, tenant)) is None:
+            return None
+        cost = await asyncio.to_thread(self._lookups.password_cost, tenant)
+        return {"id": tenant, "space": space, "document": document, "password-cost": cost}
 
     def answer(self, question: Document) -> Document:
         """Return the answer to a question; blocks."""
@@ -157,6 +159,7 @@ class DeviceLinks:
             match question.get("what"):
                 case "credentials":
                     found = self._lookups.credentials(tenant, str(question["type"]), str(question["auth-id"]))
+                    return {"found": found, "password-cost": self._lookups.password_cost(tenant)}
                 case "device":
                     device = self._lookups.device(tenant, str(question["device-id"]))
                     found = None if device is None else {"device": device}

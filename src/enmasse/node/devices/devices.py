@@ -74,9 +74,11 @@ class Devices:
         )
         self._is_usage_due = False
 
-    def login(self, tenant: Tenant, client: PasswordClient) -> DeviceLogin:
-        """Begin a login of a device of a tenant."""
-        return DeviceLogin(self.directory, self._passwords, tenant, client=client, wall=self._wall, ask=self.link.ask)
+    def login(self, tenant: Tenant | None, realm: str, client: PasswordClient) -> DeviceLogin:
+        """Begin a login of a device of a tenant, or of none, which fails as any other does."""
+        return DeviceLogin(
+            self.directory, self._passwords, tenant, realm, client=client, wall=self._wall, ask=self.link.ask
+        )
 
     def expect_tenants(self) -> None:
         """Expect a control process to tell of the tenants; a node on its own has none."""
@@ -150,6 +152,7 @@ class Devices:
 
     def _came(self) -> None:
         """Tell the control process, which has come, who is here, and look at everybody again."""
+        self._has_control = True
         self._usage.tell(everything=True)
         for connected in self.connected:
             if connected.lasts:

@@ -4,15 +4,19 @@ Rules:
 1. The node is told of every tenant. Devices and credentials are asked for when they are needed, and kept.
 2. What is kept is asked about again after ``FRESH_S``, and dropped as soon as the registry says that it has changed.
    While the control process is away, what is kept is good for ``STALE_S``, so that known devices still come in.
-3. What there is not is kept, too, for ``ABSENT_S``: who guesses costs the registry nothing.
+3. What there is not is kept, too, and as long: who guesses costs the registry nothing, and learns nothing by the time
+   that another question takes.
 4. What was asked before a change is answered, but not kept: it may be what was before.
 5. Everything is bounded: entries, questions under way, and what waits for an answer.
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from enmasse.node.devices.proofs import Login
@@ -23,9 +27,11 @@ MOST_ABSENT: Final = 10_000
 MOST_ASKED: Final = 2_000
 """Questions under way; a fleet that comes back waits its turn by trying again."""
 
+DEFAULT_COST: Final = 1 << 10
+"""Rounds of bcrypt, as the registry hashes passwords."""
+
 FRESH_S: Final = 60.0
 STALE_S: Final = 24 * 3_600.0
-ABSENT_S: Final = 5.0
 ANSWER_S: Final = 5.0
 
 
@@ -69,6 +75,7 @@ class Directory:
         device_changed: Callable[[str, str], None],
     ) -> None:
         self.tenants: dict[str, Tenant] = {}
+        self._secret = secrets.token_bytes(32)
         self.has_all_tenants = False
         """Whether the control process has told of every tenant since it came."""
         self._aliases: dict[str, str] = {}
@@ -89,6 +96,7 @@ class Directory:
         """Take note of a tenant, or of its present state."""
         known = self.tenants.get(tenant.id)
         if known is not None and (known.space, known.document) == (tenant.space, tenant.document):
+            known.password_cost = tenant.password_cost
             return
         if known is not None:
             tenant.usage = known.usage
@@ -157,6 +165,18 @@ class Directory:
 
     # What is looked for
 
+    def made_up_cost(self, realm: str) -> int:
+        """Return what the check of a password costs where there is no such tenant: as in one that there is.
+
+        It is always the same one for a realm, so that what attempts at several realms cost says nothing.
+        """
+        if not self.tenants:
+            return DEFAULT_COST
+        chosen = int.from_bytes(
+            hashlib.blake2b(realm.encode("utf-8", "surrogatepass"), key=self._secret).digest()[:8]
+        )
+        return next(islice(self.tenants.values(), chosen % len(self.tenants), None)).password_cost
+
     def tenant(self, name: str) -> Tenant | None:
         """Return a tenant by its id or alias."""
         return self.tenants.get(name) or self.tenants.get(self._aliases.get(name, ""))
@@ -193,7 +213,7 @@ class Directory:
             done(kept.value)
             return
         absent = self._absent.get(key)
-        if absent is not None and now - absent < ABSENT_S:
+        if absent is not None and now - absent < FRESH_S:
             done(None)
             return
         waiting = self._waiting.get(key)
@@ -223,6 +243,9 @@ class Directory:
         self._drop(key)
         if answer.get("error"):
             return UNAVAILABLE
+        tenant = self.tenants.get(key[1])
+        if tenant is not None and "password-cost" in answer:
+            tenant.password_cost = answer["password-cost"]
         document = answer.get("found")
         if not is_kept:
             return None if document is None else made(document)

@@ -10,9 +10,11 @@ To the control process:
     ``connected`` or ``disconnected``, was ``seen``, is ``listening`` for commands, or is ``present``, as it was when
     the control process came.
 To the node:
-    ``{"answer": N, "found": {...} | null}`` or ``{"answer": N, "error": TEXT}``;
-    ``{"tenant": {"id": ..., "space": ..., "document": {...}}}``, ``{"gone": TENANT}``, ``{"only": [TENANT, ...]}``:
-    a tenant, one that is no more, and all that there are;
+    ``{"answer": N, "found": {...} | null, "password-cost": ROUNDS}``, the last of credentials alone, or
+    ``{"answer": N, "error": TEXT}``;
+    ``{"tenant": {"id": ..., "space": ..., "document": {...}, "password-cost": ROUNDS}}``, ``{"gone": TENANT}``,
+    ``{"only": [TENANT, ...]}``: a tenant, with what the check of a wrong password of its devices costs at most, one
+    that is no more, and all that there are;
     ``{"changed": [TENANT, DEVICE, ...]}``: devices, or with an empty id any of the tenant's.
 """
 
@@ -138,7 +140,8 @@ class RegistryLink:
                 answered(document)
         elif "tenant" in document:
             given = document["tenant"]
-            self.directory.put_tenant(Tenant(given["id"], given["space"], given["document"]))
+            cost = given.get("password-cost", 0)
+            self.directory.put_tenant(Tenant(given["id"], given["space"], given["document"], cost))
         elif "gone" in document:
             self.directory.remove_tenant(document["gone"])
         elif "only" in document:

@@ -33,6 +33,7 @@ class Tenant:
     Args:
         document: as the registry has it.
         space: ``<namespace>/<space>``, in which its addresses are.
+        password_cost: what the check of a wrong password of its devices costs at most, in rounds of bcrypt.
 
     Attributes:
         id: its id.
@@ -43,18 +44,20 @@ class Tenant:
         defaults: properties of messages that do not have them.
         limits: of what its devices may use, as the registry has them.
         most_connections: connections of its devices at a time; -1: any number.
+        password_cost: as given, or as the registry has said since.
         permissions: of a device.
         usage: what its devices have used.
     """
 
     __slots__ = (
         "_adapters", "alias", "anchors", "defaults", "document", "id", "is_enabled", "limits", "most_connections",
-        "permissions", "space", "usage",
+        "password_cost", "permissions", "space", "usage",
     )  # fmt: skip
 
-    def __init__(self, identity: str, space: str, document: Document) -> None:
+    def __init__(self, identity: str, space: str, document: Document, password_cost: int = 0) -> None:
         self.id = identity
         self.space = space
+        self.password_cost = password_cost
         self.document = document
         self.alias: str = document.get("alias") or ""
         self.is_enabled = document.get("enabled") is not False

@@ -28,7 +28,7 @@ from enmasse.messaging.owners import ADMINISTRATOR
 from enmasse.node.devices.login import DeviceLogin, token_names
 from enmasse.node.errors import TenancyError
 from enmasse.node.users.gate import Gate
-from enmasse.node.users.realms import DeviceMeant, Meaning, NobodyMeant, Realms
+from enmasse.node.users.realms import DeviceMeant, Meaning, NobodyMeant, Realms, UserMeant
 from enmasse.node.users.rights import Rights
 from enmasse.node.users.tenancy import Names, choose_space, named_space, unnamed_space
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict, plain_credentials
@@ -297,13 +297,9 @@ class Admission:
             meaning = self._meaning(named, is_device=is_device)
         except TenancyError:
             return self._begin(mechanism, host, ask_user)  # which refuses it as far as may be told
-        match meaning:
-            case DeviceMeant(auth_id, tenant):
-                return self._begin_device(mechanism, host, tenant, auth_id, lambda login: ask_device(login, auth_id))
-            case NobodyMeant():
-                return self._refuse(mechanism, named, meaning)
-            case _:
-                return self._begin(mechanism, host, ask_user)
+        if isinstance(meaning, UserMeant):
+            return self._begin(mechanism, host, ask_user)
+        return self._begin_device(mechanism, meaning, lambda login: ask_device(login, meaning.auth_id))
 
     def certificate(self, user: str = "", host: str | None = None) -> Verdict:
         """Take the certificate that TLS has verified, as the mechanism EXTERNAL does. See ``login``."""
@@ -318,9 +314,9 @@ class Admission:
                 self._excuse = problem
                 self._gate.refused += 1
                 return False
-            return self._begin_device(
-                "EXTERNAL", host, shown.tenant, shown.auth_id, lambda login: login.certificate(shown)
-            )
+            self._named_host = host
+            meant = DeviceMeant(shown.auth_id, shown.tenant)
+            return self._begin_device("EXTERNAL", meant, lambda login: login.certificate(shown))
         return self._begin("EXTERNAL", host, lambda login: login.certificate(user))
 
     def _problem_of_place(self, tenant: Tenant, host: str | None) -> str | None:
@@ -384,6 +380,7 @@ class Admission:
             is_private=self.is_private,
             tokens=gate.tokens,
             client=self,
+            is_foreign=lambda token: token_names(token) is not None,  # a device's
         )
         return self._step(lambda: ask(login))
 
@@ -394,34 +391,27 @@ class Admission:
         """The devices of the node."""
         return self._gate.devices
 
-    def _refuse(self, mechanism: str, named: str, nobody: NobodyMeant) -> Verdict:
-        """Refuse a name that is nobody's, or have the client try again."""
-        self.mechanism = mechanism
-        self._login, self._excuse = None, nobody.reason
-        if not nobody.is_known:
-            return SaslCode.SYS_TEMP
-        self._attempt = (self.host, nobody.realm, nobody.auth_id)
-        if self._gate.must_wait(*self._attempt):
-            return SaslCode.SYS_TEMP
-        self._gate.failed(*self._attempt)
-        return False
-
     def _begin_device(
-        self,
-        mechanism: str,
-        host: str | None,
-        tenant: Tenant,
-        auth_id: str,
-        ask: Callable[[DeviceLogin], Verdict],
+        self, mechanism: str, meant: DeviceMeant | NobodyMeant, ask: Callable[[DeviceLogin], Verdict]
     ) -> Verdict:
-        """Begin the login of a device, which is throttled and counted as that of a user is."""
-        gate = self._gate
-        assert gate.devices is not None
-        self._named_host = host
+        """Begin the login of a device, which is throttled and counted as that of a user is; nobody's fails alike."""
+        devices = self._gate.devices
         self.mechanism = mechanism
-        login = self._login = gate.devices.login(tenant, self)
-        login.named = f"{auth_id}@{tenant.id}"
-        self._attempt = (self.host, f"{tenant.space} {tenant.id}", auth_id)
+        if isinstance(meant, DeviceMeant):
+            tenant, realm, key = meant.tenant, meant.tenant.id, f"{meant.tenant.space} {meant.tenant.id}"
+        else:
+            tenant, realm, key = None, meant.realm, f" {meant.realm}"
+        self._attempt = (self.host, key, meant.auth_id)
+        if devices is None:
+            self._excuse = f"there are no devices here, and no {realm!r:.255}"
+            self._gate.failed(*self._attempt)
+            return False
+        login = self._login = devices.login(tenant, realm, self)
+        login.named = f"{meant.auth_id}@{realm}"
+        if isinstance(meant, NobodyMeant):
+            login.reason = meant.reason
+            if not meant.is_known:
+                return SaslCode.SYS_TEMP
         if not (self.is_private or self._is_here):  # what does not leave this machine nobody else reads
             login.reason = "a proof was sent without encryption; use TLS"
             return False

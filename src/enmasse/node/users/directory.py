@@ -8,8 +8,8 @@ Rules:
 4. Keys are stored, and reported to nobody but a control process that has lost them.
 
 Records of the table of entities: ``u<name>`` is a user; ``c<certificate>\0<space>`` is the user that a name in a
-certificate proves; ``k<space>`` has the mechanisms for which users of a space have keys; ``k`` alone has the seed of
-the keys of users that do not exist.
+certificate proves; ``k<space>`` has the mechanisms for which users of a space have keys, and what the check of a
+password costs there; ``k`` alone has the seed of the keys of users that do not exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from enmasse.identity.permissions import ADDRESS_OPERATIONS, ALL, MANAGE, VIEW, Permissions
-from enmasse.identity.users import ScramKeys, User, Users, decoy_keys, to_bytes, to_text
+from enmasse.identity.users import (
+    DEFAULT_ITERATIONS,
+    USUAL_COST,
+    PasswordCost,
+    ScramKeys,
+    User,
+    Users,
+    decoy_keys,
+    password_cost,
+    to_bytes,
+    to_text,
+)
 from enmasse.messaging.storage import Operation, Table
 from enmasse.node.errors import EntityError
 from enmasse.node.users.fields import SECRETS, USER_TYPE, checked_user, read_grants, read_scram, user_key
@@ -69,6 +80,7 @@ class StoredUsers:
         self._seed = secrets.token_bytes(SEED_BYTES)
         self._has_stored_seed = False
         self._mechanisms: dict[str, set[str]] = {}
+        self._costs: dict[str, PasswordCost] = {}
         self._unsaved: set[str] = set()
         """Spaces whose mechanisms are not on disk yet."""
         self._moving: dict[str, Record | None] = {}
@@ -83,7 +95,10 @@ class StoredUsers:
             if key == _KNOWN:
                 self._seed, self._has_stored_seed = to_bytes("seed", known["seed"]), True
             else:
-                self._mechanisms[key[1:].decode()] = set(known["mechanisms"])
+                space = key[1:].decode()
+                self._mechanisms[space] = set(known["mechanisms"])
+                if "cost" in known:
+                    self._costs[space] = PasswordCost(*known["cost"])
 
     # Logins
 
@@ -127,7 +142,13 @@ class StoredUsers:
 
     def decoy_keys(self, mechanism: str, space: str, name: str) -> ScramKeys:
         """Return keys that no password fits, for a user that does not exist: always the same, like a user's own."""
-        return decoy_keys(self._seed, mechanism, space, name)
+        cost = self.password_cost(space)
+        iterations = cost.iterations if cost.mechanism == mechanism else DEFAULT_ITERATIONS
+        return decoy_keys(self._seed, mechanism, space, name, iterations)
+
+    def password_cost(self, space: str) -> PasswordCost:
+        """Return what the check of a password costs, or has cost, at most in a space."""
+        return self._costs.get(space, USUAL_COST)
 
     # Changing
 
@@ -175,10 +196,13 @@ class StoredUsers:
         value = None if after is None else json.dumps(after).encode()
         operations.append(Operation(Table.ENTITY, _USER + name.encode(), value))
         mechanisms = self.mechanisms(space) | set(after.get("scram", ()) if after else ())
-        if mechanisms != self.mechanisms(space) or space in self._unsaved:
-            self._mechanisms[space] = mechanisms
+        cost = (password_cost(read_scram(after)) if after else None) or self.password_cost(space)
+        if space in self._costs:
+            cost = max(cost, self._costs[space], key=lambda each: each.weight)
+        if (mechanisms, cost) != (self.mechanisms(space), self._costs.get(space)) or space in self._unsaved:
+            self._mechanisms[space], self._costs[space] = mechanisms, cost
             self._unsaved.add(space)
-            known = json.dumps({"mechanisms": sorted(mechanisms)}).encode()
+            known = json.dumps({"mechanisms": sorted(mechanisms), "cost": cost}).encode()
             operations.append(Operation(Table.ENTITY, _KNOWN + space.encode(), known))
         if not self._has_stored_seed:
             operations.append(Operation(Table.ENTITY, _KNOWN, json.dumps({"seed": to_text(self._seed)}).encode()))
@@ -230,6 +254,7 @@ class StoredUsers:
 
     def space_closed(self, space: str) -> None:
         """Forget the mechanisms of a deleted space."""
+        self._costs.pop(space, None)
         if self._mechanisms.pop(space, None) is not None:
             self._core.store_in_time([Operation(Table.ENTITY, _KNOWN + space.encode(), None)])
 
@@ -377,5 +402,11 @@ class NodeUsers:
 
     def decoy_keys(self, mechanism: str, space: str, name: str) -> ScramKeys:
         """Return keys that no password fits, for a user that does not exist: always the same, like a user's own."""
-        source = self.file if len(self.file) else self._stored
+        is_stored = not self.file.mechanisms(space) and self._stored.mechanisms(space)
+        source = self._stored if is_stored or not len(self.file) else self.file
         return source.decoy_keys(mechanism, space, name)
+
+    def password_cost(self, space: str) -> PasswordCost:
+        """Return what the check of a password costs at most in a space."""
+        costs = [source.password_cost(space) for source in (self.file, self._stored) if source.mechanisms(space)]
+        return max(costs, key=lambda cost: cost.weight, default=self.file.password_cost(space))

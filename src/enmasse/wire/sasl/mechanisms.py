@@ -45,6 +45,20 @@ class Pending(Generic[T]):
         if self.answer is not None:
             follow(self.answer[0])
 
+    def chain(self, follow: Callable[[T], U | Pending[U]]) -> Pending[U]:
+        """Return what follows from the answer, once that is known; it may itself come later."""
+        found: Pending[U] = Pending()
+
+        def go_on(answer: T) -> None:
+            following = follow(answer)
+            if isinstance(following, Pending):
+                following.then(found.settle)
+            else:
+                found.settle(following)
+
+        self.then(go_on)
+        return found
+
     def map(self, change: Callable[[T], U]) -> Pending[U]:
         """Return the changed answer, once the answer is known."""
         found: Pending[U] = Pending()

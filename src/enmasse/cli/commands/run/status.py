@@ -122,9 +122,9 @@ def _require_listener(url: str | None) -> None:
 
 def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
     if output != StructuredOutput.TABLE:
-        document: dict[str, Any] = {"ready": found.is_all_ready}
+        document: dict[str, Any] = {"ready": found.is_all_ready, "warnings": found.warnings}
         document |= found.items
-        document |= {"nodes": found.nodes, "pipelines": found.pipelines, "warnings": found.warnings}
+        document |= {"nodes": found.nodes, "pipelines": found.pipelines}
         write_structured(writer.out, output.value, document)
         return
     if not any(found.items.values()):
