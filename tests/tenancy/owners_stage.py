@@ -64,7 +64,7 @@ class RawAmqp:
         caller = self._caller
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", caller.place.port)
         self._writer.write(SASL_HEADER)
-        plain = f"\0{caller.login}\0{PASSWORD}".encode()
+        plain = f"\0{caller.name}\0{PASSWORD}".encode()
         self._writer.write(sasl_frame(SaslInit("PLAIN", plain, caller.host)))
         assert await self._reader.readexactly(8) == SASL_HEADER
         assert (await self.hear(SaslOutcome)).code == 0
@@ -137,7 +137,7 @@ class Caller(NamedTuple):
         if self.place.server.gate.is_open(self.space):
             # SCRAM, which a client takes that has a password, is for users.
             return await connect(url, hostname=self.host, reconnect=False)
-        return await connect(url, user=self.login, password=PASSWORD, hostname=self.host, reconnect=False)
+        return await connect(url, user=self.name, password=PASSWORD, hostname=self.host, reconnect=False)
 
 
 class Place:
@@ -267,14 +267,14 @@ async def find_share(caller: Caller) -> bool:
 
 async def leave_stomp(caller: Caller) -> None:
     async with StompPeer(
-        caller.place.port, login=caller.login, passcode=PASSWORD, host=caller.host, client_id="desk"
+        caller.place.port, login=caller.name, passcode=PASSWORD, host=caller.host, client_id="desk"
     ) as peer:
         await peer.subscribe("news", durable_subscription_name="mail", ack="client-individual")
 
 
 async def find_stomp(caller: Caller) -> bool:
     async with StompPeer(
-        caller.place.port, login=caller.login, passcode=PASSWORD, host=caller.host, client_id="desk"
+        caller.place.port, login=caller.name, passcode=PASSWORD, host=caller.host, client_id="desk"
     ) as peer:
         await peer.subscribe("news", durable_subscription_name="mail", ack="client-individual")
         await Caller(caller.place, caller.space, FEEDER).send("news", NEW)

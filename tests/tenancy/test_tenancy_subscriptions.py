@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from enmasse.client.message import Message
 from tests.support.foreign_tools import require
+from tests.support.mqtt_peer import MqttPeer
 from tests.support.polling import until
 from tests.tenancy.tenants import EVERYTHING, document, path_of
 
@@ -46,6 +50,56 @@ def users(tenants: Tenants) -> Iterator[Tenants]:
         yield tenants
         for path in made:
             http.delete(path).raise_for_status()
+
+
+def test_the_next_of_a_name_has_nothing_of_the_former(users: Tenants) -> None:
+    port = urlsplit(users.amqp).port
+    assert port is not None
+    mqtt: dict[str, Any] = {
+        "user_name": "bob@blue.team-b",
+        "password": PASSWORD.encode(),
+        "is_clean": False,
+        "session_expiry_s": 3_600,
+    }
+
+    def make() -> None:
+        password = {"type": "password", "password": base64.b64encode(PASSWORD.encode()).decode()}
+        grant = {"operations": ["recv"], "addresses": ["gossip"]}
+        spec = {"username": "bob", "authentication": password, "authorization": [grant]}
+        given = document("messagingusers", "team-b", "blue.bob", spec=spec)
+        http.post(path_of("messagingusers", "team-b"), json=given).raise_for_status()
+        path = path_of("messagingusers", "team-b", "blue.bob")
+        until(lambda: http.get(path).json().get("status", {}).get("phase") == "Active")
+
+    def say(body: bytes) -> None:
+        with users.connect("blue", user="eve", password=PASSWORD) as connection:
+            connection.sender("gossip").send(Message(body, durable=True))
+
+    async def session() -> bool:
+        """Open it, and return whether it was there."""
+        async with MqttPeer(port, "bob's phone", **mqtt) as phone:
+            is_present = bool(phone.connack and phone.connack.said.is_session_present)
+            assert is_present or await phone.subscribed("gossip", qos=1) == [1]
+            return is_present
+
+    def come(body: bytes) -> tuple[bool, bytes]:
+        """Return whether there was a session, and the first message of the durable subscription."""
+        is_present = asyncio.run(session())
+        with users.connect("blue", user="bob", password=PASSWORD, container_id="desk") as connection:
+            receiver = connection.receiver("gossip", durable=True, name="mail")
+            say(body)
+            delivery = receiver.receive(timeout=60)
+            assert delivery is not None
+            return is_present, bytes(delivery.message.body)
+
+    with users.http("blue") as http:
+        make()
+        assert come(b"1") == (False, b"1")
+        assert come(b"2") == (True, b"1"), "which was not settled"
+        http.delete(path_of("messagingusers", "team-b", "blue.bob")).raise_for_status()
+        make()
+        assert come(b"3") == (False, b"3")
+        http.delete(path_of("messagingusers", "team-b", "blue.bob")).raise_for_status()
 
 
 def test_a_durable_subscription_is_stolen_read_and_ended_by_no_other_user(users: Tenants) -> None:

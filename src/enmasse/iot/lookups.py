@@ -87,7 +87,7 @@ class Lookups:
                 credentials = next(
                     (it for it in json.loads(text or "[]") if (it["type"], it["auth-id"]) == (kind, auth_id)), None
                 )
-                found.append({"device": _document(row.body, row.enabled), "credentials": credentials})
+                found.append({"device": _device(row), "credentials": credentials})
         return found
 
     def password_cost(self, tenant: str) -> int:

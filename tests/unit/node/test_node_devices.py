@@ -16,7 +16,7 @@ from enmasse.identity.password_checks import DigestCheck, encode_check, split_ch
 from enmasse.node.devices.directory import FRESH_S, STALE_S, UNAVAILABLE, Directory
 from enmasse.node.devices.messages import DeviceError, Downstream, RequestIds, Sent
 from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Login, Proof
-from enmasse.node.devices.revocation import AGAIN_S, AT_ONCE, ConnectedDevices
+from enmasse.node.devices.revocation import AGAIN_S, AT_ONCE, GONE, Connected, ConnectedDevices
 from enmasse.node.devices.tenants import EVENT, MQTT, TELEMETRY, Device, Tenant
 from enmasse.node.mqtt.device_topics import read_filter, read_topic
 from enmasse.wire.amqp.sections import Sections
@@ -351,3 +351,20 @@ def test_what_was_not_answered_is_asked_about_again() -> None:
     again()
     assert review.answer() == ["d-1"]
     assert [len(item.judged) for item in items] == [2, 2, 1]
+
+
+def test_a_device_that_was_registered_anew_is_another_one_of_its_id() -> None:
+    review = Review()
+    cut: list[str] = []
+    review.connected.cut = lambda _connection, reason: cut.append(reason)
+    connection: Any = Item("connection")
+    connection.admission = SimpleNamespace(proof=None, device=None)
+    connection.review = lambda: None
+    connected = Connected(review.connected, connection, Device(PLANT, "lamp", {"made": "1"}), MQTT, lasts=True)
+    review.connected.add(connected)
+    for made in ({"made": "1"}, {}):
+        connected.judge(PLANT, {"device": made})
+        assert cut == []
+    connected = Connected(review.connected, connection, Device(PLANT, "lamp", {"made": "1"}), MQTT, lasts=True)
+    connected.judge(PLANT, {"device": {"made": "2"}})
+    assert cut == [GONE]

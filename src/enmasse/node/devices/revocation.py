@@ -104,7 +104,7 @@ class Connected:
             return
         admission = self.connection.admission
         device = None if found is None else Device(tenant, self.device.id, found["device"])
-        if found is None or device is None or not device.is_enabled:
+        if found is None or device is None or not device.is_enabled or device.is_after(self.device):
             self._home.cut(self.connection, GONE)
             return
         if admission.proof is not None:

@@ -131,6 +131,10 @@ class Device:
         """Identifies it as the owner of what it leaves behind: by its id, and when it was registered."""
         return f"{BY_DEVICE}{self.tenant.id} {self.id} {self.made}"
 
+    def is_after(self, other: Device) -> bool:
+        """Return true if it is another device of the same id, which was registered anew."""
+        return self.made != other.made and "" not in (self.made, other.made)
+
     def is_gateway_of(self, other: Device) -> bool:
         """Return true if it may act for another device."""
         return self.id in other.via or not self.groups.isdisjoint(other.gateway_groups)
