@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import uvicorn
 from starlette.datastructures import MutableHeaders
 
-from enmasse.api.access.authentication import Authenticator, OidcTokens
+from enmasse.api.access.authentication import Authenticator
+from enmasse.api.access.browser_logins import OidcTokens
 from enmasse.api.access.sessions import IDLE_S
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.tls import ApiCertificate

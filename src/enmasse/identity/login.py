@@ -3,7 +3,9 @@
 Rules:
 1. A refusal does not contain its reason; ``Login.reason`` keeps it for the log.
 2. The space is found before the user: users of different spaces may have the same name.
-3. ``Passwords`` has passwords checked against SCRAM keys, which is slow on purpose; a ``TokenAuthority`` checks
+3. Names are compared as they are sent. Only where a password of our own is checked are they prepared first, as
+   SASL demands; a name that would change by that is nobody's, as it is refused when it is registered.
+4. ``Passwords`` has passwords checked against SCRAM keys, which is slow on purpose; a ``TokenAuthority`` checks
    tokens, and the passwords that are not ours.
 """
 
@@ -218,7 +220,7 @@ class Login:
         """
         if len(named) > MAX_CREDENTIAL_LENGTH:
             return self._refuse("the name is too long")
-        target = self._find_target(saslprep(named))
+        target = self._find_target(_checked(named))
         if target.is_open:
             return True
         if not self._is_private:
@@ -232,6 +234,8 @@ class Login:
             return self._judged(judged, replace(target, user=""))
         if len(password) > MAX_CREDENTIAL_LENGTH:
             return self._refuse("the password is too long")
+        # Users of our own are registered in the form that PLAIN and SCRAM prepare [RFC 4616 2, RFC 5802 5.1].
+        target = replace(target, user=saslprep(target.user))
         user = None if target.space is None else self._users.find(target.space, target.user)
 
         def decide(found: Checked) -> Verdict:
@@ -265,10 +269,10 @@ class Login:
 
     def _external(self, response: bytes) -> Verdict:
         try:
-            named = saslprep(response.decode())
+            named = response.decode()
         except UnicodeDecodeError:
             return self._refuse("the response is not UTF-8")
-        return self.certificate(named)
+        return self.certificate(_checked(named))
 
     def certificate(self, named: str) -> Verdict:
         """Authenticate by the certificate that TLS has verified, and the name of the user, if the client sent one."""
@@ -299,7 +303,7 @@ class Login:
         Raises:
             RemoteError: the name is invalid.
         """
-        target = self._find_target(saslprep(named))
+        target = self._find_target(_checked(named))
         if target.is_open:
             if self._is_foreign(token):
                 self._refuse("the token is none of a user")
@@ -347,6 +351,16 @@ class _Refused:
     def answer(self, response: bytes) -> Verdict:
         """Take the dummy response."""
         return False
+
+
+def _checked(named: str) -> str:
+    """Return a name as it is if it has no character that names may not have.
+
+    Raises:
+        RemoteError: it has one.
+    """
+    saslprep(named)
+    return named
 
 
 def _read_bearer(mechanism: str, response: bytes) -> tuple[str, str]:

@@ -5,7 +5,9 @@ Rules:
    Its ``alg`` must be one of ``ALGORITHMS`` and fit the key.
 2. Only asymmetric keys of the provider are used: with a shared key, everybody who can check tokens could make them.
 3. A token must have an end that has not come, and the right audience and issuer.
-4. Reasons of refusals name claims, never the contents of a token.
+4. An ID token is for the client that asked for it alone (``azp``), and no token of another type is one of ours.
+5. Names are the provider's own, to the letter: nothing folds them, so no two users of a provider are one here.
+6. Reasons of refusals name claims, never the contents of a token.
 
 The node and the API use it; ``net.oidc_provider`` fetches the keys.
 """
@@ -13,7 +15,7 @@ The node and the API use it; ``net.oidc_provider`` fetches the keys.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -55,7 +57,6 @@ class Identity:
         groups: in the token.
         scopes: of the token.
         expires_at: when the token ends, in seconds since 1970 UTC; None for a login by password.
-        proved_at: when the user last proved to the provider who they are; None: it does not say so.
     """
 
     issuer: str
@@ -64,7 +65,6 @@ class Identity:
     groups: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     expires_at: float | None = None
-    proved_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,95 @@ def verify_token(token: str, settings: OidcSettings, keys: KeySet, now: float) -
         now: seconds since 1970 UTC.
 
     Raises:
-        UnknownKeyError: none of the keys matches; newer ones may.
+        UnknownKeyError: none of the keys has signed it; newer ones may have.
         TokenError: it is invalid; the message says why, for a log.
     """
+    claims = _signed_claims(token, keys)
+    # Only one who asked for it may believe an ID token; an access token is for whoever it names in `aud`.
+    if claims.get("typ") == "ID" or "at_hash" in claims or "c_hash" in claims:
+        _check_party(claims, {*settings.audience, settings.client_id})
+    expires_at = _check_claims(claims, settings, settings.audience, now)
+    return _identity(claims, settings, expires_at)
+
+
+def verify_id_token(
+    token: str, settings: OidcSettings, keys: KeySet, now: float, *, nonce: str | None = None
+) -> IdToken:
+    """Verify an ID token that the provider gave to our client [OpenID Connect Core 3.1.3.7].
+
+    Args:
+        token: a JWT in its compact form.
+        settings: of the provider, with our client.
+        keys: of the provider.
+        now: seconds since 1970 UTC.
+        nonce: the one that the login was begun with; None: it was begun without.
+
+    Raises:
+        UnknownKeyError: none of the keys has signed it; newer ones may have.
+        TokenError: it is invalid; the message says why, for a log.
+    """
+    claims = _signed_claims(token, keys)
+    expires_at = _check_claims(claims, settings, (settings.client_id,), now)
+    _check_party(claims, {settings.client_id})
+    if nonce is not None and claims.get("nonce") != nonce:
+        raise TokenError("the ID token is of another login (nonce)")
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not subject:
+        raise TokenError("the ID token does not say of whom it is (sub)")
+    return IdToken(claims, settings, subject, expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class IdToken:
+    """The verified ID token of a login.
+
+    Attributes:
+        claims: all that it says.
+        settings: of its provider.
+        subject: the permanent id of the user at the provider.
+        expires_at: when it ends, in seconds since 1970 UTC.
+    """
+
+    claims: Mapping[str, Any] = field(repr=False)
+    settings: OidcSettings
+    subject: str
+    expires_at: float
+
+    @property
+    def proved_at(self) -> float | None:
+        """When the user last proved to the provider who they are; None: it does not say so.
+
+        Raises:
+            TokenError: what it says is no time.
+        """
+        return _moment(self.claims, "auth_time")
+
+    @property
+    def identity(self) -> Identity:
+        """The identity in it.
+
+        Raises:
+            TokenError: it has no name that a user can have.
+        """
+        return _identity(self.claims, self.settings, self.expires_at)
+
+
+def _check_party(claims: Mapping[str, Any], parties: Collection[str]) -> None:
+    """Check that an ID token was given to one of these clients; one of several audiences alone proves nothing.
+
+    Raises:
+        TokenError: it was given to another.
+    """
+    party = claims.get("azp")
+    if party is None:
+        if len(_texts(claims.get("aud"))) > 1:
+            raise TokenError("the ID token has several audiences and does not say for which client it is (azp)")
+    elif not isinstance(party, str) or party not in parties:
+        raise TokenError("the ID token is for another client (azp)")
+
+
+def _signed_claims(token: str, keys: KeySet) -> Mapping[str, Any]:
+    """Return the claims of a token that one of the keys has signed."""
     if len(token) > MAX_TOKEN_CHARACTERS:
         raise TokenError(f"the token has more than {MAX_TOKEN_CHARACTERS} characters")
     if token.count(".") != 2:
@@ -203,11 +289,9 @@ def verify_token(token: str, settings: OidcSettings, keys: KeySet, now: float) -
         raise TokenError("the token is not signed with one of the accepted algorithms")
     if "crit" in header or not isinstance(kid, str | None):
         raise TokenError("the token's header has an extension or key id that is not understood")
-    return _read_claims(_signed_claims(token, algorithm, keys.find(algorithm, kid)), settings, now)
-
-
-def _signed_claims(token: str, algorithm: str, keys: list[Any]) -> Mapping[str, Any]:
-    for key in keys:
+    if not _is_our_type(header.get("typ")):
+        raise TokenError("the token is neither an access token nor an ID token (typ)")
+    for key in keys.find(algorithm, kid):
         try:
             claims = jwt.decode(token, key, algorithms=[algorithm], options=_SIGNATURE_ALONE)
         except jwt.InvalidSignatureError:
@@ -215,7 +299,16 @@ def _signed_claims(token: str, algorithm: str, keys: list[Any]) -> Mapping[str, 
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             raise TokenError("the token is malformed") from None
         return dict(claims)
-    raise TokenError("the token's signature is wrong")
+    # A key without a name, or with the name of an earlier one, may have been rotated.
+    raise UnknownKeyError("the token's signature is wrong")
+
+
+def _is_our_type(named: Any) -> bool:
+    """Return whether a token says of no other type that it is one [RFC 8725 3.11], such as one for logging out."""
+    if named is None:
+        return True
+    kind = named.lower().removeprefix("application/") if isinstance(named, str) else "+jwt"
+    return kind == "at+jwt" or not kind.endswith("+jwt")
 
 
 _SIGNATURE_ALONE: Any = {
@@ -225,12 +318,12 @@ _SIGNATURE_ALONE: Any = {
 """PyJWT checks the signature alone: it would check times with the clock of the machine."""
 
 
-def _read_claims(claims: Mapping[str, Any], settings: OidcSettings, now: float) -> Identity:
+def _check_claims(claims: Mapping[str, Any], settings: OidcSettings, audiences: Collection[str], now: float) -> float:
+    """Check by whom, for whom and until when a token is; return when it ends."""
     if claims.get("iss") != settings.issuer:
         raise TokenError("the token is of another provider (iss)")
-    audience = claims.get("aud")
-    if not set(settings.audience) & set(_texts(audience)):
-        raise TokenError(f"the token is not for us (aud): {' or '.join(settings.audience)} is expected")
+    if set(audiences).isdisjoint(_texts(claims.get("aud"))):
+        raise TokenError(f"the token is not for us (aud): {' or '.join(audiences)} is expected")
     expires_at = _moment(claims, "exp")
     if expires_at is None:
         raise TokenError("the token has no end (exp)")
@@ -240,27 +333,37 @@ def _read_claims(claims: Mapping[str, Any], settings: OidcSettings, now: float) 
         begins_at = _moment(claims, claim)
         if begins_at is not None and now < begins_at - settings.leeway_s:
             raise TokenError(f"the token is not valid yet ({claim}); are the clocks right?")
+    return expires_at
+
+
+def _identity(claims: Mapping[str, Any], settings: OidcSettings, expires_at: float) -> Identity:
+    """Return the identity in checked claims."""
     subject, username = claims.get("sub", ""), claims.get(settings.username_claim)
     if not isinstance(username, str) or not isinstance(subject, str):
         raise TokenError(f"the token has no name of a user ({settings.username_claim})")
-    try:
-        name = saslprep(username)
-    except RemoteError:
-        name = ""
-    if not 1 <= len(name) <= MAX_NAME_CHARACTERS or any(letter.isspace() for letter in name):
+    if not _is_name(username):
         raise TokenError(f"the token's {settings.username_claim} cannot be a user's name")
     groups = _texts(claims.get(settings.groups_claim)) if settings.groups_claim else ()
     scopes = claims.get("scope")
     return Identity(
         settings.issuer,
         subject,
-        name,
+        username,
         # Keycloak writes the whole path of a group by default.
         tuple(group.removeprefix("/") for group in groups[:MAX_GROUPS]),
-        tuple(scopes.split()) if isinstance(scopes, str) else _texts(scopes),
+        tuple(filter(None, scopes.split(" "))) if isinstance(scopes, str) else _texts(scopes),
         expires_at,
-        _moment(claims, "auth_time"),
     )
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text can be a user's name: SASLprep says what no name has."""
+    if not 1 <= len(text) <= MAX_NAME_CHARACTERS or any(letter.isspace() for letter in text):
+        return False
+    try:
+        return bool(saslprep(text))
+    except RemoteError:
+        return False
 
 
 def _texts(value: Any) -> tuple[str, ...]:

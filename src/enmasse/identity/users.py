@@ -267,7 +267,21 @@ def space_name(text: str) -> str:
 
 
 def user_name(text: str) -> str:
-    """Return the name of a user in the form in which names are compared.
+    """Return the name of a new user: one that SASLprep leaves as it is, or else another could be taken for it.
+
+    Raises:
+        UsersFileError: it is not a name of a user.
+    """
+    name = prepared_name(text)
+    if name != text:
+        raise UsersFileError(
+            f"{text!a:.200} cannot be a user's name: SASLprep (RFC 4013) makes {name!a:.200} of it; take that one"
+        )
+    return name
+
+
+def prepared_name(text: str) -> str:
+    """Return the name of a user in the form in which PLAIN and SCRAM compare it.
 
     Raises:
         UsersFileError: it is not a name of a user.

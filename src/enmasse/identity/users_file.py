@@ -17,7 +17,17 @@ from enmasse.identity.permissions import (
     Permissions,
     pattern_problem,
 )
-from enmasse.identity.users import User, Users, key_fields, read_keys, shown, space_name, to_bytes, to_text, user_name
+from enmasse.identity.users import (
+    User,
+    Users,
+    key_fields,
+    prepared_name,
+    read_keys,
+    shown,
+    space_name,
+    to_bytes,
+    to_text,
+)
 from enmasse.wire.sasl.scram import HASHES, sign
 
 _HEAD = """\
@@ -81,7 +91,7 @@ def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
         if not isinstance(fields.get(needed), str):
             raise UsersFileError(f"{where}.{needed}: a text is expected, not {shown(fields.get(needed))}")
     try:
-        name, space = user_name(fields["name"]), space_name(fields["space"])
+        name, space = prepared_name(fields["name"]), space_name(fields["space"])
     except UsersFileError as error:
         raise UsersFileError(f"{where}: {error}") from None
     where = f"{where} ({name})"

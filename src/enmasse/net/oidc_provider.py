@@ -3,8 +3,8 @@
 Rules:
 1. Keys are used until newer ones are fetched: while the provider cannot be reached, tokens signed with a known key
    stay valid.
-2. A token with an unknown key makes the keys be fetched again, once in ``REFETCH_S`` at most, however many such
-   tokens come.
+2. A token that no known key has signed makes the keys be fetched again, once in ``REFETCH_S`` at most, however many
+   such tokens come. Keys that nobody has looked at for ``STALE_S`` are fetched again before they are used.
 3. Few passwords are verified at a time, and few wait: each of them costs the provider much time.
 4. A provider that a tenant has named is asked at public addresses alone (``net/egress.py``), wherever its description
    of itself leads.
@@ -16,17 +16,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import ssl
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx
 
 from enmasse.errors import ConfigError, UnavailableError
 from enmasse.identity.errors import TokenError, UnknownKeyError
-from enmasse.identity.oidc import Identity, KeySet, read_discovery, verify_token
+from enmasse.identity.oidc import Identity, IdToken, KeySet, read_discovery, verify_id_token, verify_token
 from enmasse.identity.oidc_settings import OidcSettings, check_provider_url, is_loopback
 from enmasse.net.egress import Egress, EgressError, trust_of
 
@@ -36,6 +37,10 @@ REFETCH_S = 10.0
 REFRESH_S = 300.0
 """The age in seconds from which on keys that are used are fetched again in the background, so that withdrawn ones are
 dropped."""
+
+STALE_S = 2 * REFRESH_S
+"""The age in seconds from which on keys are fetched again before they are used, unless the provider is away: so a
+withdrawn one does not count for longer, however seldom somebody comes."""
 
 DEADLINE_S = 10.0
 """Seconds for an answer with everything that it needs; a client's login waits for it."""
@@ -50,12 +55,29 @@ the last one is answered in time."""
 MAX_ANSWER_BYTES = 1 << 20
 """Documents of providers have some KiB; with hundreds of keys, some hundred."""
 
+_NO_CODE = "the provider does not know the code, or no longer"
+
+T = TypeVar("T")
+
 DISCOVERY = "/.well-known/openid-configuration"
 
 _log = logging.getLogger(__name__)
 
 # It would log each request.
 logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserProof:
+    """The proof of who has logged in with a browser.
+
+    Attributes:
+        identity: as the provider states it, until the first of its tokens ends.
+        refresh_token: gets the next proof; empty: the provider gives none.
+    """
+
+    identity: Identity
+    refresh_token: str = field(default="", repr=False)
 
 
 class OidcProvider:
@@ -83,6 +105,7 @@ class OidcProvider:
         self._http: httpx.AsyncClient | None = None
         self._token_endpoint = ""
         self._authorization_endpoint = ""
+        self._names_issuer = False
         self._asked_at: float | None = None
         self._failure: str | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -99,7 +122,7 @@ class OidcProvider:
             UnavailableError: the provider has just failed to give the keys that would be needed.
         """
         keys = self.keys
-        if keys is not None:
+        if keys is not None and not self._is_stale:
             try:
                 found = verify_token(token, self.settings, keys, self._wall())
             except UnknownKeyError:
@@ -132,6 +155,11 @@ class OidcProvider:
             raise
 
     @property
+    def _is_stale(self) -> bool:
+        """Whether the keys are old, although the provider answers as far as is known."""
+        return self._failure is None and self._asked_at is not None and self._clock() - self._asked_at > STALE_S
+
+    @property
     def _is_spared(self) -> bool:
         return self._asked_at is not None and self._clock() - self._asked_at < REFETCH_S
 
@@ -159,6 +187,7 @@ class OidcProvider:
                 said = await self._get(issuer.rstrip("/") + DISCOVERY)
                 named = read_discovery(said, issuer)
                 self._token_endpoint, self._authorization_endpoint = named.token, named.authorization
+                self._names_issuer = said.get("authorization_response_iss_parameter_supported") is True
                 self.keys = KeySet(await self._get(named.keys))
         except (TokenError, UnavailableError, ConfigError) as error:
             self._failed(error.description if isinstance(error, TokenError) else str(error))
@@ -200,10 +229,21 @@ class OidcProvider:
 
     async def _show_password(self, user: str, password: str) -> Identity:
         form = {"grant_type": "password", "username": user, "password": password, "scope": self.settings.scopes}
-        return await self._exchange(form, "wrong password")
+        said = await self._exchange(form, "wrong password")
+        # Access tokens of some providers are opaque; the ID token is always for this client.
+        reason = TokenError("the provider gives no token")
+        access, id_token = said.get("access_token"), said.get("id_token")
+        try:
+            if isinstance(access, str):
+                return replace(await self._given(access), expires_at=None)
+        except TokenError as error:
+            reason = error
+        if isinstance(id_token, str):
+            return replace((await self._given_id(id_token, None)).identity, expires_at=None)
+        raise reason
 
-    async def _exchange(self, form: dict[str, str], wrong: str, max_age_s: float | None = None) -> Identity:
-        """Return the identity in the tokens that the provider gives for what a form shows.
+    async def _exchange(self, form: dict[str, str], wrong: str) -> dict[str, Any]:
+        """Return what the provider gives for what a form shows.
 
         Raises:
             TokenError: the provider refuses it, for the reason ``wrong``.
@@ -225,31 +265,23 @@ class OidcProvider:
             raise TokenError(wrong)
         if status != 200 or not isinstance(said, dict):
             raise UnavailableError(f"the provider answers with status {status} {code or ''!s:.100}")
-        return await self._read_grant(said, max_age_s)
+        return said
 
-    async def _read_grant(self, said: dict[str, Any], max_age_s: float | None) -> Identity:
-        """Return the identity in the tokens that the provider gave for a password or a code."""
-        # Access tokens of some providers are opaque; the ID token is always for this client.
-        ours = replace(self.settings, audience=(*self.settings.audience, self.settings.client_id))
-        if max_age_s is not None:
-            proved_at = (await self._judge_given(str(said.get("id_token", "")), ours)).proved_at
-            if proved_at is None or self._wall() - proved_at > max_age_s + self.settings.leeway_s:
-                raise TokenError("the provider did not ask for a proof anew, or does not say when it did (auth_time)")
-        reason = TokenError("the provider gives no token")
-        for name, settings in (("access_token", self.settings), ("id_token", ours)):
-            token = said.get(name)
-            if isinstance(token, str):
-                try:
-                    return await self._judge_given(token, settings)
-                except TokenError as error:
-                    reason = error
-        raise reason
+    async def _given(self, token: str) -> Identity:
+        """Return the identity in an access token that the provider has just given."""
+        return await self._with_keys(lambda keys: verify_token(token, self.settings, keys, self._wall()))
 
-    async def _judge_given(self, token: str, settings: OidcSettings) -> Identity:
+    async def _given_id(self, token: str, nonce: str | None) -> IdToken:
+        """Return an ID token that the provider has just given."""
+        return await self._with_keys(
+            lambda keys: verify_id_token(token, self.settings, keys, self._wall(), nonce=nonce)
+        )
+
+    async def _with_keys(self, verify: Callable[[KeySet], T]) -> T:
         for is_last in (False, True):
             if self.keys is not None:
                 try:
-                    return replace(verify_token(token, settings, self.keys, self._wall()), expires_at=None)
+                    return verify(self.keys)
                 except UnknownKeyError:
                     pass
             if is_last or (self._is_spared and self._fetching is None):
@@ -259,12 +291,15 @@ class OidcProvider:
 
     # Browsers
 
-    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool = False) -> str:
+    async def login_url(
+        self, redirect: str, state: str, nonce: str, challenge: str, *, is_fresh: bool = False
+    ) -> str:
         """Return where a browser logs in, which then leads it to ``redirect`` with a code.
 
         Args:
             redirect: our own URL.
             state: comes back with the code.
+            nonce: comes back in the ID token.
             challenge: the hash of the secret that the code is exchanged with [RFC 7636].
             is_fresh: whether the provider has to ask for a proof even of a person whom it knows.
 
@@ -286,6 +321,7 @@ class OidcProvider:
             "redirect_uri": redirect,
             "scope": self.settings.scopes,
             "state": state,
+            "nonce": nonce,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         } | ({"max_age": "0"} if is_fresh else {})
@@ -293,24 +329,93 @@ class OidcProvider:
         return f"{self._authorization_endpoint}{joint}{urlencode(asked)}"
 
     async def judge_code(
-        self, code: str, redirect: str, verifier: str, *, max_age_s: float | None = None
-    ) -> Identity:
-        """Return the identity of who has logged in with a browser.
+        self, code: str, redirect: str, verifier: str, nonce: str, issuer: str, *, max_age_s: float | None = None
+    ) -> BrowserProof:
+        """Return the proof of who has logged in with a browser.
 
         Args:
             code: as the provider gave it to the browser.
             redirect: our own URL, as the browser was sent away with it.
             verifier: the secret whose hash it was sent away with.
+            nonce: as it was sent away with it.
+            issuer: as whom the provider has sent it back [RFC 9207]; empty: it did not say.
             max_age_s: the age of their proof at most [OpenID Connect Core 3.1.3.7]; None: any.
 
         Raises:
-            TokenError: the code is not right, or has been used.
+            TokenError: the code is not right, or has been used; or it is not this provider's, or of another login.
             UnavailableError: the provider cannot be asked now.
         """
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
+
+        async def ask() -> BrowserProof:
+            await self._discovered()
+            if issuer != self.settings.issuer and (issuer or self._names_issuer):
+                raise TokenError("the browser comes from another provider (iss of the authorization response)")
+            return await self._read_proof(await self._exchange(form, _NO_CODE), nonce, max_age_s=max_age_s)
+
+        return await self._in_time(ask())
+
+    async def renew(self, proof: BrowserProof) -> BrowserProof:
+        """Return the proof that takes the place of one that has ended, or ends.
+
+        Raises:
+            TokenError: the provider gives none any more.
+            UnavailableError: the provider cannot be asked now.
+        """
+        if not proof.refresh_token:
+            raise TokenError("the provider gave nothing to renew the login with")
+        form = {"grant_type": "refresh_token", "refresh_token": proof.refresh_token}
+
+        async def ask() -> BrowserProof:
+            said = await self._exchange(form, "the login at the provider has ended")
+            found = await self._read_proof(said, None, is_renewed=True)
+            now, before = found.identity, proof.identity
+            if (now.subject, now.username) != (before.subject, before.username):
+                raise TokenError("the provider renews the login for somebody else")
+            return found if found.refresh_token else replace(found, refresh_token=proof.refresh_token)
+
+        return await self._in_time(ask())
+
+    async def _read_proof(
+        self,
+        said: dict[str, Any],
+        nonce: str | None,
+        *,
+        is_renewed: bool = False,
+        max_age_s: float | None = None,
+    ) -> BrowserProof:
+        """Return the proof in an answer: the ID token, and the access token where it is for us to read."""
+        access, id_token, refresh = (said.get(name) for name in ("access_token", "id_token", "refresh_token"))
+        is_due = "openid" in self.settings.scopes.split() and not is_renewed
+        given = await self._given_id(id_token, nonce) if isinstance(id_token, str) else None
+        if given is None and is_due:
+            raise TokenError("the provider gives no ID token")
+        if max_age_s is not None:
+            proved_at = None if given is None else given.proved_at
+            if proved_at is None or self._wall() - proved_at > max_age_s + self.settings.leeway_s:
+                raise TokenError("the provider did not ask for a proof anew, or does not say when it did (auth_time)")
+        identity: Identity | None = None
+        try:
+            if isinstance(access, str):
+                identity = await self._given(access)
+        except (TokenError, UnavailableError):
+            # It may be for somebody else to read.
+            if given is None:
+                raise
+        if identity is None and given is not None:
+            identity = given.identity
+        if identity is None:
+            raise TokenError("the provider gives no token")
+        if given is not None:
+            if identity.subject != given.subject:
+                raise TokenError("the access token is of another user than the ID token (sub)")
+            identity = replace(identity, expires_at=min(given.expires_at, identity.expires_at or math.inf))
+        return BrowserProof(identity, refresh if isinstance(refresh, str) else "")
+
+    async def _in_time(self, asking: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                return await self._exchange(form, "the provider does not know the code, or no longer", max_age_s)
+                return await asking
         except TimeoutError:
             raise UnavailableError(f"no answer within {DEADLINE_S:.0f} s") from None
         except ConfigError as error:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from enmasse.api.access.authentication import OidcTokens
+from enmasse.api.access.browser_logins import OidcTokens
 from enmasse.api.kube.status import RequestError
 from enmasse.identity.oidc_settings import OidcSettings
 from tests.unit.net.providers import Provider

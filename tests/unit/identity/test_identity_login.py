@@ -129,7 +129,7 @@ class Authority:
     """Gives tokens that are a user's name, and passwords that are the name backwards."""
 
     def __init__(self, *users: User, spaces: Sequence[str] = ("ns/shop",), takes_passwords: bool = False) -> None:
-        self._users = {user.name: user for user in users}
+        self.tokens = {user.name: user for user in users}
         self._spaces = spaces
         self._takes_passwords = takes_passwords
         self.waiting: list[Pending[Judgement]] | None = None
@@ -142,7 +142,7 @@ class Authority:
         return self._takes_passwords
 
     def judge_token(self, token: str, space: str) -> Judged:
-        found = Judgement(self._users.get(token), "the token is bad")
+        found = Judgement(self.tokens.get(token), "the token is bad")
         if self.waiting is None:
             return found
         self.waiting.append(Pending())
@@ -194,6 +194,48 @@ def test_passwords_of_others_users_are_theirs_to_check(
     assert place.admits(Plain(user, password)) == expected
     assert place.admits(Scram("SCRAM-SHA-256", "jo", "secret", nonce)) is None, "our own keys are not asked"
     assert place.admits(Plain("jo@factory", "other")) == "jo", "other spaces have their own users"
+
+
+WIDE = "\uff49da"
+"""A name of which SASLprep makes ``ida``."""
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "expected"),
+    [
+        (OAuthBearer("wide"), WIDE),
+        (OAuthBearer("wide", WIDE), WIDE),
+        (OAuthBearer("wide", "ida"), None),
+        (OAuthBearer("ida", WIDE), None),
+        (XOAuth2(WIDE, "wide"), WIDE),
+        (XOAuth2(WIDE, "ida"), None),
+        (XOAuth2("ida", "wide"), None),
+        (Plain(WIDE, WIDE[::-1]), WIDE),
+        (Plain(WIDE, "adi"), None),
+        (Plain("ida\uff20shop", "adi"), None),
+    ],
+)
+def test_names_of_a_provider_are_compared_to_the_letter(mechanism: ClientMechanism, expected: str | None) -> None:
+    place = door()
+    wide = person(WIDE, password=None)
+    authority = place.tokens = Authority(person("ida", password=None), wide, takes_passwords=True)
+    authority.tokens["wide"] = wide
+    assert place.admits(mechanism) == expected
+
+
+def test_a_certificate_proves_the_user_that_the_client_names_to_the_letter() -> None:
+    place = Door(person("ida", password=None, certificates=["card"]))
+    place.certified = ("card",)
+    for named, expected in (("ida", True), (WIDE, False)):
+        login = place.begin()
+        assert login.begin("EXTERNAL", named.encode()) is expected
+
+
+def test_users_of_our_own_may_come_in_any_form_that_saslprep_makes_theirs() -> None:
+    place = Door(person("ida", password="secret"), person("j\u00f6"))
+    for given in ("j\u00f6", "jo\u0308"):
+        assert place.admits(Plain(given, "secret")) == "j\u00f6"
+        assert place.admits(Scram("SCRAM-SHA-256", given, "secret", nonce)) == "j\u00f6"
 
 
 def test_a_judgement_may_come_later() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.identity.errors import TokenError, UnknownKeyError
-from enmasse.identity.oidc import Identity, KeySet, read_discovery, verify_token
+from enmasse.identity.oidc import Identity, KeySet, read_discovery, verify_id_token, verify_token
 from enmasse.identity.oidc_settings import OidcSettings
 from tests.unit.identity.tokens_of_tests import ISSUER, NOW, claims, jwk, jwks, keys, private_key, token
 
@@ -88,6 +88,62 @@ def test_clocks_may_differ_a_little(exp: float, is_good: bool) -> None:
         assert verify_token(token(exp=exp, nbf=NOW + 10), SETTINGS, keys(), NOW).expires_at == exp
     else:
         assert "expired" in refusal(token(exp=exp))
+
+
+@pytest.mark.parametrize("name", ["\uff49da", "i\u00adda", "jo\u0308", "IDA", "\u0456da"])
+def test_a_name_is_the_providers_own_to_the_letter(name: str) -> None:
+    assert verify_token(token(preferred_username=name), SETTINGS, keys(), NOW).username == name
+
+
+# ID tokens
+
+CLIENT = replace(SETTINGS, client_id="console")
+ID_TOKEN = {"aud": "console", "nonce": "n-1"}
+
+
+def test_an_id_token_is_good_for_the_login_that_it_was_given_for() -> None:
+    for more in ({}, {"azp": "console"}, {"aud": ["console", "messaging"], "azp": "console"}):
+        found = verify_id_token(token(**(ID_TOKEN | more)), CLIENT, keys(), NOW, nonce="n-1")
+        assert (found.subject, found.identity.username, found.expires_at) == ("u-1", "ida", NOW + 60)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"nonce": "n-2"}, "nonce"),
+        ({"nonce": None}, "nonce"),
+        ({"nonce": ["n-1"]}, "nonce"),
+        ({"azp": "shop"}, "azp"),
+        ({"azp": ["console"]}, "azp"),
+        ({"aud": ["console", "shop"]}, "azp"),
+        ({"aud": ["console", "shop"], "azp": "shop"}, "azp"),
+        ({"aud": "messaging"}, "aud"),
+        ({"sub": None}, "sub"),
+        ({"iss": "https://id.example.com/realms/other"}, "iss"),
+        ({"exp": NOW - 11}, "exp"),
+    ],
+)
+def test_an_id_token_of_another_login_or_client_proves_nothing(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(TokenError, match=told):
+        verify_id_token(token(**(ID_TOKEN | changed)), CLIENT, keys(), NOW, nonce="n-1")
+
+
+@pytest.mark.parametrize("mark", [{"typ": "ID"}, {"at_hash": "x"}, {"c_hash": "x"}])
+def test_an_id_token_is_a_bearers_token_only_of_the_client_that_asked_for_it(mark: dict[str, str]) -> None:
+    for azp in ("console", "messaging"):
+        assert verify_token(token(azp=azp, **mark), CLIENT, keys(), NOW).username == "ida"
+    assert "azp" in refusal(token(azp="shop", **mark), CLIENT)
+    assert "azp" in refusal(token(aud=["messaging", "shop"], **mark), CLIENT)
+    assert verify_token(token(aud=["messaging", "account"], azp="shop"), CLIENT, keys(), NOW), "an access token"
+
+
+@pytest.mark.parametrize("kind", ["logout+jwt", "application/secevent+jwt", "DPoP+JWT", "", None, "JWT", "at+jwt"])
+def test_a_token_of_another_type_is_none_of_ours(kind: str | None) -> None:
+    given = token(header={"typ": kind})
+    if kind and kind.lower() not in ("jwt", "at+jwt"):
+        assert "typ" in refusal(given)
+    else:
+        assert verify_token(given, SETTINGS, keys(), NOW).username == "ida"
 
 
 # Attacks

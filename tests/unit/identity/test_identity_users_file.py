@@ -9,7 +9,7 @@ import yaml
 
 from enmasse.identity.errors import UsersFileError
 from enmasse.identity.permissions import RECV, SEND, Grant
-from enmasse.identity.users import Users, space_name, user_name
+from enmasse.identity.users import Users, prepared_name, space_name, user_name
 from enmasse.identity.users_file import read_users, write_users
 from tests.unit.identity.people import SEED, exactly, person
 
@@ -125,8 +125,16 @@ def test_a_mistake_does_not_show_what_may_be_secret() -> None:
 def test_names_are_brought_into_one_form() -> None:
     assert space_name("shop") == "default/shop"
     assert space_name("ns/shop") == "ns/shop"
-    assert user_name("jo\u0308") == "j\u00f6"
     assert user_name("jo@example.com") == "jo@example.com"
+
+
+@pytest.mark.parametrize("name", ["\uff49da", "jo\u0308", "i\u00adda", "\u2168", "\u017fam"])
+def test_a_name_that_saslprep_makes_another_of_is_nobodys(name: str) -> None:
+    with pytest.raises(UsersFileError, match="SASLprep"):
+        user_name(name)
+    # What stood in a file before goes on.
+    [kept] = read_users(yaml.safe_dump({"users": [{"name": name, "space": "shop"}]}), exactly)
+    assert kept.name == prepared_name(name) != name
 
 
 def test_certificates_are_looked_up_in_a_space_or_in_all() -> None:

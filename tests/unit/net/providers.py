@@ -25,8 +25,12 @@ class Provider:
         asked: the paths that it was asked for.
         forms: what came with passwords, and as whom.
         answers: path to what is answered in place of the usual.
-        codes: what browsers came away with, and the challenges that these were given for.
+        codes: what browsers came away with, and the challenges and nonces that these were given for.
+        refreshes: what logins can be renewed with; empty: none is given.
+        lasts_s: how long a token is good.
+        changed: claims of ID tokens that are other than they should be.
         more: in its description of itself.
+        names_keys: whether its keys have names.
         is_silent: whether it takes requests and says nothing.
         issuer: how it calls itself.
     """
@@ -36,9 +40,13 @@ class Provider:
         self.asked: list[str] = []
         self.forms: list[tuple[dict[str, str], str]] = []
         self.answers: dict[str, tuple[int, Any]] = {}
-        self.codes: dict[str, str] = {}
-        self.more: dict[str, str] = {}
+        self.codes: dict[str, tuple[str, str]] = {}
+        self.refreshes: list[str] = []
+        self.lasts_s = 60.0
+        self.changed: dict[str, Any] = {}
+        self.more: dict[str, Any] = {}
         self.is_silent = False
+        self.names_keys = True
         self.claims: dict[str, Any] = {}
         self.issuer = ""
         self._tls = tls
@@ -75,9 +83,19 @@ class Provider:
         now = time.time()
         claims = {
             "iss": self.issuer, "aud": "messaging", "sub": "u-1", "preferred_username": "ida",
-            "iat": now, "exp": now + 60, **self.claims, **changed,
+            "iat": now, "exp": now + self.lasts_s, **self.claims, **changed,
         }  # fmt: skip
-        return jwt.encode(claims, private_key(name), "RS256", headers={"kid": name})
+        claims = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode(claims, private_key(name), "RS256", headers={"kid": name} if self.names_keys else {})
+
+    def given(self, form: dict[str, str], nonce: str | None) -> dict[str, Any]:
+        """What it gives for a code, or for what renews that."""
+        found: dict[str, Any] = {"access_token": self.token(), "token_type": "Bearer"}
+        client = form.get("client_id", "console")
+        found["id_token"] = self.token(**{"aud": client, "nonce": nonce, "azp": client} | self.changed)
+        if self.refreshes:
+            found["refresh_token"] = self.refreshes[-1]
+        return found
 
     def count(self, path: str) -> int:
         """How often a path was asked for."""
@@ -127,18 +145,26 @@ class Provider:
             base = self.issuer
             return 200, {"issuer": base, "jwks_uri": f"{base}/certs", "token_endpoint": f"{base}/token"} | self.more
         if path.endswith("/certs"):
-            return 200, jwks(*self.keys)
+            found = jwks(*self.keys)
+            if not self.names_keys:
+                for key in found["keys"]:
+                    del key["kid"]
+            return 200, found
         if path.endswith("/token"):
             form = {name: values[0] for name, values in parse_qs(body).items()}
             if as_whom:
                 as_whom = unquote_plus(b64decode(as_whom.removeprefix("Basic ")).decode())
             self.forms.append((form, as_whom))
             if form.get("grant_type") == "authorization_code":
-                challenge = self.codes.pop(form.get("code", ""), "")
+                challenge, nonce = self.codes.pop(form.get("code", ""), ("", ""))
                 digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
                 if urlsafe_b64encode(digest).decode().rstrip("=") != challenge:
                     return 400, {"error": "invalid_grant", "error_description": "Code not valid"}
-                return 200, {"access_token": self.token(), "id_token": self.token(), "token_type": "Bearer"}
+                return 200, self.given(form, nonce)
+            if form.get("grant_type") == "refresh_token":
+                if form.get("refresh_token") not in self.refreshes:
+                    return 400, {"error": "invalid_grant", "error_description": "Token is not active"}
+                return 200, self.given(form, None)
             if form.get("password") != form.get("username", "")[::-1]:
                 return 401, {"error": "invalid_grant", "error_description": "Invalid user credentials"}
             return 200, {"access_token": self.token(preferred_username=form["username"]), "token_type": "Bearer"}

@@ -10,14 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 
 from enmasse.errors import UnavailableError
 from enmasse.identity.errors import TokenError
 from enmasse.identity.oidc_settings import OidcSettings
 from enmasse.net.loop import run
-from enmasse.net.oidc_provider import MAX_ANSWER_BYTES, MAX_ASKING, MAX_WAITING, REFETCH_S, REFRESH_S, OidcProvider
+from enmasse.net.oidc_provider import (
+    MAX_ANSWER_BYTES,
+    MAX_ASKING,
+    MAX_WAITING,
+    REFETCH_S,
+    REFRESH_S,
+    STALE_S,
+    OidcProvider,
+)
 from tests.unit.client.authorities import Authority
+from tests.unit.identity.tokens_of_tests import jwk, private_key
 from tests.unit.net.providers import CERTS, TOKEN, Provider
 
 DISCOVERY = "/realms/shop/.well-known/openid-configuration"
@@ -100,6 +110,48 @@ def test_a_new_key_is_fetched_when_it_is_met_and_strangers_cannot_have_that_repe
         for _ in range(10):
             assert "UnknownKeyError" in await scene.refusal(scene.provider.token("rsa-other"))
         assert scene.provider.count(CERTS) == 2
+
+    play(story)
+
+
+def test_a_key_without_a_name_is_fetched_anew_at_a_wrong_signature_and_the_withdrawn_one_counts_no_more() -> None:
+    async def story(scene: Scene) -> None:
+        scene.provider.names_keys = False
+        assert await scene.judged(scene.provider.token()) == "ida"
+        scene.now += REFETCH_S
+        scene.provider.keys = ["rsa-new"]
+        assert await scene.judged(scene.provider.token()) == "ida"
+        for _ in range(10):
+            assert "UnknownKeyError" in await scene.refusal(scene.provider.token("rsa"))
+        assert scene.provider.count(CERTS) == 2, "strangers cannot have that repeated"
+
+    play(story)
+
+
+def test_a_key_that_takes_the_name_of_an_earlier_one_is_found() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.judged(scene.provider.token())
+        scene.now += REFETCH_S
+        scene.provider.answers[CERTS] = (200, {"keys": [jwk("rsa-new", kid="rsa")]})
+        renewed = jwt.encode(
+            jwt.decode(scene.provider.token(), options={"verify_signature": False}),
+            private_key("rsa-new"),
+            "RS256",
+            headers={"kid": "rsa"},
+        )
+        assert await scene.judged(renewed) == "ida"
+        assert "UnknownKeyError" in await scene.refusal(scene.provider.token())
+
+    play(story)
+
+
+def test_a_key_that_was_withdrawn_while_nobody_came_is_not_taken() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.judged(scene.provider.token())
+        scene.provider.keys = ["rsa-new"]
+        scene.now += STALE_S + 1
+        assert "UnknownKeyError" in await scene.refusal(scene.provider.token("rsa"))
+        assert scene.at_once(scene.provider.token()) == "ida"
 
     play(story)
 

@@ -6,7 +6,6 @@ and the secret of a token only when it is created.
 
 from __future__ import annotations
 
-import hmac
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -15,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
-from enmasse.api.access.authentication import LOGIN_S
+from enmasse.api.access.browser_logins import LOGIN_S
 from enmasse.api.access.sessions import COOKIE, PROOF_S, SESSION_S, proof_required
 from enmasse.api.kube.requests import OBJECTS, read_body
-from enmasse.api.kube.status import RequestError
+from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.control.access.accounts import BY_SESSION, TOKEN_S
 from enmasse.control.errors import ForbiddenError, ResourceNotFoundError
 from enmasse.identity.rbac import ANONYMOUS, LOCAL_OPERATOR, Requester
 
 if TYPE_CHECKING:
     from enmasse.api.access.authentication import Authenticator
+    from enmasse.api.access.browser_logins import BrowserLogin, ProviderProof
     from enmasse.api.access.sessions import Session
     from enmasse.control.access.accounts import Accounts, Token
 
@@ -104,12 +104,18 @@ class _Routes:
         _set_cookie(answer, request, secret)
         return answer
 
-    def _begin(self, request: Request, requester: Requester, password: str | None = None) -> tuple[Session, str]:
+    def _begin(
+        self,
+        request: Request,
+        requester: Requester,
+        password: str | None = None,
+        provider: ProviderProof | None = None,
+    ) -> tuple[Session, str]:
         """Begin a session; return it and its secret."""
         request.state.requester = requester  # for the audit log
         sessions = self._authenticator.sessions
         agent = request.headers.get("user-agent", "")
-        secret = sessions.begin(requester, password, host=_host(request), agent=agent)
+        secret = sessions.begin(requester, password, host=_host(request), agent=agent, provider=provider)
         session = sessions.find(secret)
         assert session is not None
         return session, secret
@@ -119,9 +125,17 @@ class _Routes:
         proof = self._authenticator.sessions.prove(session)
         return {"proof": proof, "proofExpirationSeconds": PROOF_S}
 
-    def _lead(self, request: Request, requester: Requester, page: str, *, is_proved: bool) -> Response:
+    def _lead(
+        self,
+        request: Request,
+        requester: Requester,
+        page: str,
+        *,
+        is_proved: bool,
+        provider: ProviderProof | None = None,
+    ) -> Response:
         """Begin a session, and lead to a page of the console, with a proof where none but the page sees it."""
-        session, secret = self._begin(request, requester)
+        session, secret = self._begin(request, requester, provider=provider)
         proof = f"#proof={self._proof(session)['proof']}" if is_proved else ""
         # A redirect removes what came in the address from the browser's, and from the next Referer.
         answer = RedirectResponse(f"/console/{page}{proof}", 303, {"Cache-Control": "no-store"})
@@ -147,13 +161,13 @@ class _Routes:
 
     async def go_to_provider(self, request: Request, fresh: bool = False) -> Response:
         redirect = f"{request.url.scheme}://{request.url.netloc}{CALLBACK_PATH}"
-        url, state = await self._authenticator.begin_browser_login(redirect, is_fresh=fresh)
+        url, sealed = await self._authenticator.begin_browser_login(redirect, is_fresh=fresh)
         answer = RedirectResponse(url, 303, {"Cache-Control": "no-store"})
         # It comes back from a page of the provider, which a strict cookie would not survive.
         answer.set_cookie(
             LOGIN_COOKIE,
-            state,
-            max_age=int(LOGIN_S),
+            sealed,
+            max_age=LOGIN_S,
             path=CALLBACK_PATH,
             httponly=True,
             samesite="lax",
@@ -162,17 +176,27 @@ class _Routes:
         return answer
 
     async def come_from_provider(
-        self, request: Request, code: str = "", state: str = "", error: str = ""
+        self, request: Request, code: str = "", state: str = "", error: str = "", iss: str = ""
     ) -> Response:
-        # Another browser must not be logged in with somebody else's code.
-        if not state or not hmac.compare_digest(request.cookies.get(LOGIN_COOKIE, "").encode(), state.encode()):
-            raise RequestError(401, "this login was not begun in this browser: log in again")
-        if error or not code:
-            raise RequestError(401, f"the identity provider refuses the login: {error[:100] or 'it gives no code'}")
-        requester, is_proved = await self._authenticator.end_browser_login(state, code)
-        answer = self._lead(request, requester, "", is_proved=is_proved)
+        answer: Response
+        try:
+            # Another browser must not be logged in with somebody else's code.
+            login = self._login(request, state, "" if error else code, error)
+            proof = await self._authenticator.end_browser_login(login, code, iss)
+        except RequestError as refusal:
+            answer = answer_error(refusal)
+        else:
+            answer = self._lead(request, proof.requester, "", is_proved=login.is_fresh, provider=proof)
         answer.delete_cookie(LOGIN_COOKIE, path=CALLBACK_PATH, httponly=True, samesite="lax")
         return answer
+
+    def _login(self, request: Request, state: str, code: str, error: str) -> BrowserLogin:
+        login = self._authenticator.browser_logins.open(request.cookies.get(LOGIN_COOKIE, ""), state)
+        if login is None:
+            raise RequestError(401, "this login was not begun in this browser, or took too long: log in again")
+        if not code:
+            raise RequestError(401, f"the identity provider refuses the login: {error[:100] or 'it gives no code'}")
+        return login
 
     async def log_out(self, request: Request) -> Response:
         if session := self._authenticator.session_of(request.scope):

@@ -10,9 +10,6 @@ Credentials, in the order in which they are tried:
 4. A client certificate of the platform's authority: its common name is the user, its organisations are groups.
 
 Wrong credentials are refused, even where none are required.
-
-Users and groups of an OpenID provider get the prefix ``oidc:``, so that none of them has the name of an account or of
-the group of administrators.
 """
 
 from __future__ import annotations
@@ -21,72 +18,27 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import logging
 import secrets
 import time
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
+from enmasse.api.access.browser_logins import BrowserLogins
 from enmasse.api.access.sessions import COOKIE, IDLE_S, PROOF_HEADER, Sessions
 from enmasse.api.kube.status import RequestError
 from enmasse.control.access.accounts import TOKEN_PREFIX, WebPasswords, hash_token
 from enmasse.errors import UnavailableError
-from enmasse.identity.errors import TokenError
 from enmasse.identity.rbac import ANONYMOUS, LOCAL_OPERATOR, PIPELINE_HOST, Requester
 from enmasse.identity.throttle import LoginThrottle
-from enmasse.net.oidc_provider import OidcProvider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import Scope
 
+    from enmasse.api.access.browser_logins import BearerVerifier, BrowserLogin, ProviderProof
     from enmasse.api.access.sessions import Session
     from enmasse.control.access.accounts import Account, Accounts
-    from enmasse.identity.oidc import Identity
-    from enmasse.identity.oidc_settings import OidcSettings
-
-LOGIN_S: Final = 600.0
-"""Seconds that a browser may take to log in at a provider."""
-
-_MOST_LOGINS: Final = 1_000
-_SECRET_BYTES: Final = 32
-
-
-class BrowserLogins:
-    """Logins of browsers that are under way at an identity provider.
-
-    Args:
-        now: returns seconds, monotonic.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._begun: dict[str, tuple[float, str, str, bool]] = {}
-
-    def begin(self, redirect: str, *, is_fresh: bool) -> tuple[str, str]:
-        """Begin a login that leads to a URL of ours; return its state and its secret."""
-        if len(self._begun) >= _MOST_LOGINS:
-            del self._begun[next(iter(self._begun))]
-        state, verifier = secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
-        self._begun[state] = (self._now(), redirect, verifier, is_fresh)
-        return state, verifier
-
-    def take(self, state: str) -> tuple[str, str, float | None] | None:
-        """Return URL and secret of a login, once, and its age if the person has to have logged in since it began.
-
-        None: there is none, or it took too long.
-        """
-        began, redirect, verifier, is_fresh = self._begun.pop(state, (-LOGIN_S, "", "", False))
-        age = self._now() - began
-        return (redirect, verifier, age if is_fresh else None) if verifier and age < LOGIN_S else None
-
-
-def challenge_of(verifier: str) -> str:
-    """Return the challenge of a secret, by its hash [RFC 7636 4.2]."""
-    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
-
 
 BROKER_PATH = "/osbapi/"
 SCHEMAS_PATH = "/schemas/"
@@ -97,26 +49,6 @@ _REMEMBERED = 1_024
 _REMEMBER_S = 300.0
 _RETRY_S = 6
 _WRONG = "user name or password is wrong"
-
-
-class BearerVerifier(Protocol):
-    """Verifies tokens of an identity provider, and lets browsers log in there."""
-
-    @property
-    def login_name(self) -> str:
-        """The name of the OpenID provider on the login page; empty: browsers cannot log in there."""
-
-    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool) -> str:
-        """Return where a browser logs in; see ``OidcProvider``."""
-
-    async def redeem(self, code: str, redirect: str, verifier: str, *, max_age_s: float | None) -> Requester | None:
-        """Return who has logged in with a browser; None: the provider refuses the code, or did not ask anew."""
-
-    async def requester_of(self, token: str) -> Requester | None:
-        """Return the requester of a token, None when it is invalid."""
-
-    async def close(self) -> None:
-        """Cancel questions under way."""
 
 
 class Authenticator:
@@ -132,6 +64,7 @@ class Authenticator:
         verifier: of tokens of an identity provider.
         idle_s: seconds without a request after which a browser's session ends.
         now: returns seconds, monotonic, for sessions and throttling.
+        wall: returns seconds since 1970 UTC, for logins that a browser brings back.
 
     Attributes:
         accounts: as given.
@@ -151,13 +84,14 @@ class Authenticator:
         verifier: BearerVerifier | None = None,
         idle_s: float = IDLE_S,
         now: object = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         clock = now if callable(now) else time.monotonic
         self.accounts = accounts
         self.is_required = is_required
         self.is_local = not is_required if is_local is None else is_local
         self.sessions = Sessions(clock, idle_s)
-        self.browser_logins = BrowserLogins(clock)
+        self.browser_logins = BrowserLogins(operator, wall)
         self.passwords = passwords or WebPasswords()
         self._processes = {
             hash_token(secret): who
@@ -191,13 +125,23 @@ class Authenticator:
                 return await self._by_basic(value.strip(), _host(scope))
             raise RequestError(401, f"authorization by {scheme!r} is not supported here: send Bearer and a token")
         session = self.session_of(scope, is_used=not is_again)
-        if session is not None:
+        if session is not None and await self._holds(session):
             return session.requester
         peer = (scope.get("state") or {}).get("peer")
         if peer is not None:
             name, groups = peer
             return Requester.known(name, groups)
         return ANONYMOUS if self.is_required else LOCAL_OPERATOR
+
+    async def _holds(self, session: Session) -> bool:
+        """Return whether a session's proof by a provider holds, or could be renewed; else it has ended."""
+        if session.provider is None:
+            return True
+        if not await session.provider.holds():
+            self.sessions.end(session)
+            return False
+        session.requester = session.provider.requester
+        return True
 
     def session_of(self, scope: Scope, *, is_used: bool = False) -> Session | None:
         """Return the session that a request is made in; None: it has another proof, or none.
@@ -229,7 +173,7 @@ class Authenticator:
         return (self._verifier.login_name if self._verifier is not None else "") or None
 
     async def begin_browser_login(self, redirect: str, *, is_fresh: bool = False) -> tuple[str, str]:
-        """Return the provider's URL that a browser is sent to, and the state that it has to come back with.
+        """Return the provider's URL that a browser is sent to, and the sealed login that it has to come back with.
 
         Args:
             redirect: our own URL that it comes back to.
@@ -240,30 +184,32 @@ class Authenticator:
         """
         if self._verifier is None or not self._verifier.login_name:
             raise RequestError(404, "there is no identity provider to log in at: `enmasse up --api-oidc-client`")
-        state, verifier = self.browser_logins.begin(redirect, is_fresh=is_fresh)
+        login, sealed = self.browser_logins.begin(redirect, is_fresh=is_fresh)
         try:
-            url = await self._verifier.login_url(redirect, state, challenge_of(verifier), is_fresh=is_fresh)
+            return await self._verifier.login_url(login), sealed
         except UnavailableError as error:
             raise RequestError(503, f"the identity provider does not answer: {error}") from None
-        return url, state
 
-    async def end_browser_login(self, state: str, code: str) -> tuple[Requester, bool]:
-        """Return who has logged in at the provider, and whether that was asked to be fresh, and is.
+    async def end_browser_login(self, login: BrowserLogin, code: str, issuer: str) -> ProviderProof:
+        """Return the proof of who has logged in at the provider.
+
+        Args:
+            login: as the browser has brought it back.
+            code: as the provider gave it to the browser.
+            issuer: as whom the provider has sent it back; empty: it did not say.
 
         Raises:
-            RequestError: 401 when the provider or we do not know this login, 503 when it does not answer.
+            RequestError: 401 when the provider does not confirm this login, 503 when it does not answer.
         """
-        begun = self.browser_logins.take(state)
-        if begun is None or self._verifier is None:
-            raise RequestError(401, "this login was not begun here, or took too long: log in again")
-        redirect, verifier, max_age_s = begun
+        if self._verifier is None:
+            raise RequestError(401, "there is no identity provider to log in at any more")
         try:
-            requester = await self._verifier.redeem(code, redirect, verifier, max_age_s=max_age_s)
+            proof = await self._verifier.redeem(login, code, issuer)
         except UnavailableError as error:
             raise RequestError(503, f"the identity provider does not answer: {error}") from None
-        if requester is None:
+        if proof is None or not self.browser_logins.use(login):
             raise RequestError(401, "the identity provider does not confirm this login: log in again")
-        return requester, max_age_s is not None
+        return proof
 
     async def close(self) -> None:
         """Cancel questions under way."""
@@ -377,63 +323,3 @@ def _header(scope: Scope, name: bytes) -> str:
 def _host(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
-
-
-PREFIX: Final = "oidc:"
-
-_log = logging.getLogger(__name__)
-
-
-class OidcTokens:
-    """Verifies tokens of an OpenID provider; a ``BearerVerifier``.
-
-    Args:
-        settings: of the provider.
-        wall: returns seconds since 1970 UTC.
-        clock: returns seconds, monotonic.
-    """
-
-    def __init__(self, settings: OidcSettings, *, wall: Callable[[], float], clock: Callable[[], float]) -> None:
-        self._provider = OidcProvider(settings, wall=wall, clock=clock)
-
-    async def requester_of(self, token: str) -> Requester | None:
-        """Return the requester of a token, None when it is invalid.
-
-        Raises:
-            RequestError: 503, when the provider's keys are needed and it does not answer.
-        """
-        try:
-            found = self._provider.judge(token) or await self._provider.fetch_and_judge(token)
-        except TokenError as error:
-            _log.info("a token for the API is refused: %s", error)
-            return None
-        except UnavailableError as error:
-            raise RequestError(503, f"the identity provider does not answer: {error}") from None
-        return _requester(found)
-
-    @property
-    def login_name(self) -> str:
-        """The name of the provider on the login page; empty: no client of ours is registered there."""
-        settings = self._provider.settings
-        return (urlsplit(settings.issuer).hostname or "") if settings.client_id else ""
-
-    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool) -> str:
-        """Return where a browser logs in; see ``OidcProvider``."""
-        return await self._provider.login_url(redirect, state, challenge, is_fresh=is_fresh)
-
-    async def redeem(self, code: str, redirect: str, verifier: str, *, max_age_s: float | None) -> Requester | None:
-        """Return who has logged in with a browser; None: the provider refuses the code, or did not ask anew."""
-        try:
-            return _requester(await self._provider.judge_code(code, redirect, verifier, max_age_s=max_age_s))
-        except TokenError as error:
-            _log.info("a login at the provider is refused: %s", error)
-            return None
-
-    async def close(self) -> None:
-        """Cancel questions under way."""
-        await self._provider.close()
-
-
-def _requester(found: Identity) -> Requester:
-    groups = tuple(f"{PREFIX}{group}" for group in found.groups)
-    return Requester.known(f"{PREFIX}{found.username}", groups)

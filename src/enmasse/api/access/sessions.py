@@ -24,6 +24,7 @@ from enmasse.net.shares import Shares
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from enmasse.api.access.browser_logins import ProviderProof
     from enmasse.identity.rbac import AccessRequest, Requester
 
 COOKIE: Final = "enmasse_session"
@@ -66,6 +67,7 @@ class Session:
         used: when it was used last.
         host: where it was begun from.
         agent: the browser, by its own word.
+        provider: the proof by a provider, with which the session ends; None: it is of no provider.
     """
 
     key: bytes
@@ -76,6 +78,7 @@ class Session:
     used: float
     host: str = ""
     agent: str = ""
+    provider: ProviderProof | None = None
 
     @property
     def way_to_prove(self) -> str:
@@ -104,7 +107,15 @@ class Sessions:
         """Return the number of sessions, with those that have ended and were not asked for since."""
         return len(self._sessions)
 
-    def begin(self, requester: Requester, password: str | None = None, *, host: str = "", agent: str = "") -> str:
+    def begin(
+        self,
+        requester: Requester,
+        password: str | None = None,
+        *,
+        host: str = "",
+        agent: str = "",
+        provider: ProviderProof | None = None,
+    ) -> str:
         """Begin a session, and return its secret.
 
         Args:
@@ -112,13 +123,22 @@ class Sessions:
             password: the hash of the account's password, with which the session ends; None: it is of no account.
             host: where it is begun from.
             agent: the browser, by its own word.
+            provider: the proof by a provider; None: it is of no provider.
         """
         now, owner = self._now(), (requester.name,)
         self._make_place(owner)
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         key = hash_token(secret)
         self._sessions[key] = Session(
-            key, secrets.token_hex(_ID_BYTES), requester, password, now, now, host, agent[:_MAX_AGENT_CHARACTERS]
+            key,
+            secrets.token_hex(_ID_BYTES),
+            requester,
+            password,
+            now,
+            now,
+            host,
+            agent[:_MAX_AGENT_CHARACTERS],
+            provider,
         )
         self._shares.take(owner, key)
         return secret

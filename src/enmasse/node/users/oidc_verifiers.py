@@ -70,7 +70,9 @@ class OidcVerifiers:
         """Return the provider for these settings; spaces with the same settings share it."""
         found = self._providers.get(settings)
         if found is None:
-            same = [known for known in self._providers.values() if known.settings.issuer == settings.issuer]
+            # Who names another authority to trust may name one that vouches for another provider of that name.
+            trusted = settings.issuer, settings.ca_cert
+            same = [it for it in self._providers.values() if (it.settings.issuer, it.settings.ca_cert) == trusted]
             keys = next((known.keys for known in same if known.keys is not None), None)
             found = OidcProvider(settings, wall=self._wall, clock=self._clock, keys=keys)
             self._providers[settings] = found
@@ -134,7 +136,7 @@ class OidcVerifiers:
             pending.settle(self._as_user(space, settings, found) if isinstance(found, Identity) else found)
 
     def _signature(self, user: str, password: str, settings: OidcSettings) -> bytes:
-        given = json.dumps([settings.issuer, settings.client_id, settings.revision, user, password])
+        given = json.dumps([settings.issuer, settings.ca_cert, settings.client_id, settings.revision, user, password])
         return hmac.digest(self._secret, given.encode(), "sha256")
 
     def again(self, user: User, settings: OidcSettings) -> User | None:
