@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.api.broker.instances import ASIDE
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
 from enmasse.control.users.passwords import UserPasswords
@@ -335,6 +337,37 @@ def test_a_password_is_told_again_and_kept_nowhere(broker: Broker) -> None:
     assert told["password"] not in str([*broker.store.select("MessagingUser"), *broker.store.select("AddressSpace")])
     assert broker.bind(sendAddresses="orders").status_code == 409
     assert broker.bind(plan="standard-small").status_code == 409
+
+
+def test_a_binding_that_is_made_again_has_a_new_password(broker: Broker) -> None:
+    broker.ready()
+    seen = set()
+    for _ in range(2):
+        told = broker.bind().json()["credentials"]["password"]
+        assert broker.bind().json()["credentials"]["password"] == told
+        seen.add(told)
+        at = "service_instances/i-1/service_bindings/b-1"
+        assert broker("DELETE", at, params=broker.ids()).status_code == 200
+        for item in broker.store.select("MessagingUser"):
+            broker.store.remove("MessagingUser", "default", item["metadata"]["name"])
+    assert len(seen) == 2
+
+
+def test_what_an_earlier_version_kept_is_of_all_who_have_the_rights_and_keeps_its_password(broker: Broker) -> None:
+    broker.ready().bind()
+    (space,), (user,) = broker.store.select("AddressSpace"), broker.store.select("MessagingUser")
+    for item, name in ((space, "account"), (user, "salt")):
+        uid = item["metadata"]["uid"]
+        kept = json.loads(broker.store.aside(uid, ASIDE) or b"")
+        del kept[name]
+        broker.store.put_aside(uid, ASIDE, json.dumps(kept).encode())
+    at = "service_instances/i-1/service_bindings/b-1"
+    passwords = {broker("GET", at).json()["credentials"]["password"] for _ in range(2)}
+    assert len(passwords) == 1
+    assert broker.bind().status_code == 200
+    assert broker.provision(name="shop").status_code == 200
+    patched = broker("PATCH", "service_instances/i-1", json=broker.ids("standard-small"), params=WAIT)
+    assert patched.status_code == 202
 
 
 def test_a_platform_that_can_wait_for_a_binding_need_not_be_kept_waiting(broker: Broker) -> None:

@@ -31,7 +31,7 @@ WAIT = {"accepts_incomplete": "true"}
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """An API that asks for proofs; `blue` edits in its namespace, and `nobody` has an account alone."""
+    """An API that asks for proofs; `blue` and `rival` edit in one namespace, `green` in another, and `nobody` has an account alone."""
     directory = tmp_path_factory.mktemp("broker")
     uids = itertools.count(1)
     with (
@@ -43,18 +43,19 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         registry.create_catalog()
         for namespace in ("blue", "green"):
             registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
-        registry.create(
-            decode(
-                {
-                    "apiVersion": "rbac.authorization.k8s.io/v1",
-                    "kind": "RoleBinding",
-                    "metadata": {"name": "blue", "namespace": "blue"},
-                    "roleRef": {"kind": "ClusterRole", "name": "enmasse.io:tenant-edit"},
-                    "subjects": [{"kind": "User", "name": "blue"}],
-                }
+        for name, namespace in (("blue", "blue"), ("rival", "blue"), ("green", "green")):
+            registry.create(
+                decode(
+                    {
+                        "apiVersion": "rbac.authorization.k8s.io/v1",
+                        "kind": "RoleBinding",
+                        "metadata": {"name": name, "namespace": namespace},
+                        "roleRef": {"kind": "ClusterRole", "name": "enmasse.io:tenant-edit"},
+                        "subjects": [{"kind": "User", "name": name}],
+                    }
+                )
             )
-        )
-        for name in ("blue", "nobody"):
+        for name in ("blue", "rival", "green", "nobody"):
             accounts.add(name, password_hash=PASSWORDS.hash(PASSWORD), groups=())
         tokens = {"blue-token": accounts.create_token("blue").secret}
         authenticator = Authenticator(accounts, is_required=True, passwords=PASSWORDS)
@@ -112,14 +113,16 @@ def test_an_account_orders_where_it_may_have_spaces_and_nowhere_else(ask: Ask) -
     assert ask("blue-token", "GET", "service_instances/i-1/last_operation").json()["state"] == "in progress"
 
 
-def test_an_account_without_rights_learns_nothing_of_others_and_changes_nothing(ask: Ask) -> None:
-    who = f"nobody:{PASSWORD}"
+@pytest.mark.parametrize("stranger", ["nobody", "green", "rival"])
+def test_the_id_of_another_accounts_instance_says_no_more_than_one_that_does_not_exist(
+    ask: Ask, stranger: str
+) -> None:
+    who = f"{stranger}:{PASSWORD}"
     body = wish(ask, "blue")
     ids = {name: body[name] for name in ("service_id", "plan_id")}
     ordered = ask(f"blue:{PASSWORD}", "PUT", "service_instances/i-1", json=body, params=WAIT)
     assert ordered.status_code == 202
     for method, path, options in (
-        ("PUT", "service_instances/i-1", {"json": body, "params": WAIT}),
         ("GET", "service_instances/i-1", {}),
         ("GET", "service_instances/i-1/last_operation", {}),
         ("PATCH", "service_instances/i-1", {"json": ids, "params": WAIT}),
@@ -128,5 +131,23 @@ def test_an_account_without_rights_learns_nothing_of_others_and_changes_nothing(
         ("GET", "service_instances/i-1/service_bindings/b", {}),
         ("DELETE", "service_instances/i-1/service_bindings/b", {"params": ids}),
     ):
-        assert ask(who, method, path, **options).status_code == 403, (method, path)
+        answer, unknown = (ask(who, method, at, **options) for at in (path, path.replace("i-1", "i-0")))
+        assert answer.status_code == unknown.status_code, (method, path)
+        assert answer.text == unknown.text.replace("i-0", "i-1"), (method, path)
     assert ask(f"blue:{PASSWORD}", "GET", "service_instances/i-1/last_operation").status_code == 200
+
+
+def test_an_id_cannot_be_taken_from_another_account(ask: Ask) -> None:
+    for stranger, namespace in (("green", "green"), ("rival", "blue")):
+        who = f"{stranger}:{PASSWORD}"
+        first = ask(who, "PUT", "service_instances/i-9", json=wish(ask, namespace), params=WAIT)
+        assert first.status_code == 202
+    mine = ask(f"blue:{PASSWORD}", "PUT", "service_instances/i-9", json=wish(ask, "blue"), params=WAIT)
+    assert mine.status_code == 202
+    again = ask(f"blue:{PASSWORD}", "PUT", "service_instances/i-9", json=wish(ask, "blue"), params=WAIT)
+    assert again.status_code == 202
+    ids = {name: wish(ask, "blue")[name] for name in ("service_id", "plan_id")}
+    given = ask(f"green:{PASSWORD}", "DELETE", "service_instances/i-9", params=ids | WAIT)
+    assert given.status_code == 202
+    kept = ask(f"blue:{PASSWORD}", "GET", "service_instances/i-9/last_operation")
+    assert kept.json()["state"] == "in progress"

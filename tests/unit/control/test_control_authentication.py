@@ -151,11 +151,13 @@ def test_what_cannot_be_used_is_waited_for(
     ("overrides", "issuer", "has_secret"),
     [
         ({}, OIDC["issuer"], True),
-        ({"realm": "shop"}, "https://id.example.com:8443/realms/shop", True),
+        ({"realm": "shop"}, "https://id.example.com:8443/realms/shop", False),
+        ({"realm": "corporate"}, OIDC["issuer"], True),
+        ({"host": "id.example.com", "port": 8443}, OIDC["issuer"], True),
         ({"host": "other.example.com"}, "https://other.example.com/realms/corporate", False),
         ({"host": "other.example.com", "port": 9443}, "https://other.example.com:9443/realms/corporate", False),
         ({"port": 9443}, "https://id.example.com:9443/realms/corporate", False),
-        ({"caCertSecret": {"name": "own"}}, OIDC["issuer"], True),
+        ({"caCertSecret": {"name": "own"}}, OIDC["issuer"], False),
     ],
 )
 def test_a_space_changes_where_its_users_are_known_where_that_is_allowed(
@@ -176,6 +178,13 @@ def test_a_space_changes_where_its_users_are_known_where_that_is_allowed(
         # The operator's own may be anywhere.
         assert read_settings("oidc", found).networks == (None if has_secret else tuple(networks))
     assert oidc["caCert"] == ("OWN" if "caCertSecret" in overrides else "PEM")
+
+
+@pytest.mark.parametrize("realm", ["..", "../master", "a/b", "a?b", "a#b", "a b", "", "%2e%2e"])
+def test_a_realm_is_one_word_of_the_url(realm: str) -> None:
+    found = resolved(shop(name="corporate", overrides={"realm": realm}), external(allowOverride=True))
+    assert found.verdict.reason == "OverrideNotAllowed"
+    assert "overrides.realm" in found.verdict.message
 
 
 def test_in_a_keycloak_of_ours_each_space_has_a_realm() -> None:

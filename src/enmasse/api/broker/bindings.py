@@ -1,7 +1,7 @@
 """Bindings of the service broker: a messaging user each.
 
-Passwords are not stored: they are derived from a secret of the installation and the ids of space and binding, so that
-a platform that asks again gets the same one.
+Passwords are not stored: they are derived from a secret of the installation, the ids of space and binding, and a salt
+of the binding, so that a platform that asks again gets the same one, and a binding that is made again a new one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ READY_S: Final = 20.0
 _KEY: Final = "service-broker-key"
 _KEY_BYTES = 32
 _PASSWORD_LETTERS = 32
+_SALT_BYTES = 16
 _GROUP, _PLURAL = "user.enmasse.io", "messagingusers"
 
 Document = dict[str, Any]
@@ -103,6 +104,7 @@ class Bindings:
             "service": wanted.service,
             "plan": wanted.plan,
             "parameters": wanted.parameters,
+            "salt": secrets.token_urlsafe(_SALT_BYTES),
         }
         if (known := self._known(instance, identity, kept)) is not None:
             return known, False
@@ -110,7 +112,7 @@ class Bindings:
             raise BrokerError(422, f"the instance is not ready: {reasons(instance.space)}", "ConcurrencyError")
         if (wanted.service, wanted.plan) != (instance.kept.service, instance.kept.plan):
             raise BrokerError(400, "service_id and plan_id: expected those of the instance")
-        password = b64encode(self._password(instance, identity).encode()).decode()
+        password = b64encode(self._password(instance, kept).encode()).decode()
         user = decode(
             {
                 "apiVersion": "user.enmasse.io/v1beta1",
@@ -174,7 +176,7 @@ class Bindings:
             BrokerError: 409 when it differs.
         """
         known = self.find(instance, identity)
-        if known is not None and (known.kept != kept or known.is_being_deleted):
+        if known is not None and (_asked(known.kept) != _asked(kept) or known.is_being_deleted):
             raise BrokerError(409, f"there is a binding '{identity}' already, which differs or is being deleted")
         return known
 
@@ -192,10 +194,10 @@ class Bindings:
         name = known.user["metadata"]["name"]
         self._registry.delete(MESSAGING_USER.name, instance.namespace, name, user=caller.requester)
 
-    def credentials(self, instance: Instance, identity: str) -> Document:
+    def credentials(self, instance: Instance, binding: Binding) -> Document:
         """Return what an application needs to connect."""
         status = instance.space.get("status") or {}
-        user, password = _username(identity), self._password(instance, identity)
+        user, password = _username(binding.kept["binding"]), self._password(instance, binding.kept)
         found: Document = {
             "username": user,
             "password": password,
@@ -220,8 +222,10 @@ class Bindings:
                 found |= {"port": ports["amqps"], "uri": f"amqps://{user}:{password}@{host}:{ports['amqps']}"}
         return found
 
-    def _password(self, instance: Instance, identity: str) -> str:
-        text = "\0".join((instance.space["metadata"]["uid"], instance.kept.instance, identity)).encode()
+    def _password(self, instance: Instance, kept: Document) -> str:
+        # Bindings of earlier versions have no salt, and keep the password that they have.
+        salt = [kept["salt"]] if "salt" in kept else []
+        text = "\0".join((instance.space["metadata"]["uid"], instance.kept.instance, kept["binding"], *salt)).encode()
         digest = hmac.digest(self._secret(), text, hashlib.sha256)
         return urlsafe_b64encode(digest).decode()[:_PASSWORD_LETTERS]
 
@@ -236,6 +240,11 @@ class Bindings:
                 found = secrets.token_bytes(_KEY_BYTES)
                 self._store.put_aside(owner, _KEY, found)
             return found
+
+
+def _asked(kept: Document) -> Document:
+    """Return what was asked for, of the record of a binding."""
+    return {name: value for name, value in kept.items() if name != "salt"}
 
 
 def _username(identity: str) -> str:

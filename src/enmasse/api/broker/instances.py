@@ -5,13 +5,15 @@ Rules:
    for an instance.
 2. An instance is its space: changes of the space, its plan or its deletion, are changes of the instance.
 3. Access to the broker is not enough: the caller needs permission for spaces and users in the namespace.
+4. An id is an account's own: two accounts may have an instance of one id each, and neither hears of the other's.
+   Instances of earlier versions have no account; they are of all who have the rights in their namespace.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.api.broker.requests import BrokerError
@@ -52,16 +54,22 @@ class Caller:
         """
         self.rights.require(self.requester, AccessRequest(verb, group, resource, namespace, name))
 
+    def may(self, verb: str, instance: Instance) -> bool:
+        """Return whether the caller is allowed to do something with the space of an instance."""
+        asked = AccessRequest(verb, "enmasse.io", "addressspaces", instance.namespace, instance.name)
+        return self.rights.allows(self.requester, asked)
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The record beside the space of an instance."""
+    """The record beside the space of an instance; one of an earlier version has no account."""
 
     instance: str
     service: str
     plan: str
     name: str
     namespace: str
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +107,29 @@ class Instances:
         self._registry = registry
         self._store = registry.store
         self._catalog = catalog
-        self._places: dict[str, tuple[str, str]] = {}
-        """Namespace and name of the spaces of instances, as hints for ``find``."""
+        self._places: dict[tuple[str, str], tuple[str, str]] = {}
+        """Namespace and name of the spaces of instances by account and id, as hints for ``find``."""
 
-    def find(self, identity: str) -> Instance | None:
-        """Return an instance, None when there is none."""
-        place = self._places.get(identity)
+    def find(self, identity: str, caller: Caller) -> Instance | None:
+        """Return the caller's instance of an id, None when there is none."""
+        account = caller.requester.name
+        place = self._places.get((account, identity))
         space = self._store.find(ADDRESS_SPACE.name, *place) if place else None
         found = self._instance_of(space) if space else None
-        if found is not None and found.kept.instance == identity:
+        if found is not None and _is_of(found, identity, account):
             return found
-        self._places.pop(identity, None)
+        self._places.pop((account, identity), None)
+        former = None
         for item in self._store.select(ADDRESS_SPACE.name):
             found = self._instance_of(item)
-            if found is not None and found.kept.instance == identity:
-                self._places[identity] = found.namespace, found.name
+            if found is None:
+                continue
+            if _is_of(found, identity, account):
+                self._places[account, identity] = found.namespace, found.name
                 return found
-        return None
+            if _is_of(found, identity, "") and caller.may("get", found):
+                former = found
+        return former
 
     async def provision(self, identity: str, wanted: ProvisionRequest, caller: Caller) -> tuple[Instance, bool]:
         """Return an instance, and whether it was made now.
@@ -125,11 +139,12 @@ class Instances:
             ForbiddenError: when the caller may not have spaces there.
         """
         space_type, plan = self._catalog.chosen(wanted.service, wanted.plan)
-        known = self.find(identity)
-        name = wanted.name or (known.name if known else _name_for(identity))
+        known = self.find(identity, caller)
+        account = caller.requester.name if known is None else known.kept.account
+        name = wanted.name or (known.name if known else _name_for(identity, account))
         namespace = wanted.namespace or (known.namespace if known else wanted.platform_namespace or "default")
         caller.require("create", "enmasse.io", "addressspaces", namespace)
-        kept = _Kept(identity, wanted.service, wanted.plan, name, namespace)
+        kept = _Kept(identity, wanted.service, wanted.plan, name, namespace, account)
         if known is not None:
             if known.kept != kept or known.is_being_deleted:
                 raise BrokerError(
@@ -161,7 +176,7 @@ class Instances:
             raise BrokerError(409, f"{error}, and is not this instance's: choose another name") from None
         except NamespaceNotFoundError as error:
             raise BrokerError(400, f"parameters.namespace: {error}") from None
-        self._places[identity] = namespace, name
+        self._places[account, identity] = namespace, name
         return Instance(kept, created), True
 
     async def update(self, identity: str, wanted: UpdateRequest, caller: Caller) -> tuple[Instance, bool]:
@@ -180,7 +195,7 @@ class Instances:
             return known, False
         if known.is_being_deleted:
             raise BrokerError(422, "the instance is being deleted", "ConcurrencyError")
-        kept = _Kept(identity, wanted.service, plan_id, known.kept.name, known.kept.namespace)
+        kept = replace(known.kept, plan=plan_id)
         space = decode(known.space | {"spec": known.space["spec"] | {"plan": plan}})
 
         def write() -> Document:
@@ -204,13 +219,13 @@ class Instances:
         self._registry.delete(ADDRESS_SPACE.name, known.namespace, known.name, user=caller.requester)
 
     def known(self, identity: str, caller: Caller, verb: str, *, gone: int = 404) -> Instance:
-        """Return an instance, after checking the permission of the caller.
+        """Return an instance of the caller, after checking its permission.
 
         Raises:
             BrokerError: when there is none, with the code ``gone``.
             ForbiddenError: when the caller may not.
         """
-        found = self.find(identity)
+        found = self.find(identity, caller)
         if found is None:
             raise BrokerError(gone, f"there is no instance '{identity:.100}'")
         caller.require(verb, "enmasse.io", "addressspaces", found.namespace, found.name)
@@ -235,5 +250,10 @@ def reasons(document: Document) -> str:
     return "; ".join((document.get("status") or {}).get("messages") or ()) or "it is being processed"
 
 
-def _name_for(identity: str) -> str:
-    return f"instance-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+def _is_of(found: Instance, identity: str, account: str) -> bool:
+    return (found.kept.instance, found.kept.account) == (identity, account)
+
+
+def _name_for(identity: str, account: str) -> str:
+    # Nobody can take the name of another's instance, whose id is no secret, by using that id first.
+    return f"instance-{hashlib.sha256(json.dumps([account, identity]).encode()).hexdigest()[:12]}"

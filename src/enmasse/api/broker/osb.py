@@ -154,14 +154,17 @@ class _Routes:
         if not binding.is_usable:
             if is_asynchronous(request):
                 return JSONResponse({"operation": _BIND}, status_code=202)
-            await self._bindings.until_usable(instance, identity)
-        return self._credentials(request, 201 if is_new else 200)
+            binding = await self._bindings.until_usable(instance, identity)
+        # The endpoints of the space may have been set while waiting for the user.
+        instance = self._instances.known(_instance_id(request), caller, "get")
+        credentials = self._bindings.credentials(instance, binding)
+        return JSONResponse({"credentials": credentials}, status_code=201 if is_new else 200)
 
     async def fetch_binding(self, request: Request) -> Response:
         instance, binding = self._known_binding(request, gone=404)
         if not binding.is_usable or binding.is_being_deleted:
             raise BrokerError(404, f"the binding is not ready: {binding.reasons}")
-        credentials = self._bindings.credentials(instance, _binding_id(request))
+        credentials = self._bindings.credentials(instance, binding)
         return JSONResponse({"credentials": credentials, "parameters": binding.kept["parameters"]})
 
     async def unbind(self, request: Request) -> Response:
@@ -193,12 +196,6 @@ class _Routes:
         if binding is None:
             raise BrokerError(gone, f"there is no binding '{_binding_id(request):.100}'")
         return instance, binding
-
-    def _credentials(self, request: Request, code: int) -> Response:
-        # The endpoints of the space may have been set while waiting for the user.
-        instance = self._instances.known(_instance_id(request), _caller(request), "get")
-        credentials = self._bindings.credentials(instance, _binding_id(request))
-        return JSONResponse({"credentials": credentials}, status_code=code)
 
 
 def _state(found: Instance) -> Document:

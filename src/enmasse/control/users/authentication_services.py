@@ -2,12 +2,14 @@
 
 Rules:
 1. A service that does not exist, or cannot be used as it is, is waited for; the verdict names what is missing.
-2. A space changes the service's settings only where the service allows that, and never takes the service's
-   secret with it to another host. That host has to be public, or in a network that the operator has named.
+2. A space changes the service's settings only where the service allows that, and never takes the secret of the
+   service's client with it: that is for the issuer that it was configured for, as the service's authorities prove it.
+   A host that it names has to be public, or in a network that the operator has named.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 
 EXTERNAL, STANDARD = "external", "standard"
+
+_REALM = re.compile(r"(?!\.\.?$)[\w.~-]+", re.ASCII)
 
 FindSecret = Callable[[str, str], Secret | None]
 """Returns a secret by namespace and name."""
@@ -231,12 +235,14 @@ def _external(
     if overrides is None:
         return fields
     own_issuer = fields["issuer"]
-    fields["issuer"] = _overridden(own_issuer, overrides)
+    issuer = _overridden(own_issuer, overrides)
+    if issuer != own_issuer or overrides.ca_cert_secret is not None:
+        fields.pop("clientSecret", None)
+    fields["issuer"] = issuer
     if overrides.ca_cert_secret is not None:
         namespace = space.metadata.namespace
         fields["caCert"] = secret_entry(find_secret, namespace, overrides.ca_cert_secret.name, "ca.crt")
-    if urlsplit(fields["issuer"]).netloc != urlsplit(own_issuer).netloc:
-        fields.pop("clientSecret", None)
+    if urlsplit(issuer).netloc != urlsplit(own_issuer).netloc:
         # The operator's own provider may be anywhere.
         fields["networks"] = list(map(str, networks))
     return fields
@@ -262,6 +268,10 @@ def _overridden(issuer: str, overrides: AuthenticationOverrides) -> str:
         if "/realms/" not in path:
             raise MissingError(
                 "OverrideNotAllowed", "overrides.realm: the issuer of the authentication service has no realms"
+            )
+        if _REALM.fullmatch(overrides.realm) is None:
+            raise MissingError(
+                "OverrideNotAllowed", "overrides.realm: one word of a URL is expected: letters, digits, '.', '_', '-'"
             )
         path = f"{path.partition('/realms/')[0]}/realms/{overrides.realm}"
     return urlunsplit((parts.scheme, f"{shown}:{port}" if port else shown, path, "", ""))
