@@ -71,7 +71,7 @@ def test_every_section_of_a_message_arrives_as_it_was_sent(node: NodeProcess, ad
             priority=7,
             ttl=3600.0,
             id="id-1",
-            user_id=b"me",
+            user_id=b"anonymous",
             address="ignored",
             subject="subject",
             reply_to="replies",

@@ -148,6 +148,10 @@ class Producer:
         """Note that the last credit has been used."""
         self.address.due()
 
+    def on_refused(self) -> None:
+        """Note that a message within the credit was refused before it came here."""
+        self.address.due()
+
     def on_given_up(self, credit: int) -> None:
         """Note that credit was used up without a message."""
         self.address.due()

@@ -378,6 +378,10 @@ class AnonymousTerminus(Producer):
 
     on_crossed = on_message
 
+    def on_refused(self) -> None:
+        """Grant credit in place of what a refused message has used."""
+        self._renew()
+
     def _renew(self) -> None:
         port = self.port
         if 2 * (port.limit - port.received) <= ANONYMOUS_CREDIT:
@@ -435,10 +439,14 @@ class ServiceProducer(Producer):
         self.address.serve(payload)
         if not settled:
             self.settle(delivery_id, ACCEPTED)
-        if 2 * self.credit <= ANONYMOUS_CREDIT:
-            self.port.grant(ANONYMOUS_CREDIT)
+        self.on_refused()
 
     on_crossed = on_message
+
+    def on_refused(self) -> None:
+        """Grant credit in place of what a message has used, whether it was taken or not."""
+        if 2 * self.credit <= ANONYMOUS_CREDIT:
+            self.port.grant(ANONYMOUS_CREDIT)
 
 
 class Service(Address):

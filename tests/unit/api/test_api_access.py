@@ -47,11 +47,11 @@ class OneIssuer:
 
     login_name = ""
 
-    async def login_url(self, redirect: str, state: str, challenge: str, *, is_fresh: bool) -> str:
-        raise AssertionError((redirect, state, challenge, is_fresh))
+    async def login_url(self, login: BrowserLogin) -> str:
+        raise AssertionError(login)
 
-    async def redeem(self, code: str, redirect: str, verifier: str, *, max_age_s: float | None) -> Requester | None:
-        raise AssertionError((code, redirect, verifier, max_age_s))
+    async def redeem(self, login: BrowserLogin, code: str, issuer: str) -> ProviderProof | None:
+        raise AssertionError((login, code, issuer))
 
     async def requester_of(self, token: str) -> Requester | None:
         return Requester.known("oidc:olga", ("oidc:blue",)) if token == "of.olga.signed" else None

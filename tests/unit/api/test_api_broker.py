@@ -348,8 +348,6 @@ def test_a_binding_that_is_made_again_has_a_new_password(broker: Broker) -> None
         seen.add(told)
         at = "service_instances/i-1/service_bindings/b-1"
         assert broker("DELETE", at, params=broker.ids()).status_code == 200
-        for item in broker.store.select("MessagingUser"):
-            broker.store.remove("MessagingUser", "default", item["metadata"]["name"])
     assert len(seen) == 2
 
 

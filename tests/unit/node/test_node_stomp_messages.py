@@ -64,6 +64,15 @@ def test_headers_of_a_client_s_own_come_back(headers: dict[str, str], body: byte
     assert content.body == body
 
 
+def test_a_user_id_is_the_property_and_nothing_else() -> None:
+    forged = encode_message(
+        b"", application_properties={"user-id": "jo", "k": "v"}, message_annotations={"user-id": "jo"}
+    )
+    assert dict(read_message(forged).headers) == {"k": "v"}
+    own = encode_message(b"", properties=Properties(user_id=b"ida"), application_properties={"user-id": "jo"})
+    assert [value for name, value in read_message(own).headers if name == "user-id"] == ["ida"]
+
+
 def test_a_message_id_is_amqp_s() -> None:
     assert Sections(message({"message-id": "1"})).properties.message_id == "1"
     assert Sections(message({"expires": "0", "ttl": "0"})).properties.absolute_expiry_time is None

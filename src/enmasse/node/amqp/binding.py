@@ -38,6 +38,7 @@ from enmasse.node.client_connection import ClientConnection, ClientLink, require
 from enmasse.node.devices.messages import DeviceError
 from enmasse.node.devices.tenants import AMQP, Device
 from enmasse.node.unfinished import FREE_BYTES, UNOPENED_BYTES, Unfinished
+from enmasse.node.user_ids import LinkUserIds
 from enmasse.node.users.admission import HostWords
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
@@ -343,6 +344,8 @@ class Binding(ClientConnection):
                 answer.expiry_policy = target.expiry_policy
             producer = address.attach_producer(self.bounds.port(space, known, address), address_of(target), options)
             properties = attach_properties(address, options)
+        if not self.admission.is_administrator:
+            link.guard = LinkUserIds(self.admission.rights, link)
         self.joined(link, known, producer)
         sink, most_bytes = self.bounds.sink(known, producer, self.bounds.size_limit(space, producer.address))
         link.accept(

@@ -210,6 +210,8 @@ class Coordinator(Transactions):
             problem: AmqpError | None = self.unknown(txn_id)
         elif message_format:
             problem = AmqpError("amqp:not-implemented", "only messages of format 0 can be part of a transaction")
+        elif link.guard is not None and (wrong := link.guard.problem(payload, message_format)) is not None:
+            problem = wrong
         else:
             try:
                 problem = transaction.post(*self._target(space, producer, payload), payload)

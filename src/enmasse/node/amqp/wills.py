@@ -58,8 +58,7 @@ class WillProducer(Producer):
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Take a message as the will of the link."""
-        if 2 * self.credit <= CREDIT:
-            self.port.grant(CREDIT)
+        self.on_refused()
 
         def decided(state: Any) -> None:
             if not settled:
@@ -74,6 +73,11 @@ class WillProducer(Producer):
             decided(Rejected(AmqpError(error.condition, error.description)))
 
     on_crossed = on_message
+
+    def on_refused(self) -> None:
+        """Grant credit in place of what a message has used, whether it was taken or not."""
+        if 2 * self.credit <= CREDIT:
+            self.port.grant(CREDIT)
 
 
 class _Wills(Address):

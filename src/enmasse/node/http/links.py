@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.errors import RemoteError
 from enmasse.messaging.errors import AttachError
 from enmasse.node.http.routes import RETRY, http_error
+from enmasse.node.user_ids import UserIds
 from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Modified, Rejected
 from enmasse.wire.http.answers import HttpError
 
@@ -72,8 +74,8 @@ class Sender:
     """
 
     __slots__ = (
-        "_connection", "_serial", "_unanswered", "highest", "is_detach_sent", "key", "limit", "link", "most_bytes",
-        "passes_from", "received", "sink", "status", "target", "waiting",
+        "_connection", "_serial", "_unanswered", "_user_ids", "highest", "is_detach_sent", "key", "limit", "link",
+        "most_bytes", "passes_from", "received", "sink", "status", "target", "waiting",
     )  # fmt: skip
 
     def __init__(self, connection: HttpConnection, target: str, key: str) -> None:
@@ -90,6 +92,8 @@ class Sender:
         self.waiting: deque[Post] = deque()
         self._serial = 0
         self._connection = connection
+        admission = connection.admission
+        self._user_ids = None if admission.is_administrator else UserIds(admission.rights)
         self._unanswered: dict[int, Post] = {}
 
     @property
@@ -120,6 +124,10 @@ class Sender:
 
     def send(self, post: Post) -> None:
         """Send a message whose size was checked, or let it wait for credit."""
+        problem = None if self._user_ids is None else self._user_ids.problem(post.payload)
+        if problem is not None:
+            post.done(http_error(RemoteError(problem.condition, problem.description or "")))
+            return
         if self.waiting or self.received >= self.limit:
             self.waiting.append(post)
             self._connection.due()

@@ -30,7 +30,7 @@ from enmasse.node.stomp.headers import (
     window_of,
 )
 from enmasse.node.stomp.links import PATIENCE_S, Receiver, Sender, Sending
-from enmasse.node.stomp.messages import head_of
+from enmasse.node.stomp.messages import USER_ID, head_of
 from enmasse.node.stomp.settling import Posting, Settling
 from enmasse.version import __version__
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
@@ -256,6 +256,8 @@ class StompConnection(ClientConnection):
         destination = required(headers, "destination", "SEND")
         transaction = headers.get("transaction")
         head = head_of(headers)
+        if USER_ID in headers and not self.admission.is_administrator:
+            self.admission.rights.require_user_id(headers[USER_ID].encode())
         sender = self._sender(destination)
         if transaction is not None:
             return Posting(self, sender, transaction, head)

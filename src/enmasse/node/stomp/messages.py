@@ -25,6 +25,9 @@ from enmasse.wire.amqp.sections import (
     encode_message,
 )
 
+USER_ID: Final = "user-id"
+"""The header of the property of that name, and of nothing else: receivers believe it."""
+
 _OF_THE_FRAME = frozenset(("destination", "receipt", "transaction", "content-length"))
 _ANNOTATION = "x-opt-"
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
@@ -56,7 +59,7 @@ def _octets(_name: str, value: str) -> bytes:
 _PROPERTIES: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "amqp-message-id": ("message_id", _text),
     "message-id": ("message_id", _text),
-    "user-id": ("user_id", _octets),
+    USER_ID: ("user_id", _octets),
     "to": ("to", _text),
     "subject": ("subject", _text),
     "reply-to": ("reply_to", _text),
@@ -179,9 +182,11 @@ def _read(sections: Sections) -> Content:
     headers += [
         (str(name), as_text(value))
         for name, value in annotations.items()
-        if name != TOPIC_NAME and isinstance(name, str)
+        if name not in (TOPIC_NAME, USER_ID) and isinstance(name, str)
     ]
-    headers += [(str(name), as_text(value)) for name, value in sections.application_properties.items()]
+    headers += [
+        (str(name), as_text(value)) for name, value in sections.application_properties.items() if name != USER_ID
+    ]
     start, stop = sections.body_range
     at = stop - len(body)
     is_there = stop == len(payload) and at > start and payload[at:] == body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enmasse.errors import RemoteError
 from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from enmasse.node.users.directory import NodeUsers
     from enmasse.node.users.gate import Gate
 
+
+ANONYMOUS = "anonymous"
+"""The user of a space that is open to everybody."""
 
 MANAGEMENT = "$management"
 """The address of a space's management; permissions are checked there with each request."""
@@ -50,6 +54,24 @@ class Rights:
     def username(self) -> str:
         """The user's name; empty without a user."""
         return "" if self.user is None else self.user.name
+
+    @property
+    def user_id(self) -> bytes:
+        """The user-id that messages of the user may have [AMQP 3.2.4]."""
+        return (self.username or ANONYMOUS).encode()
+
+    def require_user_id(self, user_id: bytes) -> None:
+        """Check that the user-id of a message is its sender's own.
+
+        Raises:
+            RemoteError: it is another's.
+        """
+        if user_id != self.user_id:
+            raise RemoteError(
+                "amqp:unauthorized-access",
+                f"the user-id of a message is its sender's own, {self.user_id.decode()!r:.100}, or left out, not "
+                f"{user_id.decode(errors='replace')!r:.100}",
+            )
 
     @property
     def may_view(self) -> bool:

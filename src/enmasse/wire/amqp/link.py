@@ -30,7 +30,7 @@ from enmasse.wire.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from enmasse.wire.amqp.sinks import DeliveryTracker, Passage
+from enmasse.wire.amqp.sinks import DeliveryTracker, MessageGuard, Passage
 from enmasse.wire.amqp.types import UInt
 from enmasse.wire.amqp.unsettled import tag_of
 
@@ -347,8 +347,8 @@ class ReceivingLink(Link):
     """The peer sends, we receive and grant credit."""
 
     __slots__ = (
-        "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "highest", "initial",
-        "is_stalled", "limit", "max_message_size", "partial", "partial_bytes",
+        "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "guard", "highest",
+        "initial", "is_stalled", "limit", "max_message_size", "partial", "partial_bytes",
         "passage", "passes_from", "received", "settle", "takes_parts",
         "tracker",
     )  # fmt: skip
@@ -372,6 +372,8 @@ class ReceivingLink(Link):
         self.passes_from = 0
         """Bytes of a message from which it is passed on while it comes; 0 holds every message whole."""
         self.passage: Passage | None = None
+        self.guard: MessageGuard | None = None
+        """What messages have to pass before the sink has them; set before the link is accepted."""
         self.tracker: DeliveryTracker | None = None
         """Who follows the deliveries, if the link may be resumed; set before the link is accepted."""
         self.takes_parts = False
@@ -522,4 +524,5 @@ class ReceivingLink(Link):
     def cross(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A delivery above the present limit: crossed on the wire, or a breach [AMQP 2.6.7]."""
         self.count()
-        self.sink.on_crossed(payload, delivery_id, settled, message_format)
+        if self.guard is None or self.guard.admits(payload, delivery_id, settled, message_format):
+            self.sink.on_crossed(payload, delivery_id, settled, message_format)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from enmasse.wire.amqp.codec import decode, encode, skip
 from enmasse.wire.amqp.errors import DecodeError
@@ -48,6 +48,7 @@ __all__ = [
     "Header",
     "Properties",
     "Sections",
+    "UserIdShape",
     "bare_message",
     "check_order",
     "data_start",
@@ -57,7 +58,11 @@ __all__ = [
     "header_of",
     "is_durable",
     "key_and_subject",
+    "section_start",
     "to_of",
+    "user_id_in",
+    "user_id_of",
+    "user_id_shape",
     "with_header",
     "with_message_annotations",
     "without_message_annotations",
@@ -77,11 +82,18 @@ _HEADER_START = b"\x00\x53\x70"
 _TO, _SUBJECT = 2, 3
 """Places among the properties."""
 
+_ID_BYTES = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}
+"""Bytes of a message-id of fixed width, by its code."""
+
 _U32 = struct.Struct(">I")
 
 
-def _start(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Which section starts at ``at``, and where its value does."""
+def section_start(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return which section starts at ``at``, and where its value does.
+
+    Raises:
+        DecodeError: none starts there, or it is cut short.
+    """
     try:
         if data[at] == 0 and data[at + 1] == 0x53:
             code = data[at + 2]
@@ -105,7 +117,7 @@ def _walk(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     end = len(data)
     last = 0
     while at < end:
-        code, value_at = _start(data, at, end)
+        code, value_at = section_start(data, at, end)
         stop = skip(data, value_at, end)
         if code <= last:
             if code != last or code not in (DATA, SEQUENCE):
@@ -148,6 +160,182 @@ def check_order(payload: bytes) -> None:
             pass
 
 
+def user_id_of(payload: bytes, size: int = -1) -> bytes | None:
+    """Return the user-id in the properties of a message, of which all sections are looked at.
+
+    What a lenient receiver could read all the same, such as properties behind the body or twice, is an error.
+
+    Args:
+        payload: the bytes of the message, or those before the content of its body.
+        size: the bytes of the whole message; -1: it is all there.
+
+    Raises:
+        DecodeError: it is not made of sections in their order, or its user-id is no binary.
+    """
+    at = 0
+    end = len(payload) if size < 0 else size
+    last = 0x6F
+    found = None
+    # Numbers and no calls, as in check_order: whoever numbers messages comes here with each of them.
+    try:
+        while at < end and payload[at] == 0 and payload[at + 1] == 0x53:
+            code = payload[at + 2]
+            if not last < code <= 0x78 or (last >= 0x75 and code != 0x78):
+                break
+            last = code
+            row = payload[at + 3] >> 4
+            if row in (0xC, 0xA):
+                stop = at + 5 + payload[at + 4]
+            elif row in (0xD, 0xB):
+                stop = at + 8 + _U32.unpack_from(payload, at + 4)[0]
+            else:
+                stop = skip(payload, at + 3, end)
+            if code == 0x73:
+                found = _user_id(payload, at + 3, stop)
+            at = stop
+    except (IndexError, struct.error):
+        raise DecodeError("a section is cut short") from None
+    if at != end:
+        for code, _, value_at, stop in _walk(payload):
+            if code == PROPERTIES:
+                found = user_id_in(payload[value_at:stop])
+    return found
+
+
+class UserIdShape(NamedTuple):
+    """The beginning of a message, and of others that differ in the message-id, by which a user-id is found.
+
+    Attributes:
+        lead: the bytes before the message-id; those before the next section if there are no properties.
+        at: the place of the user-id.
+        field: the bytes of the user-id, or of null; empty: there is no such field.
+        end: the place of the section behind the properties.
+    """
+
+    lead: bytes
+    at: int
+    field: bytes
+    end: int
+
+    def fits(self, payload: bytes, size: int) -> bool:
+        """Return whether a message has the same user-id by the same beginning, and its sections are in order.
+
+        Args:
+            payload: the bytes of the message, or those before the content of its body.
+            size: the bytes of the whole message.
+        """
+        if not (payload.startswith(self.lead) and payload.startswith(self.field, self.at)):
+            return False
+        at = self.end
+        last = 0x73
+        try:
+            while at < size and payload[at] == 0 and payload[at + 1] == 0x53:
+                code = payload[at + 2]
+                if not last < code <= 0x78 or (last >= 0x75 and code != 0x78):
+                    return False
+                last = code
+                row = payload[at + 3] >> 4
+                if row in (0xC, 0xA):
+                    at += 5 + payload[at + 4]
+                elif row in (0xD, 0xB):
+                    at += 8 + _U32.unpack_from(payload, at + 4)[0]
+                else:
+                    return False
+        except (IndexError, struct.error):
+            return False
+        return at == size
+
+
+MAX_LEAD_BYTES = 1_024
+"""The longest beginning that is remembered of a message."""
+
+
+def user_id_shape(payload: bytes) -> UserIdShape | None:
+    """Return the beginning by which the user-id of a message is found; None for unusual encodings.
+
+    Args:
+        payload: the bytes of a message whose sections are in order.
+    """
+    at = 0
+    try:
+        while (code := payload[at + 2]) < 0x73:
+            if payload[at : at + 2] != b"\x00\x53":
+                return None
+            row = payload[at + 3]
+            if row & 0xFE == 0xC0:
+                at += 5 + payload[at + 4]
+            elif row & 0xFE == 0xD0:
+                at += 8 + _U32.unpack_from(payload, at + 4)[0]
+            else:
+                return None
+        if payload[at : at + 2] != b"\x00\x53" or at > MAX_LEAD_BYTES:
+            return None
+        if code > 0x73:
+            return UserIdShape(payload[: at + 3], 0, b"", at)
+        if payload[at + 3] != 0xC0:
+            return None
+        end = at + 5 + payload[at + 4]
+        count, begin = payload[at + 5], at + 6
+        if count < 2:
+            return UserIdShape(payload[:begin], 0, b"", end)
+        width = _ID_BYTES.get(payload[begin])
+        if width is None and payload[begin] not in (0xA0, 0xA1):
+            return None
+        place = begin + (width or 2 + payload[begin + 1])
+        lead = payload[: begin + (1 if width else 2)]
+        if payload[place] == 0x40:
+            return UserIdShape(lead, place, b"\x40", end)
+        if payload[place] != 0xA0:
+            return None
+        return UserIdShape(lead, place, payload[place : place + 2 + payload[place + 1]], end)
+    except (IndexError, struct.error):
+        return None
+
+
+def user_id_in(properties: bytes) -> bytes | None:
+    """Return the user-id in the value of a section of properties.
+
+    Raises:
+        DecodeError: it is no list, or the user-id is no binary.
+    """
+    try:
+        return _user_id(properties, 0, len(properties))
+    except (IndexError, struct.error):
+        raise DecodeError("the properties are cut short") from None
+
+
+def _user_id(data: bytes, at: int, stop: int) -> bytes | None:
+    kind = data[at]
+    if kind == 0xC0:
+        count = data[at + 2]
+        at += 3
+    elif kind == 0xD0:
+        (count,) = _U32.unpack_from(data, at + 5)
+        at += 9
+    elif kind == 0x45:
+        return None
+    else:
+        raise DecodeError("the properties are not a list")
+    if count < 2:
+        return None
+    code = data[at]
+    width = _ID_BYTES.get(code)
+    if width is not None:
+        at += width
+    elif code in (0xA0, 0xA1):
+        at += 2 + data[at + 1]
+    else:
+        at = skip(data, at, stop)
+    if at >= stop:
+        raise DecodeError("the properties are cut short")
+    if data[at] == 0x40:
+        return None
+    value, _ = decode(data, at, stop)
+    if not isinstance(value, bytes):
+        raise DecodeError(f"{value!r:.60} is no user-id")
+    return value
+
+
 def _find(data: bytes, wanted: int) -> tuple[int, int, int]:
     """Start, start of the value and end of a section that comes before the body.
 
@@ -156,7 +344,7 @@ def _find(data: bytes, wanted: int) -> tuple[int, int, int]:
     at = 0
     end = len(data)
     while at < end:
-        code, value_at = _start(data, at, end)
+        code, value_at = section_start(data, at, end)
         if code > wanted:
             break
         stop = skip(data, value_at, end)
@@ -269,7 +457,7 @@ def key_and_subject(payload: bytes) -> tuple[Any, str | None]:
     at = 0
     end = len(payload)
     while at < end:
-        code, value_at = _start(payload, at, end)
+        code, value_at = section_start(payload, at, end)
         if code > PROPERTIES:
             break
         at = skip(payload, value_at, end)

@@ -28,6 +28,7 @@ from enmasse.wire.amqp.performatives import (
     Transfer,
 )
 from enmasse.wire.amqp.session_flow import SessionFlow
+from enmasse.wire.amqp.sinks import Passage
 
 __all__ = ["Session"]
 
@@ -191,7 +192,14 @@ class Session(SessionFlow):
             limit = link.limit
             if received <= limit:
                 link.received = received
-                link.sink.on_message(data[body:stop], delivery_id, settled, message_format)
+                payload = data[body:stop]
+                guard = link.guard
+                if (
+                    guard is None
+                    or (len(payload) == guard.size and payload.startswith(guard.head) and not message_format)
+                    or guard.admits(payload, delivery_id, settled, message_format)
+                ):
+                    link.sink.on_message(payload, delivery_id, settled, message_format)
                 if received == limit:
                     link.sink.on_exhausted()
             else:
@@ -276,7 +284,9 @@ class Session(SessionFlow):
             elif link.received < link.limit:
                 link.received += 1
                 exhausted = link.received == link.limit
-                link.sink.on_message(payload, link.delivery_id, link.delivery_settled, link.delivery_format)
+                last = link.delivery_id, link.delivery_settled, link.delivery_format
+                if link.guard is None or link.guard.admits(payload, *last):
+                    link.sink.on_message(payload, *last)
                 if exhausted:
                     link.sink.on_exhausted()
             else:
@@ -294,9 +304,13 @@ class Session(SessionFlow):
         self.narrow_window(max(MIN_PASSING_FRAMES, PASSING_BYTES // max(1, part_bytes)))
         is_crossed = link.received >= link.limit
         exhausted = link.count()
-        link.passage = link.sink.on_large(
-            payload, link.delivery_id, link.delivery_settled, link.delivery_format, is_crossed
-        )
+        given = link.delivery_id, link.delivery_settled, link.delivery_format
+
+        def begin() -> Passage:
+            passage: Passage = link.sink.on_large(payload, *given, is_crossed)
+            return passage
+
+        link.passage = begin() if link.guard is None else link.guard.passage(payload, *given, begin)
         if exhausted:
             link.sink.on_exhausted()
         self._count_stalled(link, len(payload))

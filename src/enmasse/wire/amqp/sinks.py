@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from enmasse.wire.amqp.performatives import Transfer
+from enmasse.wire.amqp.performatives import AmqpError, Transfer
 
 
 class Outgoing(Protocol):
@@ -62,6 +62,29 @@ class ReceivingSink(Protocol):
 
     def on_available(self, available: int) -> None:
         """The sender has this many messages waiting for credit."""
+
+
+class MessageGuard(Protocol):
+    """Looks at the messages of a link before its sink does.
+
+    Attributes:
+        size: the size of a message that may pass if it has ``head``; -1: none is known.
+        head: the beginning of a message of that size that may pass.
+    """
+
+    size: int
+    head: bytes
+
+    def problem(self, payload: bytes, message_format: int) -> AmqpError | None:
+        """Return why a message may not pass; None: it may."""
+
+    def admits(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> bool:
+        """Return whether a message may pass; one that may not has been answered."""
+
+    def passage(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, begin: Callable[[], Passage]
+    ) -> Passage:
+        """Return what takes the rest of a large message: what ``begin`` gives, as long as the message may pass."""
 
 
 class Passage(Protocol):
