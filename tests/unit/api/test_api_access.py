@@ -18,6 +18,7 @@ from argon2 import PasswordHasher
 from enmasse.api.access import authorization
 from enmasse.api.access.authentication import Authenticator
 from enmasse.api.access.authorization import Access, access_request_of
+from enmasse.api.access.browser_logins import BrowserLogin, ProviderProof
 from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Sessions, outlasts_session
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret

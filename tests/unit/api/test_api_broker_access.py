@@ -31,7 +31,10 @@ WAIT = {"accepts_incomplete": "true"}
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """An API that asks for proofs; `blue` and `rival` edit in one namespace, `green` in another, and `nobody` has an account alone."""
+    """An API that asks for proofs.
+
+    ``blue`` and ``rival`` edit in one namespace, ``green`` in another; ``nobody`` has an account alone.
+    """
     directory = tmp_path_factory.mktemp("broker")
     uids = itertools.count(1)
     with (
