@@ -44,12 +44,14 @@ class UserIds:
         head: its bytes before the content of the body.
     """
 
-    __slots__ = ("_rights", "_shape", "head", "size")
+    __slots__ = ("_rights", "_shape", "_tail", "head", "size")
 
     def __init__(self, rights: Rights) -> None:
         self.size = -1
         self.head = b""
         self._shape: UserIdShape | None = None
+        self._tail = b""
+        """What lies in head behind the properties."""
         self._rights = rights
 
     def problem(self, payload: bytes, message_format: int = 0) -> AmqpError | None:
@@ -65,6 +67,7 @@ class UserIds:
             elif not message_format and not self._require(payload, len(payload)):
                 self.head, _, is_whole = split_payload(payload)
                 self.size = -1 if is_whole else len(payload)
+                self._tail = b"" if self._shape is None else self.head[self._shape.end :]
         except RemoteError as error:
             return AmqpError(error.condition, error.description)
         return None
@@ -113,6 +116,17 @@ class LinkUserIds(UserIds):
 
     def admits(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> bool:
         """Return whether a message may pass, or else reject it."""
+        shape = self._shape
+        if (
+            shape is not None
+            and len(payload) == self.size
+            and payload.startswith(self._tail, shape.end)
+            and payload.startswith(shape.field, shape.at)
+            and payload.startswith(shape.lead)
+            and not message_format
+        ):
+            # Like the latest one but for the message-id, other properties, and the body.
+            return True
         problem = self.problem(payload, message_format)
         if problem is None:
             return True

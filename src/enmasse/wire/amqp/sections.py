@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from enmasse.wire.amqp.codec import decode, encode, skip
 from enmasse.wire.amqp.errors import DecodeError
@@ -202,7 +202,7 @@ def user_id_of(payload: bytes, size: int = -1) -> bytes | None:
     return found
 
 
-class UserIdShape(NamedTuple):
+class UserIdShape:
     """The beginning of a message, and of others that differ in the message-id, by which a user-id is found.
 
     Attributes:
@@ -212,10 +212,13 @@ class UserIdShape(NamedTuple):
         end: the place of the section behind the properties.
     """
 
-    lead: bytes
-    at: int
-    field: bytes
-    end: int
+    __slots__ = ("at", "end", "field", "lead")
+
+    def __init__(self, lead: bytes, at: int, field: bytes, end: int) -> None:
+        self.lead = lead
+        self.at = at
+        self.field = field
+        self.end = end
 
     def fits(self, payload: bytes, size: int) -> bool:
         """Return whether a message has the same user-id by the same beginning, and its sections are in order.
