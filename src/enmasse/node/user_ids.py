@@ -21,7 +21,7 @@ from enmasse.messaging.streams.producers import FRAME_FORMAT
 from enmasse.wire.amqp.errors import DecodeError, RemoteError
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.section_stream import SectionStream
-from enmasse.wire.amqp.sections import user_id_of, user_id_shape
+from enmasse.wire.amqp.sections import begins_section, user_id_of, user_id_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,8 @@ class UserIds:
         """Check the user-id of a message, and return whether it was like the latest one."""
         if self._shape is not None and self._shape.fits(payload, size):
             return True
-        user_id = user_id_of(payload, size)
+        # What is no message has no user-id, and may be passed on by who does not look into it.
+        user_id = user_id_of(payload, size) if begins_section(payload) else None
         if user_id is not None:
             self._rights.require_user_id(user_id)
         self._shape = user_id_shape(payload)
@@ -140,7 +141,8 @@ class LinkUserIds(UserIds):
         self, payload: bytes, delivery_id: int, settled: bool, message_format: int, begin: Callable[[], Passage]
     ) -> Passage:
         """Return what takes the rest of a large message, and follows its sections."""
-        return begin() if message_format else _Guarded(self, payload, delivery_id, settled, begin)
+        is_message = not message_format and begins_section(payload)
+        return begin() if not is_message else _Guarded(self, payload, delivery_id, settled, begin)
 
     def require(self, sections: SectionStream) -> AmqpError | None:
         """Return why a message of which so much has come may not pass; None: it may."""

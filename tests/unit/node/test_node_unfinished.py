@@ -28,9 +28,7 @@ def send_part(client: Client, size: int, *, more: bool = True, first: bool = Fal
         part = min(size, 4000)
         size -= part
         transfer.more = more or size > 0
-        # The start of a body that is as long as can be.
-        start = b"\x00\x53\x75\xb0\xff\xff\xff\xff" if transfer.delivery_tag else b""
-        client.server.receive(amqp_frame(0, transfer, part) + start.ljust(part, b"\0"), client.clock.now)
+        client.server.receive(amqp_frame(0, transfer, part) + b"\0" * part, client.clock.now)
         transfer = Transfer(handle=handle, more=True)
     client.go()
 

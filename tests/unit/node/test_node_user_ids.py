@@ -270,7 +270,7 @@ FORGED = {
     "twice": properties(NULL, NULL) + properties(NULL, JO) + DATA,
     "first": properties(NULL, JO) + NOTES + DATA,
     "cut short": properties(NULL, JO)[:-1],
-    "in no message": b"\x01" + properties(NULL, JO) + DATA,
+    "behind a section that there is not": b"\x00\x53\x01\x45" + properties(NULL, JO) + DATA,
 }
 
 
@@ -301,6 +301,13 @@ def test_nor_does_a_large_message_that_is_passed_on_while_it_comes(client: Clien
     condition, received = put(client, large)
     assert condition in (UNAUTHORIZED, "amqp:decode-error")
     assert received == 0
+
+
+@pytest.mark.parametrize("size", [40, 1 << 21])
+@pytest.mark.parametrize("payload", [b"\x2a", b"\0", b"\x40"])
+def test_what_is_no_message_has_no_user_id(client: Client, payload: bytes, size: int) -> None:
+    assert put(client, payload * size) == (None, 1)
+    assert put(client, payload * 40, "q")[0] == "amqp:decode-error"
 
 
 def test_a_large_message_with_its_senders_own_name_passes(client: Client) -> None:

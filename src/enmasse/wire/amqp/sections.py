@@ -50,6 +50,7 @@ __all__ = [
     "Sections",
     "UserIdShape",
     "bare_message",
+    "begins_section",
     "check_order",
     "data_start",
     "decode_message",
@@ -81,6 +82,9 @@ _PARTITION_KEY = PARTITION_KEY.encode()
 _HEADER_START = b"\x00\x53\x70"
 _TO, _SUBJECT = 2, 3
 """Places among the properties."""
+
+_DESCRIPTOR_ROWS = (0x4, 0x5, 0x6, 0x7, 0x8, 0xA, 0xB)
+"""The upper halves of the constructors of numbers and texts."""
 
 _ID_BYTES = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}
 """Bytes of a message-id of fixed width, by its code."""
@@ -158,6 +162,11 @@ def check_order(payload: bytes) -> None:
         # Rare, or wrong: several sections of a body, descriptors in another encoding.
         for _ in _walk(payload):
             pass
+
+
+def begins_section(payload: bytes) -> bool:
+    """Return whether bytes begin as a section does, with a number or text as descriptor; others are no message."""
+    return len(payload) > 1 and payload[0] == 0 and payload[1] >> 4 in _DESCRIPTOR_ROWS
 
 
 def user_id_of(payload: bytes, size: int = -1) -> bytes | None:
