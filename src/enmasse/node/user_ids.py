@@ -130,6 +130,7 @@ class LinkUserIds(UserIds):
             return True
         problem = self.problem(payload, message_format)
         if problem is None:
+            self._link.known_size, self._link.known_head = self.size, self.head
             return True
         sink = self._link.sink
         if isinstance(sink, MeteredSink):

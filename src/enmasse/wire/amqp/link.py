@@ -348,7 +348,7 @@ class ReceivingLink(Link):
 
     __slots__ = (
         "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "guard", "highest",
-        "initial", "is_stalled", "limit", "max_message_size", "partial", "partial_bytes",
+        "initial", "is_stalled", "known_head", "known_size", "limit", "max_message_size", "partial", "partial_bytes",
         "passage", "passes_from", "received", "settle", "takes_parts",
         "tracker",
     )  # fmt: skip
@@ -374,6 +374,9 @@ class ReceivingLink(Link):
         self.passage: Passage | None = None
         self.guard: MessageGuard | None = None
         """What messages have to pass before the sink has them; set before the link is accepted."""
+        self.known_size = -1
+        """The size of a message that may pass the guard if it begins with ``known_head``; -1: none is known."""
+        self.known_head = b""
         self.tracker: DeliveryTracker | None = None
         """Who follows the deliveries, if the link may be resumed; set before the link is accepted."""
         self.takes_parts = False

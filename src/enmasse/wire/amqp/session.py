@@ -193,11 +193,10 @@ class Session(SessionFlow):
             if received <= limit:
                 link.received = received
                 payload = data[body:stop]
-                guard = link.guard
                 if (
-                    guard is None
-                    or (len(payload) == guard.size and payload.startswith(guard.head) and not message_format)
-                    or guard.admits(payload, delivery_id, settled, message_format)
+                    (stop - body == link.known_size and payload.startswith(link.known_head))
+                    or link.guard is None
+                    or link.guard.admits(payload, delivery_id, settled, message_format)
                 ):
                     link.sink.on_message(payload, delivery_id, settled, message_format)
                 if received == limit:

@@ -67,13 +67,8 @@ class ReceivingSink(Protocol):
 class MessageGuard(Protocol):
     """Looks at the messages of a link before its sink does.
 
-    Attributes:
-        size: the size of a message that may pass if it has ``head``; -1: none is known.
-        head: the beginning of a message of that size that may pass.
+    It is not asked of messages like the one that it has told the link of by ``known_size`` and ``known_head``.
     """
-
-    size: int
-    head: bytes
 
     def problem(self, payload: bytes, message_format: int) -> AmqpError | None:
         """Return why a message may not pass; None: it may."""
