@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from enmasse.node.users.gate import Gate
 
 
-ANONYMOUS = "anonymous"
-"""The user of a space that is open to everybody."""
-
 MANAGEMENT = "$management"
 """The address of a space's management; permissions are checked there with each request."""
 
