@@ -156,6 +156,13 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     visit.press("Chart")
     expect(page.get_by_text("top by device")).to_be_visible()
     expect(page.get_by_text("4 rows, ")).to_be_visible()  # of the table, as the lake tells it
+    query.fill("SELECT '=1+1' AS text, '-3' AS low, CAST(-1.5 AS DECIMAL(3, 1)) AS exact, -2 AS whole")
+    query.press("Control+Enter")
+    expect(visit.row("=1+1")).to_be_visible()
+    with page.expect_download() as download:
+        visit.press("Save as CSV")
+    download.value.save_as(tmp_path / "texts.csv")
+    assert (tmp_path / "texts.csv").read_bytes() == b"text,low,exact,whole\r\n'=1+1,'-3,-1.5,-2\r\n"
     query.fill("SELECT device\nFROM last_valeu")
     visit.press("Run")
     expect(page.get_by_label("Line 2, column 6")).to_have_text("FROM last_valeu\n     ▲")

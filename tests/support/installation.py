@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import threading
+import tty
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,33 @@ class Installation:
             except SystemExit as end:
                 code = int(end.code or 0)
         return Done(code, out.getvalue(), err.getvalue())
+
+    def run_at_terminal(self, *arguments: str) -> Done:
+        """Run a command as at a terminal, and return what that would have been told, both streams as one."""
+        ours, terminal = os.openpty()
+        tty.setraw(terminal)  # or the terminal would end lines in its own way
+        told = bytearray()
+
+        def read() -> None:
+            with suppress(OSError):  # it is closed
+                while part := os.read(ours, 65_536):
+                    told.extend(part)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            with (
+                os.fdopen(terminal, "w", encoding="utf-8") as screen,
+                redirect_stdout(screen),
+                redirect_stderr(screen),
+                mock.patch.object(sys, "argv", ["enmasse", *arguments, "--data", str(self.data)]),
+                mock.patch.dict(os.environ, {"COLUMNS": "9999", "TERM": "xterm"}),
+            ):
+                code = run_app()
+        finally:
+            reader.join(30)
+            os.close(ours)
+        return Done(code, told.decode(), "")
 
     def ok(self, *arguments: str, stdin: str = "") -> str:
         done = self.run(*arguments, stdin=stdin)

@@ -99,13 +99,18 @@ export function textOf(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** The answer as CSV, by RFC 4180. */
+// Decimals come as text, and are numbers.
+const NUMERIC = /^(tinyint|smallint|int|integer|bigint|long|float|real|double|decimal)\b/i;
+
+/** The answer as CSV, by RFC 4180. Texts that a spreadsheet would take for formulas begin with an apostrophe. */
 export function csvOf({ columns, rows }: Pick<QueryResult, "columns" | "rows">): string {
-  const cell = (value: unknown) => {
-    const text = textOf(value);
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const cell = (value: unknown, isNumber: boolean) => {
+    const guarded = typeof value === "string" && !isNumber && /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : textOf(value);
+    return /[",\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
   };
-  return [columns.map((column) => column.name), ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+  const numeric = columns.map((column) => NUMERIC.test(column.type));
+  const lines = [columns.map((column) => cell(column.name, false)), ...rows.map((row) => row.map((value, at) => cell(value, numeric[at] ?? false)))];
+  return lines.map((line) => `${line.join(",")}\r\n`).join("");
 }
 
 const PER_PAGE = 100;

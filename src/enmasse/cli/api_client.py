@@ -375,7 +375,14 @@ class ApiClient:
                 if response.is_error:
                     response.read()
                     raise _refusal(response)
-                yield from response.iter_lines()
+                # A message in a line of JSON may hold letters at which text is split into lines elsewhere.
+                rest = b""
+                for part in response.iter_bytes():
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        yield line.decode("utf-8", "replace")
+                if rest:
+                    yield rest.decode("utf-8", "replace")
         except httpx.TransportError as error:
             raise UnreachableError(f"the API at {self._url} does not answer any more ({error})") from None
 

@@ -14,6 +14,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,11 +22,11 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.markup import escape
 from rich.text import Text
 
 from enmasse.cli.errors import UsageError
 from enmasse.cli.output import make_table, write_structured
+from enmasse.iot.bulk import spreadsheet_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,9 +248,9 @@ def write_answer(writer: Writer, form: AnswerForm, answer: Document) -> None:
     names = [column["name"] for column in columns]
     match form:
         case AnswerForm.JSON:
-            write_structured(writer.out, "json", [dict(zip(names, row, strict=True)) for row in rows])
+            write_structured(writer, "json", [dict(zip(names, row, strict=True)) for row in rows])
         case AnswerForm.CSV:
-            _write_csv(writer, names, rows)
+            _write_csv(writer, columns, rows)
         case AnswerForm.CHART:
             kinds = [(column["name"], str(column["type"])) for column in columns]
             try:
@@ -258,7 +259,7 @@ def write_answer(writer: Writer, form: AnswerForm, answer: Document) -> None:
             except ChartError as error:
                 raise UsageError(f"this answer cannot be drawn: {error}; leave --output out for a table") from None
         case AnswerForm.TABLE:
-            writer.out.print(make_table([escape(name) for name in names], [[_cell(v) for v in row] for row in rows]))
+            writer.out.print(make_table(names, [[_cell(v) for v in row] for row in rows]))
             writer.note(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}")
         case AnswerForm.PARQUET:
             raise AssertionError("it comes as a file: see write_file")
@@ -266,12 +267,28 @@ def write_answer(writer: Writer, form: AnswerForm, answer: Document) -> None:
         writer.warn(f"there are more than {len(rows):,} rows: ask for more with --limit, or for less with WHERE")
 
 
-def _write_csv(writer: Writer, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+_NUMERIC = re.compile(r"(tinyint|smallint|int|integer|bigint|long|float|real|double|decimal)\b", re.IGNORECASE)
+"""The types of columns whose values are numbers also where they come as text, as decimals do."""
+
+
+def _write_csv(writer: Writer, columns: Sequence[Document], rows: Sequence[Sequence[Any]]) -> None:
+    are_numbers = [_NUMERIC.match(str(column["type"])) is not None for column in columns]
+    lines = [[spreadsheet_text(column["name"]) for column in columns]]
+    lines += [[_csv_cell(value, number) for value, number in zip(row, are_numbers, strict=True)] for row in rows]
+    writer.say("\n".join(map(_csv_line, lines)))
+
+
+def _csv_line(cells: Sequence[str]) -> str:
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(names)
-    table.writerows([["" if value is None else _cell(value) for value in row] for row in rows])
-    writer.out.print(text.getvalue(), end="", markup=False, soft_wrap=True)
+    # Letters of the line end are quoted: a carriage return in a cell begins no line for anybody.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n")
+
+
+def _csv_cell(value: Any, is_number: bool) -> str:
+    if isinstance(value, str):
+        return value if is_number else spreadsheet_text(value)
+    return "" if value is None else _cell(value)
 
 
 def _cell(value: Any) -> str:

@@ -60,7 +60,7 @@ def _path(namespace: str, space: str) -> str:
 def write_sessions(writer: Writer, form: Output, what: str, items: list[dict[str, Any]]) -> None:
     """Write connections, links, sessions or wills in the form that was asked for."""
     if form in (Output.YAML, Output.JSON):
-        write_structured(writer.out, form.value, {"apiVersion": "v1", "kind": "List", "items": items})
+        write_structured(writer, form.value, {"apiVersion": "v1", "kind": "List", "items": items})
     elif form is Output.NAME:
         for item in items:
             writer.say(f"{what.removesuffix('s')}/{item['name']}")

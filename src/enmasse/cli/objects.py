@@ -113,7 +113,7 @@ class ObjectWriter:
             self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)]
         for row in rows:
             cells = [cell.ljust(width + _GAP) for cell, width in zip(row, self._widths, strict=True)]
-            self._writer.say("".join(cells).rstrip())
+            self._writer.say_line("".join(cells).rstrip())
 
     def _heads(self, kind: Kind) -> list[str]:
         if isinstance(self._form, Output):
@@ -168,7 +168,7 @@ def _write_plain(writer: Writer, form: Output, items: Sequence[Document], *, sin
         return
     shown = [_without_managers(item) for item in items]
     whole = shown[0] if single else {"apiVersion": "v1", "kind": "List", "items": shown}
-    write_structured(writer.out, form.value, whole)
+    write_structured(writer, form.value, whole)
 
 
 def _without_managers(item: Document) -> Document:

@@ -1,7 +1,8 @@
 """Many devices at once: lines of JSON, or of CSV, with which they are read and written.
 
 A line of JSON is a device with its ``id`` and perhaps its ``credentials``. CSV has a head that names its columns, of
-``id``, ``enabled`` and ``via``; several gateways are divided by spaces.
+``id``, ``enabled`` and ``via``; several gateways are divided by spaces. An id that a spreadsheet would compute is
+written with an apostrophe before it, and read without.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -118,7 +120,7 @@ def read_csv(text: str) -> list[Line]:
 
 
 def _csv_line(number: int, row: dict[str, str], is_whole: bool) -> Line:
-    line = Line(number, {"id": row.get("id", "")})
+    line = Line(number, {"id": _text_of_cell(row.get("id", ""))})
     if not is_whole:
         line.refuse(RegistryError(400, "the line has another number of columns than the first"))
     if enabled := row.get("enabled", "").strip().lower():
@@ -126,7 +128,7 @@ def _csv_line(number: int, row: dict[str, str], is_whole: bool) -> Line:
             line.device["enabled"] = _TRUTH[enabled]
         else:
             line.refuse(RegistryError(400, f"enabled: expected true or false, got {describe_value(enabled)}"))
-    if via := row.get("via", "").split():
+    if via := _text_of_cell(row.get("via", "")).split():
         line.device["via"] = via
     return line
 
@@ -134,6 +136,20 @@ def _csv_line(number: int, row: dict[str, str], is_whole: bool) -> Line:
 def _expect_few(lines: Sequence[object]) -> None:
     if len(lines) > MOST_LINES:
         raise RegistryError(413, f"{len(lines)} lines: at most {MOST_LINES} are imported by one request")
+
+
+FORMULA: Final = re.compile(r"[=+\-@\t\r\n]")
+"""The beginning of a text that spreadsheets take for a formula, or read over and then do."""
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return a text as a cell of CSV that a spreadsheet shows and does not compute; numbers are no texts."""
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def _text_of_cell(cell: str) -> str:
+    """Return the text that ``spreadsheet_text`` has made a cell of."""
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell, 1) else cell
 
 
 def write_json_lines(devices: Iterable[Document]) -> bytes:
@@ -148,5 +164,6 @@ def write_csv(devices: Iterable[Document], *, with_head: bool) -> bytes:
     if with_head:
         writer.writerow(COLUMNS)
     for item in devices:
-        writer.writerow([item["id"], str(item.get("enabled", True)).lower(), " ".join(item.get("via", ()))])
+        enabled, via = str(item.get("enabled", True)).lower(), " ".join(item.get("via", ()))
+        writer.writerow([spreadsheet_text(item["id"]), enabled, spreadsheet_text(via)])
     return text.getvalue().encode()

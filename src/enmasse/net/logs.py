@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import textwrap
 import time
+import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -57,10 +59,21 @@ def _cut(value: Any) -> Any:
     return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
 
 
-def _printable(text: str) -> str:
+def printable(text: str, keep: str = "") -> str:
+    """Return a text with codes in the place of letters that act on terminals, end lines, or hide or turn others.
+
+    Args:
+        text: whoever made it.
+        keep: letters that stay as they are.
+    """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return "".join(letter if _is_harmless(letter) or letter in keep else repr(letter)[1:-1] for letter in text)
+
+
+def _is_harmless(letter: str) -> bool:
+    # Spaces of other widths, and letters that are newer than Python's tables or somebody's own.
+    return letter.isprintable() or unicodedata.category(letter) in ("Zs", "Cn", "Co")
 
 
 def _as_text(value: Any) -> str:
@@ -81,14 +94,18 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line; the trace of an exception follows it."""
         fields = getattr(record, "fields", None)
-        message = _printable(record.getMessage())
+        message = printable(record.getMessage())
         if fields:
             message += "".join(f" {key}={_as_text(value)}" for key, value in fields.items())
         left_out = getattr(record, "left_out", 0)
         if left_out:
             message += f" left_out={left_out}"
         line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message}"
-        return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+        if record.exc_info:
+            # An error may quote what a client has sent: no line of it looks like one of ours.
+            trace = printable(self.formatException(record.exc_info), keep="\n")
+            line += "\n" + textwrap.indent(trace, "  ")
+        return line
 
 
 class JsonFormatter(logging.Formatter):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
 
-from enmasse.cli.charts import ChartError, chart
+from enmasse.cli.charts import AnswerForm, ChartError, chart, write_answer
+from enmasse.cli.output import Writer
 
 TIME, NAME, NUMBER = ("at", "timestamp"), ("device", "string"), ("mean", "double")
 
@@ -85,3 +88,18 @@ def test_values_that_are_none_or_no_number_are_left_out() -> None:
 def test_what_cannot_be_drawn_is_said(columns: list[tuple[str, str]], rows: list[list[Any]], message: str) -> None:
     with pytest.raises(ChartError, match=message):
         drawn(columns, rows)
+
+
+def test_texts_of_csv_are_no_formulas_and_numbers_stay_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "plain", "'quoted", "1=1", "a\r=1", None]
+    kinds = ["tinyint", "INT", "bigint", "double", "decimal(3,1)", "float"]
+    numbers = [-1, -2, -3, -4.5, "-5.5", "-inf"]
+    columns = [{"name": "=head", "type": "string"}, *({"name": kind, "type": kind} for kind in kinds)]
+    columns.append({"name": "more", "type": "struct<a:string>"})
+    answer = {"columns": columns, "rows": [[text, *numbers, {"a": "=1"}] for text in texts]}
+    write_answer(Writer(), AnswerForm.CSV, answer)
+    head, *rows = csv.reader(io.StringIO(capsys.readouterr().out, newline=""))
+    assert head == ["'=head", *kinds, "more"]
+    guarded = ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "'\r=1", "'\n=1", "plain", "'quoted", "1=1", "a\r=1", ""]
+    assert [row[0] for row in rows] == guarded
+    assert all(row[1:] == ["-1", "-2", "-3", "-4.5", "-5.5", "-inf", '{"a": "=1"}'] for row in rows)

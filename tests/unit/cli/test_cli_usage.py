@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
+import enmasse.cli
 from enmasse.cli.app import COMMANDS
 from enmasse.cli.commands.run.node import run_node
 from enmasse.cli.errors import (
@@ -368,3 +369,26 @@ def test_a_group_that_is_loaded_alone_has_all_its_commands(group: str, members: 
         [sys.executable, "-m", "enmasse", group, "--help"], capture_output=True, text=True, check=True
     )
     assert members <= set(told.stdout.split())
+
+
+PAST_THE_WRITER = {
+    "output.py": {"Console"},  # the writer itself
+    "commands/run/node.py": {"print"},  # before arguments are known
+    "commands/run/certificate.py": {"stdout.write"},  # certificates of ours
+    "commands/declare/explain.py": {"file.write"},  # definitions of ours
+    "commands/run/trace.py": {"file.write"},  # a capture file
+    "charts.py": {"buffer.write"},  # a file, never to a terminal
+}
+
+
+def test_nothing_is_written_past_the_function_that_masks_what_strangers_sent() -> None:
+    """Whatever reaches a terminal goes through ``Writer``, or stands in the list above with its reason."""
+    folder = Path(enmasse.cli.__file__).parent
+    ways = re.compile(r"\b(print|stdout\.write|stderr\.write|buffer\.write|file\.write|typer\.echo|Console)\(")
+    found = {}
+    for path in folder.rglob("*.py"):
+        code = re.sub(r"(?<!\w)(self\.|writer\.|_writer\.)*(out|err)\.print\(", "", path.read_text())
+        if used := {match[1] for match in ways.finditer(code)}:
+            found[str(path.relative_to(folder))] = used
+    found["output.py"] -= {"file.write"}
+    assert found == PAST_THE_WRITER

@@ -325,6 +325,18 @@ def test_devices_that_are_there_are_replaced_or_left(fleet: DeviceRegistry) -> N
     assert fleet.import_devices(PLANT, read_csv(written), "replace", "me").updated == 6
 
 
+def test_an_id_that_a_spreadsheet_would_compute_is_written_as_a_text_and_read_as_it_was(
+    registry: DeviceRegistry,
+) -> None:
+    lines = ['{"id": "=1:2", "via": ["-gw"]}', '{"id": "-3", "enabled": false}', '{"id": "s-1"}']
+    assert registry.import_devices(PLANT, read_json_lines("\n".join(lines)), "fail", "me").created == 3
+    written = b"".join(write_csv(some, with_head=True) for some in registry.all_devices(PLANT)).decode()
+    assert sorted(written.splitlines()) == ["'-3,false,", "'=1:2,true,'-gw", "id,enabled,via", "s-1,true,"]
+    done = registry.import_devices(PLANT, read_csv(written), "replace", "me")
+    assert (done.updated, done.failed) == (3, [])
+    assert registry.device(PLANT, "=1:2")[0]["via"] == ["-gw"]
+
+
 @pytest.mark.parametrize("text", ["", "name\na", "id,id\na,b", "id,colour\na,b", 'id\n"a'])
 def test_csv_without_known_columns_is_refused(text: str) -> None:
     refused(400, lambda: read_csv(text))

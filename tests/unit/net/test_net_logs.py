@@ -84,6 +84,22 @@ def test_an_exception_stays_within_its_json_line(structured: Scene) -> None:
     assert "ValueError: invalid literal" in told["exception"]
 
 
+def refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def test_an_exception_that_quotes_a_client_forges_no_line_of_text() -> None:
+    scene = Scene(TextFormatter())
+    try:
+        refuse("bad name: \x1b[2J\n2026-01-01 00:00:00 INFO all is well\u2028")
+    except ValueError:
+        scene.logger.exception("it failed")
+    head, *trace = "\n".join(scene.lines).split("\n")
+    assert head.endswith("it failed")
+    assert all(line.startswith("  ") and line.isprintable() for line in trace)
+    assert any("all is well\\u2028" in line for line in trace)
+
+
 def test_a_flood_of_one_kind_leaves_others_alone_and_is_counted(structured: Scene) -> None:
     for number in range(10 * BURST):
         log_event(structured.logger, logging.INFO, "connection-opened", container=f"c{number}")

@@ -126,7 +126,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "for too long: begin anew with a restart from earliest or latest"
             ) from None
         try:
-            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+            actions = [json.loads(line) for line in text.split("\n") if line.strip()]
         except ValueError:
             actions = []
         if not actions:

@@ -221,7 +221,7 @@ def _counts_of(entry: LakePath) -> tuple[int | None, int | None, int | None]:
     None of an entry that is not there any more, and no rows where files are removed: they may hold the same ones.
     """
     try:
-        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        actions = [json.loads(line) for line in entry.read_text().split("\n") if line]
     except OSError:
         return None, None, None
     added = [action["add"] for action in actions if "add" in action]

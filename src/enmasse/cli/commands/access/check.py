@@ -57,6 +57,6 @@ def check_user(
         writer.say(f"{'yes' if told['allowed'] else 'no'}: {told['reason']}")
     else:
         asked = {"user": found["spec"]["username"], "operation": may.value, "address": address}
-        write_structured(writer.out, output.value, asked | {name: told[name] for name in ("allowed", "reason")})
+        write_structured(writer, output.value, asked | {name: told[name] for name in ("allowed", "reason")})
     if not told["allowed"]:
         raise typer.Exit(FAILED)

@@ -120,7 +120,7 @@ def import_files(
         with ApiClient.find(data, warn=writer.warn) as api:
             write_results(writer, Output.TABLE, api.apply_all(documents, api.find_present(documents)))
         return
-    write_structured(writer.out, "yaml", {"apiVersion": "v1", "kind": "List", "items": documents})
+    write_structured(writer, "yaml", {"apiVersion": "v1", "kind": "List", "items": documents})
 
 
 def _read(path: Path) -> Any:

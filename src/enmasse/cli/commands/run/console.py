@@ -37,7 +37,7 @@ def console(
         link = console_link(data)
         page = link if print_link else _page_to(link, Layout(data).console_page)
     if print_link:
-        writer.out.print(link, soft_wrap=True, markup=False, highlight=False)
+        writer.say(link)
     elif webbrowser.open(page):
         writer.say("The console is open in your browser.")
     else:

@@ -49,7 +49,7 @@ def events(
     ]
     found.sort(key=lambda item: str(item.get("lastTimestamp", "")))
     if output is not StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, {"apiVersion": "v1", "kind": "List", "items": found})
+        write_structured(writer, output.value, {"apiVersion": "v1", "kind": "List", "items": found})
         return
     if not found:
         writer.note("There are no events" + (f" in namespace {place}." if place else "."))
@@ -101,12 +101,12 @@ def logs(
         tails = {file: stack.enter_context(closing(_Tail(file))) for file in files}
         for file, tail in tails.items():
             for line in tail.past(lines):
-                writer.say(heads[file] + line)
+                writer.say_line(heads[file] + line)
         while follow:
             time.sleep(_POLL_S)
             for file, tail in tails.items():
                 for line in tail.more():
-                    writer.say(heads[file] + line)
+                    writer.say_line(heads[file] + line)
 
 
 def _files(directory: Path, process: str | None) -> list[Path]:

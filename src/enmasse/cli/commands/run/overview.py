@@ -30,7 +30,7 @@ def overview(output: StructuredChoice = StructuredOutput.TABLE, data: Data = DEF
     writer = Writer()
     found = _told(writer, data, OVERVIEW)
     if output is not StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, found)
+        write_structured(writer, output.value, found)
         return
     problems, totals = found["problems"], found["totals"]
     for problem in problems:
@@ -74,7 +74,7 @@ def audit(
     found = _told(writer, data, AUDIT, {name: value for name, value in asked.items() if value})
     items = found["items"][::-1]
     if output is not StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, {"apiVersion": "v1", "kind": "List", "items": items})
+        write_structured(writer, output.value, {"apiVersion": "v1", "kind": "List", "items": items})
         return
     if not items:
         writer.note("Nothing of that is in the audit log.")
@@ -100,7 +100,7 @@ def write_nodes(writer: Writer, data: Data, form: Output) -> None:
     """Write the nodes of an installation in the form that was asked for."""
     items = _told(writer, data, NODES)["items"]
     if form in (Output.YAML, Output.JSON):
-        write_structured(writer.out, form.value, {"apiVersion": "v1", "kind": "List", "items": items})
+        write_structured(writer, form.value, {"apiVersion": "v1", "kind": "List", "items": items})
     elif form is Output.NAME:
         for item in items:
             writer.say(f"node/{item['name']}")

@@ -125,7 +125,7 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
         document: dict[str, Any] = {"ready": found.is_all_ready, "warnings": found.warnings}
         document |= found.items
         document |= {"nodes": found.nodes, "pipelines": found.pipelines}
-        write_structured(writer.out, output.value, document)
+        write_structured(writer, output.value, document)
         return
     if not any(found.items.values()):
         writer.say("Nothing is declared yet. Begin with `enmasse create space NAME`.")
@@ -177,7 +177,7 @@ def endpoints(output: StructuredChoice = StructuredOutput.TABLE, data: Data = DE
     writer = Writer()
     found = find_endpoints(data)
     if output != StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, [asdict(item) for item in found.endpoints])
+        write_structured(writer, output.value, [asdict(item) for item in found.endpoints])
         return
     rows = [[item.protocol, item.url] for item in found.endpoints]
     writer.out.print(make_table(["PROTOCOL", "URL"], rows))

@@ -127,10 +127,10 @@ class _Shown:
                 continue
             at = datetime.fromtimestamp(time_us / 1e6).astimezone().strftime("%H:%M:%S.%f")
             arrow = "->" if is_outgoing else "<-"
-            self._print(f"{at} #{number} {arrow} {row.load_frames().describe(frame, self._payload)}")
+            self._writer.say_line(f"{at} #{number} {arrow} {row.load_frames().describe(frame, self._payload)}")
         dropped = int(body.get("dropped", 0))
         if dropped > self._dropped and self._capture is None:
-            self._print(f"# {dropped - self._dropped} frames came too fast and are not shown")
+            self._writer.say_line(f"# {dropped - self._dropped} frames came too fast and are not shown")
         self._dropped = dropped
         (self._file or self._writer.out.file).flush()
 
@@ -140,10 +140,7 @@ class _Shown:
         if self._capture is None:
             container = f", container {about['container']!r}" if about.get("container") else ""
             space = f", space {about['space']}" if about.get("space") else ""
-            self._print(f"# connection {number}: {self._hosts[number]}{container}{space}")
-
-    def _print(self, line: str) -> None:
-        self._writer.out.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._writer.say_line(f"# connection {number}: {self._hosts[number]}{container}{space}")
 
     def sum_up(self, path: Path | None) -> None:
         """Say what the file holds."""

@@ -183,7 +183,7 @@ def _act(
         writer.say(done["message"])
     else:
         result = {"address": found["spec"]["address"], "action": action, "count": done["details"]["count"]}
-        write_structured(writer.out, output.value, result)
+        write_structured(writer, output.value, result)
 
 
 def _resolve(
@@ -257,7 +257,7 @@ def browse_messages(
 
 def _write(writer: Writer, address: str, messages: Sequence[Message], count: int, output: StructuredOutput) -> None:
     if output != StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, [to_json(message) for message in messages])
+        write_structured(writer, output.value, [to_json(message) for message in messages])
         return
     if not messages:
         writer.note(f"'{address}' has no message to show")

@@ -115,7 +115,7 @@ def bench(
         raise UsageError(str(error)) from None
     report = _measure(plan, writer)
     if json:
-        write_structured(writer.out, "json", report.to_json())
+        write_structured(writer, "json", report.to_json())
     else:
         _show(report, writer)
 

@@ -252,9 +252,10 @@ def export_devices(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Print all devices, one on each line, without credentials."""
+    writer = Writer()
     with _registry(data) as api:
         for line in api.lines(f"{_BASE}/export/{identity}", {"format": form.value}):
-            sys.stdout.write(f"{line}\n")
+            writer.say_line(line)
 
 
 @credentials.command("list")
@@ -501,7 +502,7 @@ def _show_list(
 ) -> None:
     writer = Writer()
     if output != StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, found)
+        write_structured(writer, output.value, found)
     elif not found:
         writer.note(f"there are no {what}")
     else:
@@ -514,7 +515,7 @@ def _show(data: Path, path: str, output: StructuredOutput) -> None:
     with _registry(data) as api:
         found, _ = api.exchange("GET", f"{_BASE}/{path}")
     form = StructuredOutput.YAML if output == StructuredOutput.TABLE else output
-    write_structured(Writer().out, form.value, found)
+    write_structured(Writer(), form.value, found)
 
 
 def _enabled(item: Document) -> str:

@@ -83,7 +83,7 @@ def status(
     with ApiClient.find(data, warn=writer.warn) as api:
         found = find_pipeline(api, name, space, namespace)
         if output is not StructuredOutput.TABLE:
-            write_structured(writer.out, output.value, found.get("status") or {})
+            write_structured(writer, output.value, found.get("status") or {})
         elif watch:
             metadata = found["metadata"]
             follow(writer, lambda: api.get(kind, metadata["namespace"], metadata["name"]))
@@ -106,7 +106,7 @@ def logs(
         metadata = find_pipeline(api, name, space, namespace)["metadata"]
         path = f"{PIPELINE.base_path()}/namespaces/{metadata['namespace']}/pipelines/{metadata['name']}/log"
         for line in api.lines(path, {"tail": str(lines), "follow": str(follow_on).lower()}):
-            writer.say(line)
+            writer.say_line(line)
 
 
 @pipeline.command("pause")

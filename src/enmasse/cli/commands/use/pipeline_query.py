@@ -69,7 +69,7 @@ def tables(
     heads = [column["name"] for column in answer["columns"]]
     found = [dict(zip(heads, row, strict=True)) for row in answer["rows"]]
     if output is not StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, found)
+        write_structured(writer, output.value, found)
         return
     if not found:
         writer.note(f"Space {space} has no table yet: a pipeline makes those that it writes.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -123,10 +122,9 @@ async def _receive(
 
 def _print(writer: Writer, message: Message, output: StructuredOutput) -> None:
     if output == StructuredOutput.TABLE:
-        line = to_text(message)
+        writer.say(to_text(message))
     elif output == StructuredOutput.JSON:
-        line = json.dumps(to_json(message), ensure_ascii=False)
+        writer.say_json(to_json(message))
     else:
-        line = "---\n" + json.dumps(to_json(message), ensure_ascii=False, indent=2)
-    writer.out.print(line, markup=False, soft_wrap=True)
+        writer.say_json(to_json(message), indent=2, head="---\n")
     writer.out.file.flush()

@@ -52,7 +52,7 @@ def list_values(
                 break
     shown = found[:count]
     if output != StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, shown)
+        write_structured(writer, output.value, shown)
         return
     if not shown:
         writer.note("there are no retained values" if pattern == "#" else f"no name that matches '{pattern}' has one")
@@ -94,9 +94,9 @@ def get_value(
     if message is None:
         raise NotFoundError(f"'{name}' has no retained value; `enmasse retained list` shows which names have one")
     if output == StructuredOutput.TABLE:
-        writer.out.print(to_text(message), markup=False, soft_wrap=True)
+        writer.say(to_text(message))
     else:
-        write_structured(writer.out, output.value, to_json(message))
+        write_structured(writer, output.value, to_json(message))
 
 
 @retained.command("clear")
@@ -114,7 +114,7 @@ def clear_values(
     if output == StructuredOutput.TABLE:
         writer.say(done["message"])
     else:
-        write_structured(writer.out, output.value, {"filter": pattern, "count": done["details"]["count"]})
+        write_structured(writer, output.value, {"filter": pattern, "count": done["details"]["count"]})
 
 
 def _path(api: ApiClient, namespace: str | None, space: str | None) -> str:

@@ -59,7 +59,7 @@ def list_subjects(
             found = [item for item in all_versions if item["subject"] == subject]
     writer = Writer()
     if output != StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, found)
+        write_structured(writer, output.value, found)
     elif not found:
         writer.note("there are no subjects")
     else:
@@ -87,10 +87,7 @@ def get(
             found = ask("GET", f"/schemas/ids/{number}")
         else:
             found = ask("GET", f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
-    Writer().out.print(
-        json.dumps(json.loads(found["schema"]), indent=2, ensure_ascii=False), markup=False, highlight=False,
-        soft_wrap=True,
-    )  # fmt: skip
+    Writer().say_json(json.loads(found["schema"]), indent=2)
 
 
 @schema.command("register")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -168,7 +167,7 @@ def request(
     if output == StructuredOutput.TABLE:
         writer.say(to_text(reply))
     else:
-        writer.out.print(json.dumps(to_json(reply), ensure_ascii=False, indent=2), markup=False, soft_wrap=True)
+        writer.say_json(to_json(reply), indent=2)
 
 
 async def _request(

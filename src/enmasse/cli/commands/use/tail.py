@@ -64,12 +64,11 @@ def tail(
 
 def _print(writer: Writer, message: Document, output: StructuredOutput) -> None:
     if output is StructuredOutput.TABLE:
-        line = _text(message.get("body") or {})
+        writer.say(_text(message.get("body") or {}))
     elif output is StructuredOutput.JSON:
-        line = json.dumps(message, ensure_ascii=False)
+        writer.say_json(message)
     else:
-        line = "---\n" + json.dumps(message, ensure_ascii=False, indent=2)
-    writer.out.print(line, markup=False, soft_wrap=True)
+        writer.say_json(message, indent=2, head="---\n")
     writer.out.file.flush()
 
 
