@@ -100,6 +100,19 @@ def test_one_logs_in_at_the_providers_page_and_comes_back_to_where_one_was(staff
         visit.press("Go on")
         expect(page.get_by_text("The message was accepted.")).to_be_visible()
         expect(visit.row("not lost")).to_be_visible()
+
+        # What outlasts the session asks her for the password, although Keycloak still knows her.
+        visit.open(f"{IN_SPACE}/users")
+        visit.press("Create a user")
+        visit.fill("User name", "meter")
+        visit.dialog().get_by_role("button", name="Create", exact=True).click()
+        expect(visit.dialog().filter(has_text="Is it you?")).to_be_visible()
+        with context.expect_page() as opened:
+            visit.dialog().get_by_role("link", name="Sign in with 127.0.0.1").click()
+        opened.value.locator("#password").fill(PASSWORD)
+        opened.value.locator("#kc-login").click()
+        expect(visit.row("meter")).to_be_visible()
+        opened.value.close()
         assert visit.complaints == []
         browser.close()
     people.close()

@@ -28,11 +28,14 @@ class Requester:
         name: of the user, as role bindings have it.
         groups: of which the user is a member.
         is_admin: whether everything is allowed.
+        unproved: the refusal of what outlasts the session in which the request is made without a fresh proof; empty:
+            it has one, or needs none.
     """
 
     name: str
     groups: tuple[str, ...] = ()
     is_admin: bool = False
+    unproved: str = ""
 
     @classmethod
     def known(cls, name: str, groups: tuple[str, ...] = ()) -> Requester:
@@ -40,6 +43,9 @@ class Requester:
         every = tuple(dict.fromkeys((*groups, AUTHENTICATED)))
         return cls(name, every, ADMINISTRATORS in every)
 
+
+PROOF_REQUIRED: Final = "FreshProofRequired"
+"""The cause of a refusal for want of a fresh proof, for programs."""
 
 LOCAL_OPERATOR: Final = Requester.known("system:operator", (ADMINISTRATORS,))
 """The requester who can read the data directory, or reach an API that is open on loopback."""

@@ -23,6 +23,7 @@ from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Sessions, outla
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret
 from enmasse.control.access.rights import Rights
+from enmasse.control.errors import ForbiddenError
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
 from enmasse.identity.rbac import AccessRequest, Requester
@@ -482,6 +483,29 @@ def test_with_the_cookie_of_an_administrator_nothing_is_got_that_outlasts_it(gua
     assert {token.note for token in guarded.accounts.tokens("ann")} == {""}
 
 
+@pytest.mark.parametrize("is_proved", [False, True])
+def test_a_write_in_a_session_says_whether_there_is_a_fresh_proof(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, is_proved: bool
+) -> None:
+    """Some writes are known to outlast the session once they have been read, as a pipeline that uses a Secret."""
+    writers: list[Requester] = []
+
+    def create(*_: object, user: Requester, **__: object) -> None:
+        writers.append(user)
+        raise ForbiddenError("seen")
+
+    monkeypatch.setattr(guarded.registry, "create", create)
+
+    async def body() -> None:
+        async with guarded.client() as client:
+            answer = await client.post("/login", json={"username": "blue", "password": PASSWORD})
+            proof = {"EnMasse-Proof": answer.json()["proof"]} if is_proved else {}
+            await client.post(SPACES.format("blue"), json=space("new"), headers=proof)
+
+    asyncio.run(body())
+    assert [bool(user.unproved) for user in writers] == [not is_proved]
+
+
 def test_who_has_no_right_to_something_is_told_so_and_asked_for_no_proof(guarded: Guarded) -> None:
     entry = ("POST", "/login", {"json": {"username": "green", "password": PASSWORD}})
     _, refused = guarded.run(entry, ("GET", "/api/v1/namespaces/blue/secrets", {}))
@@ -708,7 +732,7 @@ def test_the_actions_that_outlast_a_session_are_those_of_the_table() -> None:
 GIVING_NO_ACCESS = {
     *("addresses", "addressplans", "addressspaceplans", "addressspaceschemas", "standardinfraconfigs"),
     *("brokeredinfraconfigs", "consoleservices", "configmaps", "services", "events", "namespaces", "resourcequotas"),
-    *("clusterroles", "pipelines"),  # what a pipeline reaches is opened by Secrets that it names
+    *("clusterroles", "pipelines"),  # those that begin to use a Secret ask for a proof
 }
 
 

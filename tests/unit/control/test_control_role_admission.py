@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from enmasse.control.access.roles import ROLES
 from enmasse.control.errors import ForbiddenError
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
-from enmasse.identity.rbac import LOCAL_OPERATOR, AccessRequest, Requester, Role, Rule
+from enmasse.identity.rbac import LOCAL_OPERATOR, PROOF_REQUIRED, AccessRequest, Requester, Role, Rule
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.kinds import KINDS
 from enmasse.model.schema.objects import decode
@@ -184,6 +185,15 @@ def test_a_pipeline_brings_no_password_to_a_database_that_its_writer_may_not_rea
             {"table": "salaries"},
             {"reads": True},
         ]
+        in_a_session = replace(TINA, unproved="prove it")
+        made.replace(
+            same.model_copy(update={"metadata": same.metadata.model_copy(update={"labels": {"a": "c"}})}),
+            user=in_a_session,
+        )
         for more in others:
             with pytest.raises(ForbiddenError, match="secrets"):
                 made.replace(pipeline(**more), user=tom)
+            # Whoever has stolen a cookie has no database of theirs told the password.
+            with pytest.raises(ForbiddenError, match="prove it") as refused:
+                made.replace(pipeline(**more), user=in_a_session)
+            assert refused.value.cause == PROOF_REQUIRED

@@ -15,17 +15,19 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from enmasse.api.access.sessions import outlasts_session, proof_required
+from enmasse.api.access.sessions import outlasts_session, proof_required, refusal_of
 from enmasse.api.kube.protobuf import PROTOBUF, read_review
 from enmasse.api.kube.requests import OBJECTS, media_type, read_body
 from enmasse.api.kube.status import RequestError, answer, answer_error
 from enmasse.identity.rbac import ANONYMOUS, AccessRequest, Rule, describe_refusal
+from enmasse.net.origins import SAFE_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +110,14 @@ class Access:
             else:
                 await answer(403, describe_refusal(requester, access))(scope, receive, send)
             return
-        unproved = self._authenticator.unproved_session_of(scope) if outlasts_session(access) else None
-        if unproved is not None:
-            await answer_error(proof_required(unproved))(scope, receive, send)
-            return
+        is_lasting = outlasts_session(access)
+        if is_lasting or scope["method"] not in SAFE_METHODS:
+            unproved = self._authenticator.unproved_session_of(scope)
+            if unproved is not None and is_lasting:
+                await answer_error(proof_required(unproved))(scope, receive, send)
+                return
+            if unproved is not None:  # more may turn out to outlast the session once the body has been read
+                scope["state"]["requester"] = replace(requester, unproved=refusal_of(unproved))
         send = _warning(scope["state"].get("token"), send)
         if is_public(access.path):
             await self._app(scope, receive, send)

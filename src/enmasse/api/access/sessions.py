@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.control.access.accounts import hash_token
 from enmasse.control.errors import ForbiddenError
-from enmasse.identity.rbac import LOCAL_OPERATOR
+from enmasse.identity.rbac import LOCAL_OPERATOR, PROOF_REQUIRED
 from enmasse.net.shares import Shares
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ COOKIE: Final = "enmasse_session"
 PROOF_HEADER: Final = "EnMasse-Proof"
 """The header of a request that carries a fresh proof. Pages keep it for their origin, other than cookies, which a
 browser shows to every port of a host."""
-
-PROOF_REQUIRED: Final = "FreshProofRequired"
-"""The cause of a refusal for want of a fresh proof, for programs."""
 
 SESSION_S: Final = 1800
 """The maximum duration of a session."""
@@ -253,10 +250,14 @@ _WAYS: Final[Mapping[str, str]] = {
 }
 
 
-def proof_required(session: Session) -> ForbiddenError:
-    """Return the refusal of what asks for a fresh proof, in the words of the session's way to prove."""
-    return ForbiddenError(
+def refusal_of(session: Session) -> str:
+    """Return why something is refused that asks for a fresh proof, and how the person of a session gives one."""
+    return (
         f"this outlasts your session and asks for a fresh proof: {_WAYS[session.way_to_prove]}; then send it again "
-        f"with the proof in the header {PROOF_HEADER}",
-        cause=PROOF_REQUIRED,
+        f"with the proof in the header {PROOF_HEADER}"
     )
+
+
+def proof_required(session: Session) -> ForbiddenError:
+    """Return the refusal of what asks for a fresh proof."""
+    return ForbiddenError(refusal_of(session), cause=PROOF_REQUIRED)

@@ -15,6 +15,7 @@ from enmasse.control.access.roles import BUILT_IN_BINDINGS, ROLES
 from enmasse.control.errors import ExpiredVersionError, ForbiddenError
 from enmasse.identity.rbac import (
     CONTROL_PROCESS,
+    PROOF_REQUIRED,
     AccessRequest,
     Binding,
     describe_refusal,
@@ -199,13 +200,16 @@ class SecretAdmission:
         """Return the object as it is.
 
         Raises:
-            ForbiddenError: the writer may not read a Secret which the pipeline did not use for the same before.
+            ForbiddenError: the writer may not read a Secret which the pipeline did not use for the same before, or
+                does it in a session without a fresh proof: whoever it names gets the password.
         """
         if isinstance(write.resource, Pipeline) and write.operation != "DELETE":
             former = list(_uses(write.old)) if isinstance(write.old, Pipeline) else []
             namespace = write.resource.metadata.namespace
             for use in _uses(write.resource):
                 if use not in former:
+                    if write.user.unproved:
+                        raise ForbiddenError(write.user.unproved, cause=PROOF_REQUIRED)
                     secret = use[0].credentials_secret
                     self._rights.require(
                         write.user, AccessRequest("get", resource="secrets", namespace=namespace, name=secret)
