@@ -44,6 +44,10 @@ Requests that the platform makes for a tenant, to webhooks and to providers of i
 [public addresses](webhooks.md#where-they-may-go) alone unless an operator lists others; `test_tenancy_requests.py`
 tries every such way with every form of an address.
 
+What clients come back to is [its owner's](users.md#what-a-user-leaves-behind), and goes with that one:
+`test_tenancy_owners.py` leaves something behind by every protocol, has the owner go in every way, and comes as the
+next of the name, also after the node has died in between.
+
 Web pages of strangers, in a browser that stands in the same network, use neither the node nor the API by
 [a name that they have turned to it](http.md#hosts); `test_tenancy_laptop.py` tries that in Chromium.
 """

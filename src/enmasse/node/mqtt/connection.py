@@ -224,7 +224,7 @@ class MqttConnection(ClientConnection):
             now = admission.rights.user
             if isinstance(outcome, Refusal):
                 self.fail_with(Reason.NOT_AUTHORIZED, outcome.text)
-            elif (before and (before.space, before.name)) != (now and (now.space, now.name)) or (
+            elif (before and (before.space, before.owner)) != (now and (now.space, now.owner)) or (
                 device and device.id
             ) != (admission.device and admission.device.id):
                 admission.rights.user, admission.device, admission.proof = before, device, proof
