@@ -20,7 +20,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from enmasse.node.devices.login import LEEWAY_S
 from tests.devices.conftest import PROJECT
-from tests.devices.stage import BLUE, GREEN, PASSWORD, SPACES, WAIT_S, MqttDevice, Stage, eventually, hashed
+from tests.devices.stage import (
+    APPLICATION_PASSWORD,
+    BLUE,
+    GREEN,
+    PASSWORD,
+    SPACES,
+    WAIT_S,
+    MqttDevice,
+    Stage,
+    eventually,
+    hashed,
+)
 from tests.devices.test_with_certificates import Authority, comes_in, trust
 from tests.support.mqtt_peer import MqttPeer
 
@@ -288,6 +299,10 @@ def grey(stage: Stage, tmp_path: Path) -> str:
     file.write_text(PROJECT.format(name="grey", namespace="default", telemetry="anycast"))
     stage.installation.ok("apply", "-f", str(file))
     stage.installation.ok("wait", "iotproject", "grey", "--timeout", "60")
+    if not stage.installation.run("get", "user", "grey-space.app").out.count("app"):  # the space stays, and its users
+        words = ("create", "user", "app", "--space", "grey-space", "--send", "#", "--recv", "#")
+        stage.installation.ok(*words, stdin=APPLICATION_PASSWORD)
+    stage.installation.ok("wait", "user", "grey-space.app", "--timeout", "60")
     eventually(lambda: stage.registry.get(f"/tenants/{GREY}").status_code == 200)
     return GREY
 
