@@ -14,11 +14,6 @@ from enmasse.control.runtime.node_mirror import NodeMirror
 from enmasse.control.runtime.statuses import StatusWriter
 from enmasse.control.spaces.placements import Placements
 from enmasse.control.users.identity_providers import IdentityProviders
-from enmasse.model.kinds.addresses import Address
-from enmasse.model.kinds.authentication import AuthenticationService
-from enmasse.model.kinds.projects import IoTProject
-from enmasse.model.kinds.spaces import AddressSpace
-from enmasse.model.kinds.users import MessagingUser
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
 from enmasse.model.schema.names import PLAN_NAMESPACE
 
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
     from enmasse.control.runtime.desired import AddressRow
     from enmasse.control.runtime.events import EventRecorder
     from enmasse.control.store.registry import Registry
-    from enmasse.model.schema.resource import Resource
     from enmasse.net.special_addresses import Network
 
 _MOST_AT_ONCE = 1_000
@@ -113,7 +107,7 @@ class Context:
         self.placements = Placements(self.desired, store, node_of or (lambda _key: nodes[0].name))
         self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed, networks)
         self.effects = Effects(store, self.desired, self.providers)
-        self.statuses = StatusWriter(store, self._enqueue_stale, events)
+        self.statuses = StatusWriter(store, events)
 
     @property
     def listeners(self) -> list[Listener]:
@@ -178,23 +172,6 @@ class Context:
         found = self.desired.spaces.get(space)
         if found is None or found.metadata.deletion_timestamp:
             self.enqueue_space(space)
-
-    def _enqueue_stale(self, resource: Resource) -> None:
-        """Enqueue an object whose status was not written because it has changed."""
-        metadata = resource.metadata
-        match resource:
-            case Address():
-                self.enqueue_address(resource.key)
-            case AddressSpace():
-                self.enqueue_space(resource.key)
-            case MessagingUser():
-                self.enqueue("users", resource.key)
-            case IoTProject():
-                self.enqueue("projects", resource.key)
-            case AuthenticationService() if metadata.namespace == PLAN_NAMESPACE:
-                self.enqueue("realms", f"service:{metadata.name}")
-            case _:
-                self.enqueue("plans", f"{resource.kind}/{metadata.namespace}/{metadata.name}")
 
     # The desired state has changed
 

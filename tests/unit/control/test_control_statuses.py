@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,15 +45,20 @@ def ready(resource: Resource, status: str) -> ResourceStatus:
     return resource.status.with_conditions((condition,), NOW)
 
 
+def nobody() -> None:
+    """Stand for a publisher whose object does not change."""
+    raise AssertionError("the object is not stale")
+
+
 def reason(store: ResourceStore) -> str:
     conditions = store.get("AddressSpace", "default", "shop").get("status", {}).get("conditions", [])
     return str(conditions[0]["reason"]) if conditions else ""
 
 
 def test_of_two_findings_the_later_one_is_written(store: ResourceStore, space: Resource) -> None:
-    writer = StatusWriter(store, lambda _resource: None)
-    writer.publish(space, ready(space, "Configuring"))
-    writer.publish(space, ready(space, "Served"))
+    writer = StatusWriter(store)
+    writer.publish(space, ready(space, "Configuring"), nobody)
+    writer.publish(space, ready(space, "Served"), nobody)
     writer.flush()
     assert reason(store) == "Served"
 
@@ -60,43 +66,45 @@ def test_of_two_findings_the_later_one_is_written(store: ResourceStore, space: R
 def test_a_finding_that_all_is_as_it_was_takes_back_what_is_not_written_yet(
     store: ResourceStore, space: Resource
 ) -> None:
-    writer = StatusWriter(store, lambda _resource: None)
-    writer.publish(space, ready(space, "Served"))
+    writer = StatusWriter(store)
+    writer.publish(space, ready(space, "Served"), nobody)
     writer.flush()
     served = restore(store.get("AddressSpace", "default", "shop"))
-    writer.publish(served, ready(served, "Configuring"))
-    writer.publish(served, served.status)
+    writer.publish(served, ready(served, "Configuring"), nobody)
+    writer.publish(served, served.status, nobody)
     writer.flush()
     assert reason(store) == "Served"
     assert len(writer) == 0
 
 
 def test_what_was_found_of_an_object_that_has_changed_is_not_written(store: ResourceStore, space: Resource) -> None:
-    stale: list[Resource] = []
-    writer = StatusWriter(store, stale.append)
-    writer.publish(space, ready(space, "Served"))
+    stale: list[str] = []
+    again = partial(stale.append, "its publisher")
+    writer = StatusWriter(store)
+    writer.publish(space, ready(space, "Served"), again)
     document = store.get("AddressSpace", "default", "shop")
     store.replace(document | {"metadata": document["metadata"] | {"labels": {"a": "b"}}})
     writer.flush()
     assert reason(store) == ""
-    assert [item.metadata.name for item in stale] == ["shop"]
+    assert stale == ["its publisher"]
 
 
 def test_a_finding_that_all_is_as_it_was_counts_for_nothing_if_another_was_written_meanwhile(
     store: ResourceStore, space: Resource
 ) -> None:
-    stale: list[Resource] = []
-    writer = StatusWriter(store, stale.append)
-    writer.publish(space, ready(space, "Served"))
+    stale: list[str] = []
+    again = partial(stale.append, "its publisher")
+    writer = StatusWriter(store)
+    writer.publish(space, ready(space, "Served"), again)
     writer.flush()
     served = restore(store.get("AddressSpace", "default", "shop"))
-    writer.publish(served, ready(served, "Configuring"))
+    writer.publish(served, ready(served, "Configuring"), again)
     writer.flush()
-    writer.publish(served, served.status)
-    assert [item.metadata.name for item in stale] == ["shop"]
+    writer.publish(served, served.status, again)
+    assert stale == ["its publisher"]
     configuring = restore(store.get("AddressSpace", "default", "shop"))
-    writer.publish(configuring, configuring.status)
-    writer.publish(configuring, ready(configuring, "Served"))
+    writer.publish(configuring, configuring.status, again)
+    writer.publish(configuring, ready(configuring, "Served"), again)
     writer.flush()
     assert reason(store) == "Served"
     assert len(stale) == 1

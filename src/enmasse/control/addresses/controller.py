@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from enmasse.control.addresses.planning import (
@@ -68,7 +69,7 @@ class AddressController(Controller):
         if row.is_leaving:
             # It stays as it is until its last finalizer is removed.
             status = address.status.with_conditions(address.status.conditions, self._now(), deleted=True)
-            self._statuses.publish(address, status)
+            self._statuses.publish(address, status, partial(self.enqueue, address.key))
             return True
         view = self.view(address, row, is_served=seen is not None and seen.uid == row.uid)
         verdict, place = self._place(view, row, document)
@@ -287,7 +288,7 @@ class AddressController(Controller):
             ready = condition(READY, kept, generation)
         effects = self._context.effects.of(address)
         status = status.with_conditions(with_effect((scheduled, ready), effects, generation), self._now())
-        self._statuses.publish(address, status)
+        self._statuses.publish(address, status, partial(self.enqueue, address.key))
 
 
 _ELSEWHERE = frozenset({"SpaceMissing", "SpaceNotReady", "SpaceTerminating", "DuplicateAddress"})

@@ -8,6 +8,7 @@ publishes what tenants may choose from.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from enmasse.control.errors import ResourceNotFoundError
@@ -89,7 +90,8 @@ class PlanController(Controller):
         if isinstance(resource, AddressSpacePlan) and namespace == PLAN_NAMESPACE:
             ready = plan_space_plan(resource, self._context.desired.plans)
         found = with_effect((ready,), self._context.effects.of(resource), generation)
-        self._context.statuses.publish(resource, resource.status.with_conditions(found, self._context.now()))
+        status = resource.status.with_conditions(found, self._context.now())
+        self._context.statuses.publish(resource, status, partial(self.enqueue, key))
         return True
 
 

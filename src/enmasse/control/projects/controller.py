@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from enmasse.control.projects.planning import (
@@ -137,7 +138,8 @@ class ProjectController(Controller):
         conditions = project_conditions(created, ready, accepted, guarded, generation)
         found = with_effect(conditions, self._context.effects.of(project), generation)
         status = project.status.model_copy(update={"tenant": project.tenant})
-        self._context.statuses.publish(project, status.with_conditions(found, self._context.now()))
+        status = status.with_conditions(found, self._context.now())
+        self._context.statuses.publish(project, status, partial(self.enqueue, key))
         return True
 
     def _change_finalizer(self, project: IoTProject, *, add: str = "", remove: str = "") -> None:

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import EnmasseError
 from enmasse.model.schema.conditions import IN_EFFECT, READY, find
@@ -40,20 +40,26 @@ _KINDS_WITH_EVENTS = frozenset({ADDRESS_SPACE.name, ADDRESS.name})
 _log = logging.getLogger(__name__)
 
 
+class _Published(NamedTuple):
+    """An object with a status that is not written yet."""
+
+    resource: Resource
+    former_phase: str
+    reconcile_again: Callable[[], object]
+
+
 class StatusWriter:
     """Writes the status of objects to the store.
 
     Args:
         store: where the objects lie.
-        stale: called with an object whose status could not be written because it has changed.
         events: records changes of the phase.
     """
 
-    def __init__(self, store: Store, stale: Callable[[Resource], None], events: EventRecorder | None = None) -> None:
+    def __init__(self, store: Store, events: EventRecorder | None = None) -> None:
         self._store = store
-        self._stale = stale
         self._events = events
-        self._found: dict[tuple[str, str, str], tuple[Resource, str]] = {}
+        self._found: dict[tuple[str, str, str], _Published] = {}
         self._written: dict[tuple[str, str, str], tuple[str, float]] = {}
         """The versions over which a status was written recently, and when; the oldest first."""
         self._something = asyncio.Event()
@@ -62,21 +68,23 @@ class StatusWriter:
         """Return the number of statuses that are not written yet."""
         return len(self._found)
 
-    def publish(self, resource: Resource, status: ResourceStatus) -> None:
+    def publish(self, resource: Resource, status: ResourceStatus, reconcile_again: Callable[[], object]) -> None:
         """Write the status of an object soon, in place of one that was published before and is not written yet.
 
         Args:
             resource: as it was read from the store.
             status: as it is now, whether it has changed or not.
+            reconcile_again: enqueues the object with the controller that publishes this, as the object has changed.
         """
         metadata = resource.metadata
         key = (resource.kind, metadata.namespace, metadata.name)
         if status == resource.status:
             self._found.pop(key, None)
             if self._written.get(key, ("",))[0] == metadata.resource_version:
-                self._stale(resource)
+                reconcile_again()
             return
-        self._found[key] = (resource.model_copy(update={"status": status}), resource.status.phase)
+        found = resource.model_copy(update={"status": status})
+        self._found[key] = _Published(found, resource.status.phase, reconcile_again)
         self._something.set()
 
     async def run(self) -> None:
@@ -95,32 +103,33 @@ class StatusWriter:
         """Write what was published; what cannot be written is kept."""
         self._something.clear()
         batch = list(self._found.items())[:_AT_ONCE]
-        stale, written = [], []
+        stale: list[_Published] = []
+        written: list[_Published] = []
         try:
             with self._store.transaction():
-                for key, (resource, former_phase) in batch:
+                for key, published in batch:
                     document = self._store.find(*key)
-                    metadata = resource.metadata
+                    metadata = published.resource.metadata
                     if document is None or document["metadata"]["uid"] != metadata.uid:
                         continue
                     if document["metadata"]["resourceVersion"] != metadata.resource_version:
-                        stale.append(resource)
+                        stale.append(published)
                         continue
-                    self._store.replace(document | {"status": resource.status.to_dict()})
-                    written.append((resource, former_phase))
+                    self._store.replace(document | {"status": published.resource.status.to_dict()})
+                    written.append(published)
         except BaseException:
             self._something.set()
             raise
-        self._remember([resource for resource, _ in written])
-        for key, found in batch:
-            if self._found.get(key) is found:
+        self._remember([published.resource for published in written])
+        for key, published in batch:
+            if self._found.get(key) is published:
                 del self._found[key]
         if self._found:
             self._something.set()
-        for resource in stale:
-            self._stale(resource)
-        for resource, former_phase in written:
-            self._record_event(resource, former_phase)
+        for published in stale:
+            published.reconcile_again()
+        for published in written:
+            self._record_event(published.resource, published.former_phase)
 
     def _remember(self, written: list[Resource]) -> None:
         now = time.monotonic()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from enmasse.control.errors import ForbiddenError, NodeUnavailableError
@@ -179,7 +180,7 @@ class SpaceController(Controller):
         ready = condition(READY, Verdict("Terminating", message), metadata.generation)
         others = tuple(item for item in space.status.conditions if item.type != READY)
         status = space.status.with_conditions((*others, ready), self._now(), deleted=True)
-        self._statuses.publish(space, status)
+        self._statuses.publish(space, status, partial(self.enqueue, space.key))
         return left > 0  # else the node is checked again; a deletion of what is left has this one reconciled
 
     def _delete_contents(self, space: AddressSpace) -> int:
@@ -313,4 +314,4 @@ class SpaceController(Controller):
         status = space.status.with_conditions((*kept, *found_now), self._now())
         if status.limits != published:
             status = status.model_copy(update={"limits": published})
-        self._statuses.publish(space, status)
+        self._statuses.publish(space, status, partial(self.enqueue, space.key))

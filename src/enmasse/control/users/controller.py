@@ -14,6 +14,7 @@ import asyncio
 import json
 import logging
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from enmasse.control.context import together
@@ -330,7 +331,7 @@ class UserController(Controller):
         status = user.status.with_conditions(found, self._context.now())
         message = "; ".join(status.messages) or None
         status = status.model_copy(update={"message": message, "generation": user.metadata.generation})
-        self._context.statuses.publish(user, status)
+        self._context.statuses.publish(user, status, partial(self.enqueue, user.key))
         if status != user.status:
             self._record_event(user, found)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from enmasse.control.ports import RealmConflictError, RealmUnavailableError, RealmUser
@@ -156,7 +157,7 @@ class RealmController(Controller):
         conditions = with_effect((condition(READY, verdict, generation),), list(service.unapplied()), generation)
         status = service.status.with_conditions(conditions, self._now())
         status = status.model_copy(update={"message": verdict.message or None})
-        self._statuses.publish(service, status)
+        self._statuses.publish(service, status, partial(self.enqueue, f"service:{service.metadata.name}"))
         return verdict.is_yes or keycloak_of(service) is None
 
     async def _reconcile_space(self, key: str) -> bool:

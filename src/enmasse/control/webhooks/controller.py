@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from enmasse.control.runtime.controller import Controller
@@ -117,7 +118,7 @@ class WebhookController(Controller):
             conditions.append(condition(SIGNING_KEY, key, generation))
         found = with_effect(conditions, effects, generation)
         status = webhook.status.model_copy(update=counted).with_conditions(found, self._context.now())
-        self._context.statuses.publish(webhook, status)
+        self._context.statuses.publish(webhook, status, partial(self.enqueue, webhook.key))
 
     def _judge(self, webhook: Webhook) -> Verdict:
         """Return whether everything is there that a webhook needs."""
