@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from enmasse.node.devices.login import LEEWAY_S
+from tests.devices.authority import Authority
 from tests.devices.conftest import PROJECT
 from tests.devices.stage import (
     APPLICATION_PASSWORD,
@@ -32,7 +33,7 @@ from tests.devices.stage import (
     eventually,
     hashed,
 )
-from tests.devices.test_with_certificates import Authority, comes_in, trust
+from tests.devices.test_with_certificates import comes_in, prove, trust
 from tests.support.mqtt_peer import MqttPeer
 
 if TYPE_CHECKING:
@@ -386,6 +387,8 @@ def test_an_authority_that_is_removed_cuts_whom_it_has_vouched_for(
     name = {"auth-id-template": "{{subject-cn}}"}
     try:
         trust(stage, GREEN, **{"trusted-ca": [one.anchor | name, two.anchor | name]})
+        for authority in (one, two):
+            prove(stage, GREEN, authority)
         device = stage.device(secrets=[{}], kind="x509-cert")
         with ExitStack() as stack:
             stays = stack.enter_context(come_by(stage, two.issue(device)))

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import ssl
 from base64 import b64encode
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from enmasse.client.blocking import Message, connect
 from enmasse.client.errors import ConnectionDeniedError
 from enmasse.client.options import TlsOptions
+from enmasse.iot.possession import sign
+from tests.devices.authority import Authority
 from tests.devices.stage import BLUE, GREEN, eventually
 from tests.support.foreign_tools import require
 
@@ -33,80 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-NOW = datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class Authority:
-    """An authority of a tenant, or one below it.
-
-    Attributes:
-        folder: for what it issues.
-        key: its own.
-        certificate: the same.
-        above: certificates between it and its root, its own first.
-    """
-
-    folder: Path
-    key: Any
-    certificate: x509.Certificate
-    above: tuple[x509.Certificate, ...] = ()
-
-    @classmethod
-    def new(cls, folder: Path, name: str, *, key: Any = None) -> Authority:
-        own = key or ec.generate_private_key(ec.SECP256R1())
-        return cls(folder, own, _signed(_name(name), _name(name), own.public_key(), own, is_authority=True))
-
-    def below(self, name: str) -> Authority:
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = _signed(_name(name), self.certificate.subject, key.public_key(), self.key, is_authority=True)
-        return Authority(self.folder, key, made, (made, *self.above))
-
-    @property
-    def anchor(self) -> dict[str, Any]:
-        return {"cert": b64encode(self.certificate.public_bytes(Encoding.DER)).decode()}
-
-    def issue(self, name: str, *, days: int = 10) -> ssl.SSLContext:
-        """Return what a client with a certificate of this name connects with."""
-        pem = self.pem(name, days=days)
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        context.post_handshake_auth = True
-        context.load_cert_chain(pem)
-        return context
-
-    def pem(self, name: str, *, days: int = 10) -> Path:
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = _signed(_name(name), self.certificate.subject, key.public_key(), self.key, days=days)
-        file = self.folder / f"{name}-{days}-{made.serial_number}.pem"
-        chain = b"".join(each.public_bytes(Encoding.PEM) for each in (made, *self.above))
-        file.write_bytes(chain + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        return file
-
-
-def _name(name: str) -> x509.Name:
-    return x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, name), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Grün & Co")]
-    )
-
-
-def _signed(
-    subject: x509.Name, issuer: x509.Name, key: Any, by: Any, *, days: int = 10, is_authority: bool = False
-) -> x509.Certificate:
-    end = NOW + timedelta(days=days)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(end - timedelta(days=20))
-        .not_valid_after(end)
-        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-        .sign(by, hashes.SHA256())
-    )
-
 
 def trust(stage: Stage, tenant: str, **more: Any) -> None:
     """Have a tenant trust authorities, by their parameters."""
@@ -114,11 +36,22 @@ def trust(stage: Stage, tenant: str, **more: Any) -> None:
     stage.registry.put(f"/tenants/{tenant}", json=document | more).raise_for_status()
 
 
+def prove(stage: Stage, tenant: str, authority: Authority) -> None:
+    """Prove that a tenant has the key of an authority."""
+    path = f"/tenants/{tenant}/authorities"
+    known = stage.registry.get(path).raise_for_status().json()["authorities"]
+    found = next(one for one in known if one["key"] == authority.key_digest)
+    nonce = stage.registry.post(f"{path}/{found['id']}/nonce").raise_for_status().json()["nonce"]
+    given = {"nonce": nonce, "signature": b64encode(sign(authority.key, nonce)).decode()}
+    stage.registry.post(f"{path}/{found['id']}/proof", json=given).raise_for_status()
+
+
 @pytest.fixture(scope="module")
 def green(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
     """The authority of one tenant: devices are called by their common names, and register themselves as gadgets."""
     authority = Authority.new(tmp_path_factory.mktemp("green"), "green root")
     trust(stage, GREEN, **{"trusted-ca": [authority.anchor | {"auth-id-template": "{{subject-cn}}"}]})
+    prove(stage, GREEN, authority)
     yield authority
     trust(stage, GREEN, **{"trusted-ca": []})
 
@@ -132,6 +65,7 @@ def blue(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aut
         "auto-provisioning-device-id-template": "gadget-{{subject-cn}}",
     }
     trust(stage, BLUE, **{"trusted-ca": [anchor]})
+    prove(stage, BLUE, authority)
     yield authority
     trust(stage, BLUE, **{"trusted-ca": []})
 

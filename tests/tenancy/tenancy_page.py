@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tenancy import ways_amqp, ways_api, ways_console, ways_devices, ways_hosts, ways_http, ways_pipelines
+from tests.tenancy import (
+    ways_amqp,
+    ways_api,
+    ways_certificates,
+    ways_console,
+    ways_devices,
+    ways_hosts,
+    ways_http,
+    ways_pipelines,
+)
 
 __all__ = ["PAGE", "WAYS", "page"]
 
@@ -18,6 +27,7 @@ SECTIONS = (
     ("Over the API", ways_api.WAYS),
     ("By what the console asks", ways_console.WAYS),
     ("With devices and webhooks", ways_devices.WAYS),
+    ("By certificates of devices", ways_certificates.WAYS),
     ("By host names", ways_hosts.WAYS),
     ("With pipelines", (*ways_pipelines.PYTHON_WAYS, *ways_pipelines.SQL_WAYS, *ways_pipelines.REQUEST_WAYS)),
 )

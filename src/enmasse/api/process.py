@@ -46,6 +46,7 @@ from enmasse.drivers.supervisor.child import end_of_input
 from enmasse.errors import EnmasseError
 from enmasse.iot.command_store import CommandStore
 from enmasse.iot.lookups import Lookups
+from enmasse.iot.possession import Nonces
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from enmasse.net.logs import set_up_logging
@@ -143,7 +144,12 @@ async def _serve(
     found_installation(context, settings.endpoints.machine)
     users = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
     device_registry = DeviceRegistry(
-        devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
+        devices,
+        now=_now,
+        new_id=lambda: str(uuid.uuid4()),
+        new_version=lambda: secrets.token_hex(8),
+        nonces=Nonces(secrets.token_bytes(32), lambda: secrets.token_hex(16), time.time),
+        grants_aliases=settings.listeners.auth == "required",
     )
     lookups = Lookups(devices)
     device_links = DeviceLinks(

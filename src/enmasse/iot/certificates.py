@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +31,10 @@ _OF_SUBJECT: Final = {
     "{{subject-ou}}": NameOID.ORGANIZATIONAL_UNIT_NAME,
     "{{subject-o}}": NameOID.ORGANIZATION_NAME,
 }
-PLACEHOLDERS: Final = (*_OF_SUBJECT, "{{subject-dn}}")
+_SUBJECT_DN: Final = "{{subject-dn}}"
+PLACEHOLDERS: Final = (*_OF_SUBJECT, _SUBJECT_DN)
 """What a template of ids may have in it."""
+_PLACEHOLDER: Final = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,18 @@ class CertificateFacts:
         Raises:
             RegistryError: 400 when the subject has no such part.
         """
-        filled = template.replace("{{subject-dn}}", self.subject)
-        for placeholder, oid in _OF_SUBJECT.items():
-            if placeholder in filled:
-                parts = self.certificate.subject.get_attributes_for_oid(oid)
-                if not parts:
-                    raise RegistryError(400, f"cert: the subject {self.subject} has nothing for {placeholder}")
-                filled = filled.replace(placeholder, str(parts[0].value))
-        return filled
+
+        def part(found: re.Match[str]) -> str:
+            placeholder = found[0]
+            if placeholder == _SUBJECT_DN:
+                return self.subject
+            parts = self.certificate.subject.get_attributes_for_oid(_OF_SUBJECT[placeholder])
+            if not parts:
+                raise RegistryError(400, f"cert: the subject {self.subject} has nothing for {placeholder}")
+            return str(parts[0].value)
+
+        # At once: what a subject has in it is no placeholder.
+        return _PLACEHOLDER.sub(part, template)
 
 
 def facts_of(text: str, path: str) -> CertificateFacts:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import bcrypt
 from pydantic import Field
 
+from enmasse.identity.authorities import canonical_name
 from enmasse.iot.certificates import algorithm_of, bytes_of, facts_of
 from enmasse.iot.documents import Free, Part, RegistryError, Time, parse_time, validated
 from enmasse.model.schema.schema import describe_value
@@ -131,7 +132,7 @@ def read_credentials(
         given: by the client.
         former: those that the device had.
         new_id: makes ids of secrets.
-        templates: how ids are made from certificates, by the subject of the authority that has issued them.
+        templates: how ids are made from certificates, by the canonical name of the authority that has issued them.
 
     Raises:
         RegistryError: 400.
@@ -165,7 +166,7 @@ def _read(
     item: Document = {key: value for key, value in given.items() if value is not None}
     if "cert" in item:
         facts = facts_of(item.pop("cert"), f"{path}.cert")
-        template = templates.get(facts.issuer)
+        template = templates.get(canonical_name(facts.certificate.issuer))
         item["auth-id"] = facts.subject if template is None else facts.fill(template)
         secret = (item.get("secrets") or [{}])[0]
         item["secrets"] = [secret | {"not-before": facts.not_before, "not-after": facts.not_after}]

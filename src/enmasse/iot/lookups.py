@@ -33,10 +33,16 @@ class Lookups:
         self._store = store
 
     def tenant(self, tenant: str) -> Document | None:
-        """Return a tenant; None: there is none."""
+        """Return a tenant with the alias that counts, and which authorities do; None: there is none."""
         with self._store.reading() as tables:
             row = tables.tenant(tenant)
-        return None if row is None else _document(row.body, row.enabled)
+            counting = set() if row is None else {one.id for one in tables.authorities.of(row.number) if one.counts}
+        if row is None:
+            return None
+        found = _document(row.body, row.enabled) | {"alias": row.alias}
+        if "trusted-ca" in found:
+            found["trusted-ca"] = [item | {"counts": item["id"] in counting} for item in found["trusted-ca"]]
+        return found
 
     def device(self, tenant: str, device: str) -> Document | None:
         """Return a device; None: there is none."""

@@ -4,9 +4,10 @@ Rules:
 1. A tenant belongs to the namespace that its id begins with, if there is a point in it; it goes with the namespace.
 2. Each tenant, device and set of credentials has a version, another one after each write; a client may say which
    versions it expects, and is refused with 412 otherwise.
-3. Within a tenant, an auth-id of one type is one device's. A trust anchor is one tenant's, except among tenants of
-   one trust anchor group.
-4. Slow work (hashes of passwords) is done before a transaction begins.
+3. Within a tenant, an auth-id of one type is one device's. A key of an authority that a tenant has proved to have is
+   no other's, except among tenants of one namespace and trust anchor group. What is only written down is nobody's.
+4. An alias counts for one tenant. Where aliases are granted, one that is not is kept, and anybody may ask for it.
+5. Slow work (hashes of passwords) is done before a transaction begins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.iot.authorities import Proof
 from enmasse.iot.bulk import Imported, Line
+from enmasse.iot.certificates import bytes_of
 from enmasse.iot.credentials import (
     count_plain,
     hash_passwords,
@@ -24,15 +27,18 @@ from enmasse.iot.credentials import (
     without_secrets,
 )
 from enmasse.iot.device import links_of, read_device
-from enmasse.iot.documents import DEVICE_ID, TENANT_ID, RegistryError, checked_id, compact
+from enmasse.iot.documents import DEVICE_ID, TENANT_ID, RegistryError, checked_id, compact, validated
+from enmasse.iot.possession import is_signed
 from enmasse.iot.tables import DeviceRow, Link, TenantRow
-from enmasse.iot.tenant import anchors_of, limit_of, read_tenant, templates_of
+from enmasse.iot.tenant import Possession, anchors_of, limit_of, read_tenant, templates_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from enmasse.iot.authorities import Authority
     from enmasse.iot.bulk import Existing
     from enmasse.iot.documents import Document, NewId
+    from enmasse.iot.possession import Nonces
     from enmasse.iot.search import Query
     from enmasse.iot.store import DeviceStore
     from enmasse.iot.tables import Tables
@@ -88,15 +94,26 @@ class DeviceRegistry:
         now: gives the present, RFC 3339 in UTC.
         new_id: makes ids of tenants, devices and secrets that have none.
         new_version: makes versions; none is ever made twice.
+        nonces: for proofs of possession of authorities' keys; None: there are none.
+        grants_aliases: whether an alias counts only once it is granted.
     """
 
     def __init__(
-        self, store: DeviceStore, *, now: Callable[[], str], new_id: NewId, new_version: Callable[[], str]
+        self,
+        store: DeviceStore,
+        *,
+        now: Callable[[], str],
+        new_id: NewId,
+        new_version: Callable[[], str],
+        nonces: Nonces | None = None,
+        grants_aliases: bool = False,
     ) -> None:
         self._store = store
         self._now = now
         self._new_id = new_id
         self._new_version = new_version
+        self._nonces = nonces
+        self._grants_aliases = grants_aliases
         self.changed: Callable[[str, str], object] = lambda _tenant, _device: None
         """Called in any thread after a change, with the tenant and the device; no device stands for all of it."""
 
@@ -106,8 +123,13 @@ class DeviceRegistry:
         """Return an id for a tenant that is given none."""
         return self._new_id()
 
-    def create_tenant(self, tenant: str, document: Any) -> str:
+    def create_tenant(self, tenant: str, document: Any, *, is_granted: bool = False) -> str:
         """Add a tenant and return its version.
+
+        Args:
+            tenant: its id.
+            document: the tenant.
+            is_granted: whether its alias counts at once.
 
         Raises:
             RegistryError: 400 when something is wrong, 409 when there is one, or something of it is another's.
@@ -118,7 +140,7 @@ class DeviceRegistry:
         row = TenantRow(
             number=0,
             id=tenant,
-            alias=kept.get("alias"),
+            alias=kept.get("alias") if is_granted or not self._grants_aliases else None,
             namespace=namespace_of(tenant),
             enabled=kept.get("enabled", True),
             version=version,
@@ -129,9 +151,9 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             if tables.tenant(tenant) is not None:
                 raise RegistryError(409, f"tenant '{tenant}' exists already")
-            self._expect_own(tables, row, kept)
-            tables.add_tenant(row, anchors_of(kept))
-        self.changed(tenant, "")
+            self._expect_own_alias(tables, row, kept)
+            alike = self._put_authorities(tables, tables.add_tenant(row), kept)
+        self._tenant_changed(tenant, alike)
         return version
 
     def tenant(self, tenant: str) -> tuple[Document, str]:
@@ -154,8 +176,8 @@ class DeviceRegistry:
             _tenant(tables, tenant)
             return tables.usage(tenant)
 
-    def update_tenant(self, tenant: str, document: Any, expected: Expected = ANY) -> str:
-        """Put a tenant in the place of the one there is and return its version.
+    def update_tenant(self, tenant: str, document: Any, expected: Expected = ANY, *, is_granted: bool = False) -> str:
+        """Put a tenant in the place of the one there is and return its version; see ``create_tenant``.
 
         Raises:
             RegistryError: 400, 404, 409 or 412.
@@ -165,16 +187,19 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             found = _tenant(tables, tenant)
             expected.check(found.version)
+            alias = kept.get("alias")
+            counts = is_granted or not self._grants_aliases or alias == found.alias
             row = found._replace(
-                alias=kept.get("alias"),
+                alias=alias if counts else None,
                 enabled=kept.get("enabled", True),
                 version=version,
                 updated=self._now(),
                 body=body,
             )
-            self._expect_own(tables, row, kept)
-            tables.change_tenant(row, anchors_of(kept))
-        self.changed(tenant, "")
+            self._expect_own_alias(tables, row, kept)
+            tables.change_tenant(row)
+            alike = self._put_authorities(tables, row.number, kept)
+        self._tenant_changed(tenant, alike)
         return version
 
     def delete_tenant(self, tenant: str, expected: Expected = ANY) -> None:
@@ -186,8 +211,9 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             row = _tenant(tables, tenant)
             expected.check(row.version)
+            alike = tables.authorities.tenants_like(row.number)
             tables.remove_tenant(row.number)
-        self.changed(tenant, "")
+        self._tenant_changed(tenant, alike)
         self._store.sweep()
 
     def put_tenant(self, tenant: str, document: Document | None) -> None:
@@ -206,10 +232,11 @@ class DeviceRegistry:
     def forget_tenant(self, tenant: str) -> None:
         """Remove a tenant with all that it has, if there is one."""
         with self._store.writing() as tables:
-            found = tables.tenant(tenant)
+            found, alike = tables.tenant(tenant), set[str]()
             if found is not None:
+                alike = tables.authorities.tenants_like(found.number)
                 tables.remove_tenant(found.number)
-        self.changed(tenant, "")
+        self._tenant_changed(tenant, alike)
         self._store.sweep()
 
     def search_tenants(self, query: Query, namespaces: Sequence[str] | None = None) -> tuple[int, list[Document]]:
@@ -231,30 +258,132 @@ class DeviceRegistry:
     def forget_namespace(self, namespace: str) -> None:
         """Remove the tenants of a namespace, with all that they have."""
         with self._store.writing() as tables:
+            alike: set[str] = set()
             for number in tables.tenants_of(namespace):
+                alike |= tables.authorities.tenants_like(number)
                 tables.remove_tenant(number)
-        self.changed("", "")
+        self._tenant_changed("", alike)
         self._store.sweep()
 
     def sweep(self, has_ended: Callable[[], bool]) -> None:
         """Remove what is left of tenants that are gone, as long as something has not ended."""
         self._store.sweep(has_ended)
 
-    def _expect_own(self, tables: Tables, row: TenantRow, document: Document) -> None:
-        """Refuse an alias or a trust anchor that is another tenant's."""
-        if row.alias is not None and tables.tenant_of_alias(row.alias) not in (None, row.id):
-            raise RegistryError(409, f"alias: '{row.alias}' is another tenant's")
-        if row.alias is not None and row.alias != row.id and tables.tenant(row.alias) is not None:
-            raise RegistryError(409, f"alias: '{row.alias}' is the id of another tenant")
+    def _expect_own_alias(self, tables: Tables, row: TenantRow, document: Document) -> None:
+        """Refuse an alias that is another tenant's, or its id."""
+        alias = document.get("alias")
+        if alias is not None and tables.tenant_of_alias(alias) not in (None, row.id):
+            raise RegistryError(409, f"alias: '{alias}' is another tenant's")
+        if alias is not None and alias != row.id and tables.tenant(alias) is not None:
+            raise RegistryError(409, f"alias: '{alias}' is the id of another tenant")
         if tables.tenant_of_alias(row.id) not in (None, row.id):
             raise RegistryError(409, f"the tenant's id: '{row.id}' is the alias of another tenant")
-        group = document.get("trust-anchor-group")
-        for subject in anchors_of(document):
-            for other in tables.tenants_that_trust(subject):
-                if other.id != row.id and (
-                    group is None or json.loads(other.body).get("trust-anchor-group") != group
-                ):
-                    raise RegistryError(409, f"trusted-ca: {subject} is trusted by another tenant")
+
+    def _put_authorities(self, tables: Tables, number: int, document: Document) -> set[str]:
+        """Keep the authorities of a tenant, and return the tenants that have, or had, something like them."""
+        rows = tables.authorities
+        alike, former = rows.tenants_like(number), rows.keys(number)
+        rows.put(number, anchors_of(document))
+        taken = {key for key in rows.proved_by_another(number) if key not in former}
+        for item in document.get("trusted-ca", ()):
+            if rows.key(number, item["id"]) in taken:
+                subject = item["subject-dn"]
+                raise RegistryError(409, f"trusted-ca: another tenant has proved to have the key of {subject}")
+        return alike | rows.tenants_like(number)
+
+    def _tenant_changed(self, tenant: str, alike: Iterable[str]) -> None:
+        """Tell of a change of a tenant, and of others whose authorities count, or do not, as it has others."""
+        for each in (tenant, *alike):
+            self.changed(each, "")
+
+    # Authorities
+
+    def authorities(self, tenant: str) -> list[Document]:
+        """Return the authorities of a tenant, and which of them are proved and count.
+
+        Raises:
+            RegistryError: 404 without the tenant.
+        """
+        with self._store.reading() as tables:
+            row = _tenant(tables, tenant)
+            known = {one.id: one for one in tables.authorities.of(row.number)}
+        return [_shown_authority(item, known.get(item["id"])) for item in json.loads(row.body).get("trusted-ca", ())]
+
+    def nonce(self, tenant: str, authority: str) -> Document:
+        """Return a nonce that the key of an authority is to sign, and when it ends in seconds since 1970.
+
+        Raises:
+            RegistryError: 404 without the tenant or the authority.
+        """
+        with self._store.reading() as tables:
+            key, _ = _key_of(tables, _tenant(tables, tenant), authority)
+        nonce, ends = self._made_nonces().make(tenant, key)
+        return {"nonce": nonce, "ends": ends}
+
+    def prove_authority(self, tenant: str, authority: str, document: Any) -> None:
+        """Take note that a tenant has the key of an authority, as it has signed a nonce.
+
+        Raises:
+            RegistryError: 400 when the nonce or the signature is wrong; 404 without the tenant or the authority; 409
+                when another tenant has proved to have the key.
+        """
+        given = validated(Possession, document)
+        signature = bytes_of(given.signature, "signature")
+        with self._store.reading() as tables:
+            key, public = _key_of(tables, _tenant(tables, tenant), authority)
+        self._made_nonces().check(given.nonce, tenant, key)
+        if not is_signed(public, given.nonce, signature):
+            raise RegistryError(400, "signature: it is not that of the nonce by the authority's key: sign every byte")
+        self._prove(tenant, authority, Proof.SIGNED, key)
+
+    def vouch_for_authority(self, tenant: str, authority: str) -> None:
+        """Take note that the operator knows a tenant to have the key of an authority.
+
+        Raises:
+            RegistryError: 404 without the tenant or the authority; 409 when the key is proved to be another tenant's.
+        """
+        self._prove(tenant, authority, Proof.VOUCHED)
+
+    def _prove(self, tenant: str, authority: str, kind: Proof, proved: str | None = None) -> None:
+        with self._store.writing() as tables:
+            row = _tenant(tables, tenant)
+            key, _ = _key_of(tables, row, authority)
+            if proved not in (None, key):
+                raise RegistryError(404, f"there is no authority '{authority:.255}' with this key any more")
+            if key in tables.authorities.proved_by_another(row.number):
+                raise RegistryError(409, "another tenant has proved to have the key of this authority")
+            tables.authorities.prove(row.number, key, kind, self._now())
+            alike = tables.authorities.tenants_like(row.number)
+        self._tenant_changed(tenant, alike)
+
+    def _made_nonces(self) -> Nonces:
+        if self._nonces is None:
+            raise RegistryError(503, "proofs of possession are not possible here")
+        return self._nonces
+
+    def grant_alias(self, tenant: str) -> str:
+        """Have the alias that a tenant asks for count, and return it.
+
+        Raises:
+            RegistryError: 404 without the tenant, or if it asks for none; 409 when it is another's.
+        """
+        with self._store.writing() as tables:
+            row = _tenant(tables, tenant)
+            document = json.loads(row.body)
+            alias = document.get("alias")
+            if alias is None:
+                raise RegistryError(404, f"tenant '{tenant}' asks for no alias")
+            self._expect_own_alias(tables, row, document)
+            tables.change_tenant(row._replace(alias=alias))
+        self.changed(tenant, "")
+        return str(alias)
+
+    def waits_for_alias(self, tenant: str) -> str:
+        """Return the alias that a tenant asks for and that does not count; empty: there is none."""
+        with self._store.reading() as tables:
+            row = tables.tenant(tenant)
+        alias = None if row is None or row.alias is not None else json.loads(row.body).get("alias")
+        return str(alias or "")
 
     # Devices
 
@@ -330,8 +459,7 @@ class DeviceRegistry:
             RegistryError: 404.
         """
         with self._store.writing() as tables:
-            row = _tenant(tables, tenant)
-            tables.clear_devices(row, anchors_of(json.loads(row.body)))
+            tables.clear_devices(_tenant(tables, tenant))
         self.changed(tenant, "")
         self._store.sweep()
 
@@ -547,6 +675,32 @@ def _credentials(tables: Tables, row: DeviceRow) -> list[Document]:
     text = tables.credentials(row.tenant, row.id)
     found: list[Document] = [] if text is None else json.loads(text)
     return found
+
+
+def _key_of(tables: Tables, row: TenantRow, authority: str) -> tuple[str, bytes]:
+    """Return the key of an authority, as its digest and in DER."""
+    found = tables.authorities.key(row.number, authority)
+    item = next((it for it in json.loads(row.body).get("trusted-ca", ()) if it["id"] == authority), None)
+    if item is None:
+        raise RegistryError(404, f"there is no authority '{authority:.255}'")
+    if found is None:
+        raise RegistryError(400, f"authority '{authority:.255}' cannot be used: its subject or its key is none")
+    return found, bytes_of(item["public-key"], "public-key")
+
+
+def _shown_authority(item: Document, known: Authority | None) -> Document:
+    """Return an authority as clients see it."""
+    found = {name: item[name] for name in ("id", "subject-dn", "not-before", "not-after") if name in item}
+    if known is None:
+        return found | {"counts": False, "problem": "cannot be used: its subject or its key is none"}
+    proof = {} if known.proof is None else {"proof": known.proof.value, "proved": known.proved}
+    return (
+        found
+        | {"key": known.key}
+        | proof
+        | {"counts": known.counts}
+        | ({"problem": known.problem} if known.problem else {})
+    )
 
 
 def _expect_once(identity: str, found: DeviceRow | None, seen: Collection[str]) -> None:

@@ -7,18 +7,29 @@ Rules:
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import sqlite3
 import threading
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from enmasse.errors import ConfigError
 from enmasse.iot.commands import COMMANDS_SCHEMA
 from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
-from enmasse.iot.tables import COSTS_SCHEMA, FORMAT, SCHEMA, SEEN_SCHEMA, USAGE_SCHEMA, Tables
+from enmasse.iot.tables import (
+    AUTHORITIES_UPDATE,
+    COSTS_SCHEMA,
+    FORMAT,
+    SCHEMA,
+    SEEN_SCHEMA,
+    USAGE_SCHEMA,
+    Tables,
+)
+from enmasse.iot.tenant import anchors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,11 +164,25 @@ class DeviceStore:
         (found,) = writer.execute("PRAGMA user_version").fetchone()
         if found > FORMAT:
             raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
-        if found < FORMAT:
+        if not found:
             writer.executescript(SCHEMA)
+        elif found < FORMAT:
+            self._update(writer)
         writer.executescript(COMMANDS_SCHEMA + SEEN_SCHEMA + USAGE_SCHEMA)
         if not writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'costs'").fetchone():
             writer.executescript(COSTS_SCHEMA)
+
+    def _update(self, writer: sqlite3.Connection) -> None:
+        """Give the authorities of tenants tables of their own; what one tenant alone has counts as proved."""
+        writer.execute("BEGIN IMMEDIATE")
+        for statement in AUTHORITIES_UPDATE.split(";"):
+            writer.execute(statement)
+        tables = Tables(writer)
+        for number, body in tables.bodies():
+            tables.authorities.put(number, anchors_of(json.loads(body)))
+        tables.authorities.presume(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        writer.execute(f"PRAGMA user_version = {FORMAT}")
+        writer.execute("COMMIT")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

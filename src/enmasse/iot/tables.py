@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from enmasse.iot.authorities import AUTHORITIES_SCHEMA, AuthorityRows
 from enmasse.iot.commands import CommandRows
 from enmasse.iot.search import Clause, Filter, condition, order
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from enmasse.iot.search import Query
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _PART = 5_000  # rows of a removal in one transaction
 
 SCHEMA: Final = f"""
@@ -32,7 +33,7 @@ CREATE TABLE tenants (
     enabled_devices INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX tenants_by_namespace ON tenants (namespace, id);
-CREATE TABLE anchors (subject TEXT NOT NULL, tenant INTEGER NOT NULL, PRIMARY KEY (subject, tenant)) WITHOUT ROWID;
+{AUTHORITIES_SCHEMA}
 CREATE TABLE devices (
     number INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, enabled INTEGER NOT NULL,
     version TEXT NOT NULL, proofs TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL, user TEXT NOT NULL,
@@ -66,6 +67,8 @@ PRAGMA user_version = {FORMAT};
 COMMIT;
 """
 
+AUTHORITIES_UPDATE: Final = f"DROP TABLE anchors; {AUTHORITIES_SCHEMA}"
+"""What makes the tables of format 1 those of format 2, but for the authorities of tenants."""
 
 SEEN_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS seen (
@@ -113,7 +116,7 @@ devices."""
 
 
 class TenantRow(NamedTuple):
-    """A tenant as it is kept."""
+    """A tenant as it is kept; ``alias`` is the one that counts, which may be another than it asks for."""
 
     number: int
     id: str
@@ -191,6 +194,11 @@ class Tables:
         """The commands that wait, and what became of others."""
         return CommandRows(self._database)
 
+    @property
+    def authorities(self) -> AuthorityRows:
+        """The authorities of tenants."""
+        return AuthorityRows(self._database)
+
     # Tenants
 
     def tenant(self, identity: str) -> TenantRow | None:
@@ -203,16 +211,16 @@ class Tables:
         rows = self._rows("SELECT id FROM tenants WHERE alias = ?", alias)
         return str(rows[0][0]) if rows else None
 
-    def add_tenant(self, row: TenantRow, anchors: Iterable[str]) -> None:
-        """Add a tenant, whose number is made here."""
+    def add_tenant(self, row: TenantRow) -> int:
+        """Add a tenant, whose number is made here, and return that."""
         found = self._database.execute(
             "INSERT INTO tenants (id, alias, namespace, enabled, version, created, updated, body)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             row[1:-1],
         )
-        self._put_anchors(int(found.lastrowid or 0), anchors)
+        return int(found.lastrowid or 0)
 
-    def change_tenant(self, row: TenantRow, anchors: Iterable[str]) -> None:
+    def change_tenant(self, row: TenantRow) -> None:
         """Put a tenant in the place of its former version."""
         self._rows(
             "UPDATE tenants SET alias = ?, enabled = ?, version = ?, updated = ?, body = ? WHERE number = ?",
@@ -223,25 +231,18 @@ class Tables:
             row.body,
             row.number,
         )
-        self._put_anchors(row.number, anchors)
 
     def remove_tenant(self, number: int) -> None:
         """Remove a tenant: what it had cannot be reached any more, and is to be swept."""
         for table in ("commands", "seen", "usage"):
             self._rows(f"DELETE FROM {table} WHERE tenant = (SELECT id FROM tenants WHERE number = ?)", number)
         self._rows("DELETE FROM tenants WHERE number = ?", number)
-        self._rows("DELETE FROM anchors WHERE tenant = ?", number)
+        self.authorities.remove(number)
         self._rows("INSERT INTO gone VALUES (?)", number)
 
-    def _put_anchors(self, number: int, subjects: Iterable[str]) -> None:
-        self._rows("DELETE FROM anchors WHERE tenant = ?", number)
-        self._database.executemany("INSERT INTO anchors VALUES (?, ?)", [(subject, number) for subject in subjects])
-
-    def tenants_that_trust(self, subject: str) -> list[TenantRow]:
-        """Return the tenants that trust an authority."""
-        columns = ", ".join(f"tenants.{name}" for name in _TENANT.split(", "))
-        rows = self._rows(f"SELECT {columns} FROM anchors JOIN tenants ON number = tenant WHERE subject = ?", subject)
-        return [TenantRow(*row) for row in rows]
+    def bodies(self) -> list[tuple[int, str]]:
+        """Return numbers and documents of all tenants."""
+        return self._rows("SELECT number, body FROM tenants")
 
     def namespaces(self) -> list[str]:
         """Return the namespaces that have tenants."""
@@ -306,10 +307,11 @@ class Tables:
             "DELETE FROM links WHERE tenant = ? AND kind = ? AND target = ? AND device = ?", links
         )
 
-    def clear_devices(self, row: TenantRow, anchors: Iterable[str]) -> None:
+    def clear_devices(self, row: TenantRow) -> None:
         """Remove all devices of a tenant: it gets another number, and what it had is to be swept."""
+        self.authorities.move(row.number, -row.number)
         self.remove_tenant(row.number)
-        self.add_tenant(row, anchors)
+        self.authorities.move(-row.number, self.add_tenant(row))
 
     def note_seen(self, rows: Iterable[tuple[str, str, int]]) -> None:
         """Keep when devices were seen: tenant, device, milliseconds since 1970."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from enmasse.identity.authorities import AuthorityId
 from enmasse.iot.certificates import PLACEHOLDERS, facts_of
 from enmasse.iot.documents import Free, Limit, Part, RegistryError, Time, validated
 
@@ -115,6 +116,13 @@ class Tenant(Part):
     trusted_ca: Annotated[tuple[TrustedCa, ...], Field(strict=False, max_length=20)] | None = None
 
 
+class Possession(Part):
+    """What shows that a tenant has the key of an authority: a nonce that it was given, and its signature."""
+
+    nonce: Annotated[str, Field(max_length=2048)]
+    signature: Base64
+
+
 def read_tenant(document: Any, new_id: NewId) -> Document:
     """Return a tenant's document as it is kept: valid, and its certificates replaced by what is in them.
 
@@ -156,15 +164,22 @@ def _read_ca(found: Document, path: str, new_id: NewId) -> Document:
     return found | {"id": found.get("id") or new_id()}
 
 
-def anchors_of(document: Document) -> set[str]:
-    """Return the subjects of the authorities that a tenant trusts."""
-    return {item["subject-dn"] for item in document.get("trusted-ca", ())}
+def anchors_of(document: Document) -> dict[str, AuthorityId]:
+    """Return the authorities that a tenant trusts by their ids; what makes none is left out."""
+    found = {
+        item["id"]: AuthorityId.of(item["subject-dn"], item["public-key"]) for item in document.get("trusted-ca", ())
+    }
+    return {identity: authority for identity, authority in found.items() if authority is not None}
 
 
 def templates_of(document: Document) -> dict[str, str]:
-    """Return by the subject of an authority how ids are made from certificates that it has issued."""
-    found = document.get("trusted-ca", ())
-    return {item["subject-dn"]: item["auth-id-template"] for item in found if "auth-id-template" in item}
+    """Return by the canonical name of an authority how ids are made from certificates that it has issued."""
+    names = anchors_of(document)
+    return {
+        names[item["id"]].name: item["auth-id-template"]
+        for item in document.get("trusted-ca", ())
+        if "auth-id-template" in item and item["id"] in names
+    }
 
 
 def limit_of(document: Document, name: str) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from enmasse.net.layer import Borrower, Layer
 from enmasse.net.logs import log_event
+from enmasse.net.tls_names import ServerTls
 
 RECORD_BYTES = 16384
 """No record holds more [RFC 8446 5.1]."""
@@ -113,6 +114,8 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
 
     def _shake_hands(self) -> None:
         self._tls.do_handshake()
+        if isinstance(self._tls, ServerTls):
+            self._tls.forget_context()
         if self._outgoing.pending:
             self.lower.write(self._outgoing.read())
         self.raise_upper()

@@ -1,4 +1,4 @@
-"""The names of a TLS connection: those of the peer's certificate, who vouches for it, and the host that was named."""
+"""The names of a TLS connection: those of the peer's certificate, with its chain, and the host that was named."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ class ServerTls(ssl.SSLObject):
     """A server's TLS connection, which remembers the host that its client named.
 
     Have a context make it through ``context.sslobject_class``, and its ``sni_callback`` fill it in.
+
+    Attributes:
+        asked_name: the host, in lower case.
+        given: the context that it began with, if the handshake goes on with another one.
     """
 
     asked_name: str | None = None
+    given: ssl.SSLContext | None = None
+
+    def forget_context(self) -> None:
+        """Let go of the context of the handshake: that of one host would be kept as long as the connection is."""
+        if self.given is not None:
+            self.context, self.given = self.given, None
 
 
 def server_name_of(tls: ssl.SSLObject) -> str | None:
@@ -33,11 +43,13 @@ def peer_names_of(tls: ssl.SSLObject) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def chain_ends_of(tls: ssl.SSLObject) -> tuple[bytes, bytes] | None:
-    """Return the peer's verified certificate, and that of the authority at the end of its chain, in DER."""
-    certificate = tls.getpeercert(binary_form=True)
-    if certificate is None or tls.context.verify_mode == ssl.CERT_NONE:
-        return None
-    # Public from Python 3.13 on; there since 3.10.
-    chain: Any = tls._sslobj.get_verified_chain()  # type: ignore[attr-defined]  # noqa: SLF001
-    return (certificate, chain[-1].public_bytes(_DER)) if chain else None
+def presented_chain_of(tls: ssl.SSLObject) -> tuple[bytes, ...]:
+    """Return the certificates that a client has presented to a server, in DER, its own first; empty: it has none.
+
+    What of it was verified, and by whom, is not said: a session that is resumed was verified when it began.
+    """
+    if not isinstance(tls, ServerTls) or tls.context.verify_mode == ssl.CERT_NONE:
+        return ()
+    # Public from Python 3.13 on; there since 3.10, with None in it for a client that has no certificate.
+    chain: Any = tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001
+    return tuple(each.public_bytes(_DER) for each in chain or () if each is not None)

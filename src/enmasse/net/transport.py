@@ -26,7 +26,7 @@ from enmasse.net.deadlines import Step
 from enmasse.net.lanes import ConnectionLoad, HandshakeLane, Quantum
 from enmasse.net.layer import Borrower
 from enmasse.net.loop import Turn
-from enmasse.net.tls_names import chain_ends_of, peer_names_of, server_name_of
+from enmasse.net.tls_names import peer_names_of, presented_chain_of, server_name_of
 
 HIGH_WATER = 1 << 20
 """Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
@@ -121,6 +121,7 @@ class EngineProtocol(Borrower):
         server_name: the host that the client named for TLS (SNI), in lower case.
         peer_names: the names in the peer's certificate, if it gave one and it was verified: the subject's
             common name, then DNS names and mail addresses.
+        peer_chain: the certificates that the peer has presented, in DER, its own first.
         bytes_in: bytes read.
         bytes_out: bytes written.
         is_lost: whether the socket is gone.
@@ -168,7 +169,7 @@ class EngineProtocol(Borrower):
         self.is_secure = False
         self.server_name: str | None = None
         self.peer_names: tuple[str, ...] = ()
-        self.peer_chain: tuple[bytes, bytes] | None = None
+        self.peer_chain: tuple[bytes, ...] = ()
         self.bytes_in = 0
         self.bytes_out = 0
         self.is_lost = False
@@ -197,7 +198,7 @@ class EngineProtocol(Borrower):
             self.is_secure = True
             self.server_name = server_name_of(tls)
             self.peer_names = peer_names_of(tls)
-            self.peer_chain = chain_ends_of(tls)
+            self.peer_chain = presented_chain_of(tls)
         transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enmasse.messaging.space import Space
-    from enmasse.net.certificates import CertificateStore
+    from enmasse.net.certificates import CertificateStore, HostAuthorities
     from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.loop import Turn
     from enmasse.net.web import Answer, RefuseHost
@@ -137,6 +137,8 @@ class Ports:
         turn: the turn of the loop.
         options: the operator's options.
         answer: answers HTTP requests.
+        authorities: that vouch for clients, beside the operator's.
+        folder: for their certificates.
 
     Attributes:
         limiter: counts and limits the connections.
@@ -145,7 +147,9 @@ class Ports:
         ConfigError: the certificates cannot be used.
     """
 
-    def __init__(self, turn: Turn, options: PortOptions, answer: Answer) -> None:
+    def __init__(
+        self, turn: Turn, options: PortOptions, answer: Answer, authorities: HostAuthorities, folder: Path
+    ) -> None:
         self.limiter = ConnectionLimiter(turn, _fit(options.limits))
         self._turn = turn
         self._origins = options.origins
@@ -154,7 +158,7 @@ class Ports:
         if options.tls is not None:
             from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
 
-            self._certificates = CertificateStore(options.tls)
+            self._certificates = CertificateStore(options.tls, authorities, folder)
             self._certificates.watch()
 
     @property
@@ -196,10 +200,9 @@ class Ports:
         )
         return await self._turn.loop.create_server(served.make_protocol, host, port, backlog=BACKLOG)
 
-    def trust(self, authorities: tuple[bytes, ...]) -> None:
-        """Take certificates of clients that others vouch for, too; see ``CertificateStore``."""
-        if self._certificates is not None:
-            self._certificates.trust(authorities)
+    def vouches(self, chain: Sequence[bytes]) -> bool:
+        """Return true if an authority of the operator's vouches for a client; see ``CertificateStore``."""
+        return self._certificates is not None and self._certificates.vouches(chain)
 
     def reload(self) -> None:
         """Read the certificates again."""

@@ -204,10 +204,16 @@ class Server:
         self.connections.space_management = SpaceManagement(self.entities, self.connections, self._turn.loop.time)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
         self.devices = self.gate.devices = Devices(
-            self.admin, lambda: self.entities.spaces, clock=clock, wall=time.time, passwords=self.gate.passwords
+            self.admin,
+            lambda: self.entities.spaces,
+            names=lambda: self.gate.names,
+            clock=clock,
+            wall=time.time,
+            passwords=self.gate.passwords,
         )
         self.devices.connected.cut = self.reviews.close
         self.devices.connected.schedule = self.reviews.schedule
+        self.gate.names = self.gate.names._replace(aliases=self.devices.directory.aliases)
         self.tracer = Tracer(
             self.admin,
             self.connections,
@@ -221,14 +227,14 @@ class Server:
         self.watch = LoopWatch(self._turn.loop, self._turn.begin)
         self.health = Health(name, self.watch, lambda: check_server(self))
         self._port_options = ports or PortOptions()
-        self.ports = Ports(self._turn, self._port_options, self.health.answer)
+        folder = directory / "authorities"
+        self.ports = Ports(self._turn, self._port_options, self.health.answer, self.devices.authorities, folder)
         self.connections.answer = self.health.answer
         self.connections.origins = self._port_options.origins
         self.hosts = self.connections.hosts = ServedHosts(
             self._port_options.names, self.ports.covers, lambda: self.entities.spaces, self.gate
         )
         self.reloads.append(self.ports.reload)
-        self.devices.authorities.changed = self.ports.trust
         self.connections.watchers += (
             HandshakeWatcher(self.connections),
             LaneWatcher(self.connections, self.admin, self._turn, self.journal),
@@ -439,7 +445,7 @@ class Server:
             peer=shell.peer,
             limits=self._limits,
             gate=self.gate,
-            peer_info=self._peer_info(shell),
+            peer_info=self._peer_info(shell, origin),
             port_of=origin.port_of,
             events=self.events if origin.fixed is None else None,
         )
@@ -447,12 +453,16 @@ class Server:
         self.connections.connected(connection, shell)
         return engine
 
-    def _peer_info(self, shell: EngineProtocol) -> PeerInfo:
-        chain, names = shell.peer_chain, shell.peer_names
-        if chain is None or not self.devices.authorities.has(chain[1]):
-            return PeerInfo(shell.peer, shell.is_secure, shell.server_name, names, shell.refusal)
+    def _peer_info(self, shell: EngineProtocol, origin: _Origin) -> PeerInfo:
+        info = PeerInfo(shell.peer, shell.is_secure, shell.server_name, shell.peer_names, shell.refusal)
+        chain = shell.peer_chain
+        if not chain or origin.fixed is not None:
+            return info
         # Whoever a tenant vouches for is a device of it, whatever else the certificate says.
-        return PeerInfo(shell.peer, shell.is_secure, shell.server_name, (), shell.refusal, chain)
+        shown = self.devices.authorities.shown(chain, shell.server_name)
+        if shown is not None:
+            return info._replace(certified=(), shown=shown)
+        return info if self.ports.vouches(chain) else info._replace(certified=())
 
     # Stop
 

@@ -224,7 +224,8 @@ def test_what_is_gone_leaves_no_row(fleet: DeviceRegistry, store: DeviceStore, t
     assert fleet.search_devices(GREEN, read_query([])) == (0, [])
     fleet.delete_tenant(GREEN)
     with sqlite3.connect(tmp_path / "devices.db") as database:
-        for table in ("tenants", "anchors", "devices", "links", "credentials", "costs", "logins", "gone"):
+        tables = ("tenants", "authorities", "proofs", "devices", "links", "credentials", "costs", "logins", "gone")
+        for table in tables:
             assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     database.close()
 
@@ -249,22 +250,13 @@ def test_what_a_crash_has_left_is_removed_later_and_a_closed_file_is_refused(
             act()
 
 
-def test_an_alias_and_a_trust_anchor_are_one_tenants(registry: DeviceRegistry) -> None:
-    anchor = {
-        "subject-dn": "CN=ca",
-        "public-key": "YQ==",
-        "not-before": "2026-01-01T00:00:00Z",
-        "not-after": "2036-01-01T00:00:00Z",
-    }
-    registry.update_tenant(PLANT, {"alias": "plant", "trusted-ca": [anchor], "trust-anchor-group": "g"})
-    assert registry.tenant(PLANT)[0]["trusted-ca"][0]["id"] == "id-1"
+def test_an_alias_is_one_tenants(registry: DeviceRegistry) -> None:
+    registry.update_tenant(PLANT, {"alias": "plant"})
     assert "alias" in refused(409, lambda: registry.create_tenant(GREEN, {"alias": "plant"}))
-    assert "CN=ca" in refused(409, lambda: registry.create_tenant(GREEN, {"trusted-ca": [anchor]}))
-    registry.create_tenant(GREEN, {"trusted-ca": [anchor], "trust-anchor-group": "g"})
-    refused(409, lambda: registry.update_tenant(GREEN, {"trusted-ca": [anchor], "trust-anchor-group": "h"}))
+    registry.create_tenant(GREEN, {})
     refused(409, lambda: registry.create_tenant("plant", {}))
     registry.delete_devices(PLANT)  # which keeps the tenant's own
-    refused(409, lambda: registry.update_tenant(GREEN, {"trusted-ca": [anchor]}))
+    refused(409, lambda: registry.update_tenant(GREEN, {"alias": "plant"}))
     refused(409, lambda: registry.create_tenant(PLANT, {}))
 
 

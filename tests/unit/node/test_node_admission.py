@@ -507,7 +507,12 @@ def test_a_user_whose_name_may_be_a_device_s_comes_in_and_is_put_off_if_the_proo
     node.set_users([person("ida@example.org", "ns/shop", SOME)])
     admin = Space(node.harness.core, "$admin", lambda: "id")
     node.gate.devices = Devices(
-        admin, lambda: node.entities.spaces, clock=lambda: node.now, wall=lambda: 0.0, passwords=node.gate.passwords
+        admin,
+        lambda: node.entities.spaces,
+        names=lambda: node.gate.names,
+        clock=lambda: node.now,
+        wall=lambda: 0.0,
+        passwords=node.gate.passwords,
     )
     node.gate.devices.expect_tenants()
     assert node.user("ida@example.org", sasl_host="shop.ns").binding.user == "ida@example.org"

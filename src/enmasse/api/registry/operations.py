@@ -11,16 +11,16 @@ from enmasse.iot.bulk import MOST_LINES
 from enmasse.iot.commands import STATES, CommandRequest
 from enmasse.iot.credentials import TYPES
 from enmasse.iot.device import Device
-from enmasse.iot.documents import DEVICE_ID, MAX_ID, TENANT_ID, Part
+from enmasse.iot.documents import MAX_ID, Part
 from enmasse.iot.search import MOST_IN_PAGE, PAGE
-from enmasse.iot.tenant import Tenant
+from enmasse.iot.tenant import Possession, Tenant
 from enmasse.version import __version__
 
 PREFIX: Final = "/registry/v1"
 MOST_WAIT_S: Final = 120
 
 Document = dict[str, Any]
-Body = Literal["", "Tenant", "Device", "Credentials", "Lines", "CommandRequest"]
+Body = Literal["", "Tenant", "Device", "Credentials", "Lines", "CommandRequest", "Possession"]
 Answer = Literal["", "id", "Tenant", "Device", "Credentials", "Tenants", "Devices", "Imported", "Lines", "any"]
 
 JSON_LINES: Final = "application/x-ndjson"
@@ -71,6 +71,7 @@ class Operation:
 
 
 _T, _D = "/{tenant}", "/{tenant}/{device}"
+_A = "/tenants/{tenant}/authorities"
 _SEARCH = ("pageSize", "pageOffset", "filterJson", "sortJson")
 _WRITE = (400, 403, 404, 409, 413)
 
@@ -136,6 +137,47 @@ OPERATIONS: Final = (
         code=204,
         errors=(403, 404, 409, 412),
         versioned=True,
+    ),
+    Operation(
+        name="authorities",
+        method="GET",
+        path=_A,
+        summary="Read which authorities of a tenant are proved, and which count where a device names no tenant",
+        answer="any",
+        errors=(404,),
+    ),
+    Operation(
+        name="nonce",
+        method="POST",
+        path=f"{_A}/{{authority}}/nonce",
+        summary="Make a nonce that the key of an authority is to sign, as it is",
+        answer="any",
+        errors=(400, 403, 404),
+    ),
+    Operation(
+        name="prove_authority",
+        method="POST",
+        path=f"{_A}/{{authority}}/proof",
+        summary="Prove to have the key of an authority by the signature of a nonce",
+        code=204,
+        body="Possession",
+        errors=(400, 403, 404, 409, 413),
+    ),
+    Operation(
+        name="vouch_for_authority",
+        method="POST",
+        path=f"{_A}/{{authority}}/vouch",
+        summary="Vouch that a tenant has the key of an authority, as an operator",
+        code=204,
+        errors=(400, 403, 404, 409),
+    ),
+    Operation(
+        name="grant_alias",
+        method="POST",
+        path=f"/tenants{_T}/alias",
+        summary="Grant a tenant the alias that it asks for, as an operator",
+        answer="any",
+        errors=(403, 404, 409),
     ),
     Operation(
         name="create_device",
@@ -301,12 +343,12 @@ _QUERY: Final[dict[str, tuple[Document, str]]] = {
     "batch": ({"type": "string"}, "Only those that were stored together."),
     "format": ({"type": "string", "enum": ["json", "csv"]}, "Of the lines."),
 }
-_IDS: Final = {"tenant": TENANT_ID, "device": DEVICE_ID, "command": DEVICE_ID}
+_IDS: Final = ("tenant", "device", "command", "authority")
 
 
 def openapi_document() -> Document:
     """Return the OpenAPI 3.1 document of the registry."""
-    models: tuple[type[Part], ...] = (Tenant, Device, CommandRequest, *TYPES.values())
+    models: tuple[type[Part], ...] = (Tenant, Device, CommandRequest, Possession, *TYPES.values())
     _, defined = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
     )

@@ -55,6 +55,8 @@ TENANTS: Final = "tenants"
 DEVICES: Final = "devices"
 CREDENTIALS: Final = "credentials"
 COMMANDS: Final = "commands"
+VOUCH: Final = "tenants/vouch"
+ALIAS: Final = "tenants/alias"
 
 _EXISTING: Final[tuple[Existing, ...]] = ("fail", "replace", "skip")
 
@@ -148,7 +150,8 @@ class _Routes:
         tenant = self._tenant(request, identity, "create", TENANTS)
         self._expect_namespace(namespace_of(tenant))
         document = await _body(request, optional=True)
-        version = await self._run(self._devices.create_tenant, tenant, document)
+        create = partial(self._devices.create_tenant, is_granted=_may(request, namespace_of(tenant), ALIAS))
+        version = await self._run(create, tenant, document)
         try:
             self._expect_namespace(namespace_of(tenant))
         except RegistryError:  # it went meanwhile, and its tenants with it, but perhaps before this one came
@@ -186,13 +189,40 @@ class _Routes:
         if project is not None and project["spec"].get("configuration") is not None:
             raise RegistryError(409, f"the IoTProject {tenant} says what this tenant is, in its configuration")
         document = await _body(request)
-        return _updated(await self._run(self._devices.update_tenant, tenant, document, _expected(request)))
+        update = partial(self._devices.update_tenant, is_granted=_may(request, namespace_of(tenant), ALIAS))
+        return _updated(await self._run(update, tenant, document, _expected(request)))
 
     async def delete_tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "delete", TENANTS)
         if self._project_of(tenant) is not None:
             raise RegistryError(409, f"the tenant is that of the IoTProject {tenant}: delete this")
         await self._run(self._devices.delete_tenant, tenant, _expected(request))
+        return Response(status_code=204)
+
+    async def grant_alias(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "create", ALIAS)
+        return JSONResponse({"alias": await self._run(self._devices.grant_alias, tenant)})
+
+    # Authorities
+
+    async def authorities(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "get", TENANTS)
+        return JSONResponse({"authorities": await self._run(self._devices.authorities, tenant)})
+
+    async def nonce(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "update", TENANTS)
+        found = await self._run(self._devices.nonce, tenant, _authority_id(request))
+        return JSONResponse(found | {"ends": time_of(found["ends"] * 1000)})
+
+    async def prove_authority(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "update", TENANTS)
+        given = await _body(request)
+        await self._run(self._devices.prove_authority, tenant, _authority_id(request), given)
+        return Response(status_code=204)
+
+    async def vouch_for_authority(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "create", VOUCH)
+        await self._run(self._devices.vouch_for_authority, tenant, _authority_id(request))
         return Response(status_code=204)
 
     # Devices
@@ -397,6 +427,16 @@ class _Routes:
 
 def _who(request: Request) -> tuple[Rights, Requester]:
     return request.state.rights, request.state.requester
+
+
+def _may(request: Request, namespace: str, resource: str) -> bool:
+    """Return true if the client may make something of the tenants of a namespace."""
+    rights, requester = _who(request)
+    return rights.allows(requester, AccessRequest("create", DEVICE_REGISTRY, resource, namespace))
+
+
+def _authority_id(request: Request) -> str:
+    return str(request.path_params["authority"])
 
 
 def _tenant_id(request: Request) -> str:

@@ -110,6 +110,8 @@ SERVICE_ADMIN: Final = Role(
         Rule(_WRITE, ("",), (kinds.NAMESPACE.plural, kinds.RESOURCE_QUOTA.plural)),
         Rule(_READ, (_RBAC,), (kinds.CLUSTER_ROLE.plural, kinds.CLUSTER_ROLE_BINDING.plural)),
         Rule(_WRITE, (_RBAC,), (kinds.ROLE_BINDING.plural,)),
+        # Whose authorities and aliases are whose is told by who lets tenants in.
+        Rule(("create",), (DEVICE_REGISTRY,), ("tenants/vouch", "tenants/alias")),
         # Tenants' secrets and messages stay closed to the service admin, who nevertheless lets tenants in.
         Rule(
             ("bind",),

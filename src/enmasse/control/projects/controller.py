@@ -9,19 +9,21 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from enmasse.control.projects.planning import (
     addresses_of_project,
     judge_logins,
+    name_conditions,
     pipelines_of_project,
     project_conditions,
     space_of_project,
 )
 from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.verdicts import Verdict
-from enmasse.errors import ConfigError
+from enmasse.errors import ConfigError, EnmasseError
 from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.iot.documents import RegistryError
 from enmasse.model.kinds.projects import IoTProject
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from enmasse.control.store.port import Change, Document, Store
     from enmasse.control.store.registry import Registry
     from enmasse.iot.registry import DeviceRegistry
+
+_log = logging.getLogger(__name__)
 
 TENANT: Final = "iot.enmasse.io/tenant"
 """The finalizer of a project."""
@@ -90,6 +94,8 @@ class ProjectController(Controller):
         self._store = context.store
         self._devices = devices
         self._links = links
+        if links is not None:
+            links.tenant_changed = self._tenant_changed
 
     def load(self, store: Store) -> None:
         """Enqueue all projects."""
@@ -111,6 +117,11 @@ class ProjectController(Controller):
 
     def _enqueue(self, document: Document) -> None:
         self.enqueue(f"{document['metadata']['namespace']}/{document['metadata']['name']}")
+
+    def _tenant_changed(self, tenant: str) -> None:
+        namespace, _, name = tenant.partition(".")
+        if self._store.find(IOT_PROJECT.name, namespace, name) is not None:
+            self.enqueue(f"{namespace}/{name}")
 
     async def reconcile(self, key: str) -> bool:
         """Make the tenant and the addresses of a project."""
@@ -135,7 +146,8 @@ class ProjectController(Controller):
             self._links.changed(project.tenant)
         generation = project.metadata.generation
         guarded = judge_logins(project, space_of(self._store, project))
-        conditions = project_conditions(created, ready, accepted, guarded, generation)
+        names = name_conditions(*await asyncio.to_thread(self._names, project.tenant), generation)
+        conditions = [*project_conditions(created, ready, accepted, guarded, generation), *names]
         found = with_effect(conditions, self._context.effects.of(project), generation)
         status = project.status.model_copy(update={"tenant": project.tenant})
         status = status.with_conditions(found, self._context.now())
@@ -211,6 +223,16 @@ class ProjectController(Controller):
                 why = "; ".join(status.get("messages") or ("it is being configured",))
                 return Verdict("AddressNotReady", f"address '{address['spec']['address']}' waits: {why}")
         return Verdict("Ready")
+
+    def _names(self, tenant: str) -> tuple[str, list[str], str]:
+        """Return a tenant, what keeps its authorities from counting everywhere, and an alias that does not count."""
+        try:
+            found = self._devices.authorities(tenant)
+            problems = [f"{one['subject-dn']} {one['problem']}" for one in found if "problem" in one]
+            return tenant, problems, self._devices.waits_for_alias(tenant)
+        except EnmasseError as error:  # it could not be made, or the registry cannot be asked now
+            _log.info("project of tenant %s: %s", tenant, error)
+            return tenant, [], ""
 
     def _put_tenant(self, project: IoTProject) -> Verdict:
         configuration = project.spec.configuration

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from enmasse.control.errors import NodeUnavailableError
@@ -104,6 +104,8 @@ class DeviceLinks:
         self._links = [_Link(self, admin) for admin in admins]
         self._loop: asyncio.AbstractEventLoop | None = None
         self.note_taker: NoteTaker | None = None
+        self.tenant_changed: Callable[[str], object] = lambda _tenant: None
+        """Called with a tenant that the registry has changed, or whose authorities count otherwise than before."""
         registry.changed = self._changed
 
     async def run(self) -> None:
@@ -136,7 +138,12 @@ class DeviceLinks:
         """Take note of a change of the registry, in whatever thread it was made."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self.changed, tenant, device)
+            loop.call_soon_threadsafe(self._told, tenant, device)
+
+    def _told(self, tenant: str, device: str) -> None:
+        self.changed(tenant, device)
+        if tenant and not device:
+            self.tenant_changed(tenant)
 
     def changed(self, tenant: str, device: str = "") -> None:
         """Have the nodes told that a device has changed, or with none the tenant and any of its devices."""

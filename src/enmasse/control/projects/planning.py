@@ -19,6 +19,8 @@ RESOURCES_CREATED: Final = "ResourcesCreated"
 RESOURCES_READY: Final = "ResourcesReady"
 CONFIGURATION_ACCEPTED: Final = "ConfigurationAccepted"
 LOGIN_REQUIRED: Final = "LoginRequired"
+AUTHORITIES_PROVED: Final = "AuthoritiesProved"
+ALIAS_GRANTED: Final = "AliasGranted"
 
 Document = dict[str, Any]
 
@@ -151,3 +153,24 @@ def project_conditions(
     found = [condition(name, verdict, generation) for name, verdict in (*parts, (LOGIN_REQUIRED, guarded))]
     unmet = next((verdict for _, verdict in parts if not verdict.is_yes), Verdict("Ready"))
     return [*found, condition(READY, unmet, generation)]
+
+
+def name_conditions(tenant: str, authorities: Sequence[str], alias: str, generation: int) -> Sequence[Condition]:
+    """Return the conditions of a project whose tenant has names that do not count; it is ready nevertheless.
+
+    Args:
+        tenant: its id.
+        authorities: what keeps some of its authorities from counting where a device names no tenant.
+        alias: that it asks for, and that was not granted; empty: none.
+        generation: of its declaration.
+    """
+    found = []
+    if authorities:
+        how = f"`enmasse iot ca prove {tenant} --key FILE` proves one"
+        verdict = Verdict("NotProved", f"{'; '.join(authorities)}: {how}")
+        found.append(condition(AUTHORITIES_PROVED, verdict, generation))
+    if alias:
+        how = f"`enmasse iot tenant grant-alias {tenant}`"
+        verdict = Verdict("NotGranted", f"alias '{alias}' counts once an operator has granted it: {how}")
+        found.append(condition(ALIAS_GRANTED, verdict, generation))
+    return found

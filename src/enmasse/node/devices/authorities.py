@@ -3,19 +3,22 @@
 Rules:
 1. The registry keeps subject, key and validity of an authority, and not its certificate. TLS needs one to verify
    others with: it is made of these. Its own signature is worth nothing, and is not looked at.
-2. Which authority has vouched for a client is told by the end of the chain that TLS has verified, byte by byte.
-3. An authority that is the operator's, too, is left out by TLS: a tenant must not take the operator's clients for its
-   devices. One that was a tenant's once vouches for nobody else later: a handshake may have begun before.
+2. A client whose host for TLS (SNI) names a tenant is verified by that tenant's authorities, proved or not: whoever
+   registers another one's gains nothing, and harms nobody. Any other client is verified by those that are proved.
+3. After the handshake the chain is verified anew, by the authorities of one tenant as they are then. A handshake may
+   have begun before a change, and a session may be resumed under another host.
+4. An authority with the name or the key of one of the operator's vouches for the operator's clients alone: a tenant
+   must not take these for its devices.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
@@ -24,13 +27,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
 
+from enmasse.identity.authorities import AuthorityId, issuers_of, verified_end
+
 if TYPE_CHECKING:
     from enmasse.node.devices.tenants import Document, Tenant
 
 _log = logging.getLogger(__name__)
-
-SETTLE_S: Final = 0.1
-"""Tenants that change at once are taken together."""
 
 _KEYS: Final[dict[str, Callable[[], Any]]] = {
     "RSA": lambda: rsa.generate_private_key(65537, 2048),
@@ -104,65 +106,237 @@ class Presented:
         self.device_id = facts.fill(template) if template and self.is_new_welcome else ""
 
 
-class Authorities:
-    """The authorities of all tenants.
+class _Trusted:
+    """An authority of a tenant.
 
     Attributes:
-        changed: called with the certificates of all of them when they are others.
+        tenant: whose it is.
+        anchor: as the registry has it.
+        id: tells it from others.
+        counts: whether it vouches for clients that name no tenant.
     """
 
-    def __init__(self) -> None:
-        self.changed: Callable[[tuple[bytes, ...]], None] = lambda _certificates: None
-        self._made: dict[tuple[str, ...], bytes] = {}
-        self._owners: dict[bytes, list[tuple[str, Document]]] = {}
-        self._known: set[bytes] = set()
-        """Digests of all that there ever were."""
+    __slots__ = ("__dict__", "anchor", "counts", "id", "tenant")
 
-    def take(self, tenants: Iterable[Tenant]) -> None:
-        """Take the authorities of all tenants, as they are now."""
-        made: dict[tuple[str, ...], bytes] = {}
-        owners: dict[bytes, list[tuple[str, Document]]] = {}
-        for tenant in tenants:
-            for anchor in tenant.anchors:
-                key = tuple(str(anchor.get(name)) for name in ("subject-dn", "public-key", "not-before", "not-after"))
-                try:
-                    found = made[key] = self._made.get(key) or made.get(key) or certificate_of(anchor)
-                except (ValueError, KeyError, TypeError, UnsupportedAlgorithm) as error:
-                    _log.warning("devices: an authority of tenant %s cannot be used: %s", tenant.id, error)
-                    continue
-                owners.setdefault(found, []).append((tenant.id, anchor))
-        self._made = made
-        self._known.update(sha256(found).digest() for found in owners)
-        is_changed = owners.keys() != self._owners.keys()
-        self._owners = owners
-        if is_changed:
-            self.changed(tuple(owners))
+    def __init__(self, tenant: Tenant, anchor: Document, identity: AuthorityId) -> None:
+        self.tenant = tenant
+        self.anchor = anchor
+        self.id = identity
+        self.counts = anchor.get("counts") is True
 
-    def has(self, authority: bytes) -> bool:
-        """Return true if a certificate is that of an authority of a tenant, or was."""
-        return sha256(authority).digest() in self._known
+    @property
+    def is_made(self) -> bool:
+        """True if its certificate was made already."""
+        return "certificate" in vars(self)
 
-    def presented(self, certificate: bytes, authority: bytes, tenants: Callable[[str], Tenant | None]) -> Presented:
-        """Return what a device's certificate says.
+    @functools.cached_property
+    def certificate(self) -> bytes | None:
+        """A certificate of it in DER, made when it is first needed; None: it cannot be used."""
+        try:
+            return certificate_of(self.anchor)
+        except (ValueError, KeyError, TypeError, UnsupportedAlgorithm) as error:
+            _log.warning("devices: an authority of tenant %s cannot be used: %s", self.tenant.id, error)
+            return None
+
+
+class Authorities:
+    """The authorities of all tenants, as a source of those that TLS verifies clients with.
+
+    Args:
+        named: returns the tenants that a host for TLS names; None: it names none, nor a space.
+        later: calls a function once, a moment later.
+
+    Attributes:
+        changed: called when others count where no tenant is named, and when there is the first of all; again a moment
+            later, if it returns true.
+        version: another number after each change.
+    """
+
+    def __init__(
+        self,
+        named: Callable[[str | None], Collection[Tenant] | None],
+        later: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self.changed: Callable[[], bool] = lambda: False
+        self._later = later
+        self._is_told_later = False
+        self.version = 0
+        self._named = named
+        self._of: dict[str, list[_Trusted]] = {}
+        self._by_name: dict[str, list[_Trusted]] = {}
+        """Those that count where no tenant is named, by their canonical names."""
+        self._names: frozenset[str] = frozenset()
+        self._keys: frozenset[str] = frozenset()
+
+    def put(self, identity: str, tenant: Tenant | None) -> None:
+        """Take the authorities of a tenant as they are now; None: it is gone."""
+        was_empty, before = self.is_empty, self._of.pop(identity, [])
+        found = [] if tenant is None else list(_read(tenant))
+        for one, former in itertools.product(found, before):
+            if one.anchor == former.anchor:
+                vars(one).update(vars(former))  # its certificate, if that was made
+        if found:
+            self._of[identity] = found
+        for one in before:
+            self._leave(one)
+        for one in found:
+            if one.counts:
+                self._by_name.setdefault(one.id.name, []).append(one)
+        if before or found:
+            self.version += 1
+        counted = [[one.anchor for one in some if one.counts] for some in (before, found)]
+        if (counted[0] != counted[1] or was_empty != self.is_empty) and not self._is_told_later:
+            self._is_told_later = True
+            self._later(self._tell)
+
+    def _tell(self) -> None:
+        self._is_told_later = False
+        if self.changed():
+            self._is_told_later = True
+            self._later(self._tell)
+
+    def _leave(self, one: _Trusted) -> None:
+        others = [other for other in self._by_name.get(one.id.name, ()) if other is not one]
+        if others:
+            self._by_name[one.id.name] = others
+        else:
+            self._by_name.pop(one.id.name, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no tenant has any."""
+        return not self._of
+
+    def exclude(self, operators: Collection[AuthorityId]) -> None:
+        """Have those that have the name or the key of one of the operator's vouch for nobody."""
+        self._names = frozenset(one.name for one in operators)
+        self._keys = frozenset(one.key for one in operators)
+        self.version += 1
+
+    def _usable(self, some: Sequence[_Trusted]) -> dict[bytes, _Trusted]:
+        """Return those that may vouch for devices by their certificates."""
+        usable = [one for one in some if one.id.name not in self._names and one.id.key not in self._keys]
+        # The first of two that are the same is meant.
+        return {one.certificate: one for one in reversed(usable) if one.certificate is not None}
+
+    def counting(self, most: int) -> tuple[list[bytes], bool]:
+        """Return the certificates of those that count where no tenant is named, in DER; and true if some are missing.
 
         Args:
-            certificate: of the device, verified.
-            authority: which has vouched for it.
-            tenants: return a tenant by its id.
+            most: how many are made, beside those that were made before: it takes time.
+        """
+        found: list[bytes] = []
+        for some in self._by_name.values():
+            most -= sum(not one.is_made for one in some)
+            if most < 0:
+                some = [one for one in some if one.is_made]  # noqa: PLW2901
+            found += self._usable(some)
+        return found, most < 0
+
+    def of_host(self, host: str | None) -> tuple[bytes, ...] | None:
+        """Return the certificates that vouch for a client who names a host for TLS, in DER.
+
+        Returns:
+            None for all that count where no tenant is named.
+        """
+        tenants = self._named(host)
+        if tenants is None:
+            return None
+        return tuple(sorted({each for tenant in tenants for each in self._of_named(tenant, tenants)}))
+
+    def _of_named(self, tenant: Tenant, tenants: Collection[Tenant]) -> dict[bytes, _Trusted]:
+        """Return the authorities of one of the tenants that a host names: where these are several, what is proved."""
+        found = self._of.get(tenant.id, [])
+        return self._usable(found if len(tenants) == 1 else [one for one in found if one.counts])
+
+    def shown(self, chain: tuple[bytes, ...], host: str | None) -> Shown | None:
+        """Return what a client has shown, if an authority of a tenant vouches for it.
+
+        Args:
+            chain: certificates in DER, its own first.
+            host: that the client has named for TLS.
+        """
+        found = Shown(self, chain, host)
+        return found if found.holders() else None
+
+    def holders(self, chain: tuple[bytes, ...], host: str | None) -> list[tuple[Tenant, Document]]:
+        """Return the tenants whose authorities vouch for a chain, with these."""
+        tenants = self._named(host)
+        try:
+            names = issuers_of(chain)
+        except ValueError:
+            return []
+        if tenants is not None:
+            return self._vouching(chain, [self._of_named(tenant, tenants) for tenant in tenants])
+        for name in names:
+            owners = {one.tenant.id for one in self._by_name.get(name, ())}
+            some = [self._usable([one for one in self._of[owner] if one.counts]) for owner in owners]
+            if found := self._vouching(chain, some):
+                return found
+        return []
+
+    @staticmethod
+    def _vouching(
+        chain: tuple[bytes, ...], some: Sequence[Mapping[bytes, _Trusted]]
+    ) -> list[tuple[Tenant, Document]]:
+        """Return those of some tenants' authorities that the chain leads to, each tenant's by itself."""
+        found = [each.get(verified_end(chain, each) or b"") for each in some if each]
+        return [(one.tenant, one.anchor) for one in found if one is not None]
+
+
+class Shown:
+    """The certificates that a client has shown, which an authority of a tenant vouches for, or did.
+
+    Args:
+        authorities: of all tenants.
+        chain: the certificates in DER, its own first.
+        host: that the client has named for TLS.
+    """
+
+    __slots__ = ("_authorities", "_chain", "_found", "_host", "_version")
+
+    def __init__(self, authorities: Authorities, chain: tuple[bytes, ...], host: str | None) -> None:
+        self._authorities = authorities
+        self._chain = chain
+        self._host = host
+        self._version = -1
+        self._found: list[tuple[Tenant, Document]] = []
+
+    def holders(self) -> list[tuple[Tenant, Document]]:
+        """Return the tenants whose authorities vouch for it now, with these."""
+        if self._version != self._authorities.version:
+            self._version = self._authorities.version
+            self._found = self._authorities.holders(self._chain, self._host)
+        return self._found
+
+    def proves(self, tenant: str) -> bool:
+        """Return true if it proves a device of a tenant now."""
+        return [owner.id for owner, _ in self.holders()] == [tenant]
+
+    def presented(self) -> Presented:
+        """Return what the device's certificate says.
 
         Raises:
             ValueError: it proves no device, for the reason given.
         """
         from enmasse.iot.documents import RegistryError  # noqa: PLC0415  as above
 
-        owners = self._owners.get(authority, [])
-        if len(owners) != 1:
-            raise ValueError("the authority of the certificate is that of no tenant, or of several")
-        identity, anchor = owners[0]
-        tenant = tenants(identity)
-        if tenant is None:
-            raise ValueError("the tenant of the certificate's authority is gone")
-        try:
-            return Presented(tenant, anchor, certificate)
-        except RegistryError as error:
-            raise ValueError(str(error)) from None
+        match self.holders():
+            case [(tenant, anchor)]:
+                try:
+                    return Presented(tenant, anchor, self._chain[0])
+                except RegistryError as error:
+                    raise ValueError(str(error)) from None
+            case []:
+                raise ValueError("no authority of a tenant vouches for the certificate any more")
+            case _:
+                raise ValueError("several tenants have the authority of the certificate: name one by the host (SNI)")
+
+
+def _read(tenant: Tenant) -> Iterator[_Trusted]:
+    for anchor in tenant.anchors:
+        identity = AuthorityId.of(str(anchor.get("subject-dn")), str(anchor.get("public-key")))
+        if identity is None:
+            _log.warning("devices: an authority of tenant %s cannot be used: no subject, or no key", tenant.id)
+        else:
+            yield _Trusted(tenant, anchor, identity)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from enmasse.node.devices.authorities import SETTLE_S, Authorities
+from enmasse.node.devices.authorities import Authorities
 from enmasse.node.devices.commands import Commands
 from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
 from enmasse.node.devices.login import DeviceLogin
@@ -16,13 +16,19 @@ from enmasse.node.devices.registry_link import RegistryLink
 from enmasse.node.devices.revocation import Connected, ConnectedDevices
 from enmasse.node.devices.tenants import Device
 from enmasse.node.devices.usage import TELL_S, UsageTeller
+from enmasse.node.errors import TenancyError
+from enmasse.node.users.tenancy import named_space
 
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordClient, Passwords
     from enmasse.messaging.space import Space
     from enmasse.node.client_connection import ClientConnection
     from enmasse.node.devices.tenants import Tenant
+    from enmasse.node.users.tenancy import Names
 
+
+SETTLE_S: Final = 0.1
+"""Authorities of tenants that change at once are taken together."""
 
 _NEW: Final = "auto-provisioning-enabled"
 """The authority of a gateway whose devices are registered as they first send."""
@@ -37,6 +43,7 @@ class Devices:
         clock: returns the time in seconds.
         wall: returns seconds since 1970 UTC.
         passwords: checks and caches passwords.
+        names: returns the meaning of host names.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Devices:
         admin: Space,
         spaces: Callable[[], Mapping[str, Space]],
         *,
+        names: Callable[[], Names],
         clock: Callable[[], float],
         wall: Callable[[], float],
         passwords: Passwords,
@@ -52,10 +60,11 @@ class Devices:
         self.directory = Directory(clock, self.link.ask, self._tenant_changed, self._device_changed)
         self.link.directory = self.directory
         self.link.came = self._came
-        self.authorities = Authorities()
-        self._are_authorities_due = False
+        self.authorities = Authorities(self.named_by, lambda act: self.link.core.call_later(SETTLE_S, act))
         self.request_ids = RequestIds(secrets.token_bytes(32))
         self.commands = Commands(self.directory, self.link, spaces, self.request_ids)
+        self._spaces = spaces
+        self._names = names
         self._clock = clock
         self._has_control = False
         self._wall = wall
@@ -88,6 +97,26 @@ class Devices:
     def are_tenants_known(self) -> bool:
         """True if a realm that is no tenant's here is none's: the control process is there and has told of all."""
         return not self._has_control or (self.link.is_up and self.directory.has_all_tenants)
+
+    def named_by(self, host: str | None) -> Collection[Tenant] | None:
+        """Return the tenants that a host names: those of a space, or the one whose alias is its first label.
+
+        Returns:
+            None if it names neither a tenant nor a space. For a host that is misspelt, no tenants.
+        """
+        try:
+            space = named_space(self._spaces(), host, names=self._names())
+        except TenancyError:
+            return ()
+        if space is not None:
+            return self.directory.tenants_in(space.name)
+        tenant = self.directory.tenant_of_alias(self._names().label(host))
+        return None if tenant is None else (tenant,)
+
+    def agrees(self, host: str | None, tenant: Tenant) -> bool:
+        """Return true if a host does not name others than a tenant."""
+        named = self.named_by(host)
+        return named is None or any(each.id == tenant.id for each in named)
 
     def is_valid(self, device: Device) -> bool:
         """Return true if a device that has logged in may stay, as far as that is known."""
@@ -159,15 +188,9 @@ class Devices:
                 self.link.note("present", connected.tenant_id, connected.device.id)
         self.connected.mark_all()
 
-    def _take_authorities(self) -> None:
-        self._are_authorities_due = False
-        self.authorities.take(self.directory.tenants.values())
-
     def _tenant_changed(self, identity: str) -> None:
-        if not self._are_authorities_due:
-            self._are_authorities_due = True
-            self.link.core.call_later(SETTLE_S, self._take_authorities)
         tenant = self.directory.tenants.get(identity)
+        self.authorities.put(identity, tenant)
         self.commands.tenant_changed(identity)
         if tenant is not None:
             self._usage.enter_periods(tenant)  # also when its limits are gone

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, Final
 
@@ -78,7 +78,9 @@ class Directory:
         self._secret = secrets.token_bytes(32)
         self.has_all_tenants = False
         """Whether the control process has told of every tenant since it came."""
-        self._aliases: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        """The ids of the tenants that have one, by it."""
+        self._in_space: dict[str, dict[str, Tenant]] = {}
         self._clock = clock
         self._ask = ask
         self._tenant_changed = tenant_changed
@@ -100,25 +102,32 @@ class Directory:
             return
         if known is not None:
             tenant.usage = known.usage
-        self._forget_alias(tenant.id)
+        self._forget_names(tenant.id)
         self.tenants[tenant.id] = tenant
+        self._in_space.setdefault(tenant.space, {})[tenant.id] = tenant
         if tenant.alias:
-            self._aliases[tenant.alias] = tenant.id
+            self.aliases[tenant.alias] = tenant.id
         # What is kept of its devices refers to its former state.
         self.forget(tenant.id)
         self._tenant_changed(tenant.id)
 
     def remove_tenant(self, identity: str) -> None:
         """Forget a tenant, and all of its devices."""
-        self._forget_alias(identity)
+        self._forget_names(identity)
         if self.tenants.pop(identity, None) is not None:
             self.forget(identity)
             self._tenant_changed(identity)
 
-    def _forget_alias(self, identity: str) -> None:
+    def _forget_names(self, identity: str) -> None:
         former = self.tenants.get(identity)
-        if former is not None and self._aliases.get(former.alias) == identity:
-            del self._aliases[former.alias]
+        if former is None:
+            return
+        if self.aliases.get(former.alias) == identity:
+            del self.aliases[former.alias]
+        there = self._in_space[former.space]
+        del there[identity]
+        if not there:
+            del self._in_space[former.space]
 
     def keep_tenants(self, identities: set[str]) -> None:
         """Forget every tenant but these, which are all that there are."""
@@ -179,7 +188,15 @@ class Directory:
 
     def tenant(self, name: str) -> Tenant | None:
         """Return a tenant by its id or alias."""
-        return self.tenants.get(name) or self.tenants.get(self._aliases.get(name, ""))
+        return self.tenants.get(name) or self.tenant_of_alias(name)
+
+    def tenant_of_alias(self, alias: str) -> Tenant | None:
+        """Return the tenant that has an alias."""
+        return self.tenants.get(self.aliases.get(alias, ""))
+
+    def tenants_in(self, space: str) -> Collection[Tenant]:
+        """Return the tenants whose addresses are in a space."""
+        return self._in_space.get(space, {}).values()
 
     def find_login(self, tenant: Tenant, kind: str, auth_id: str, done: Callable[[Found], None]) -> None:
         """Find the credentials of a type with an auth-id; ``done`` is called with a ``Login``, now or later."""

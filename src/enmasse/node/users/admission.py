@@ -35,6 +35,7 @@ from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, 
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
+    from enmasse.node.devices.authorities import Shown
     from enmasse.node.devices.devices import Devices
     from enmasse.node.devices.proofs import Proof
     from enmasse.node.devices.tenants import Device, Tenant
@@ -53,7 +54,7 @@ class PeerInfo(NamedTuple):
         server_name: the host that the client named for TLS.
         certified: the names in the client's certificate, if that was verified.
         refusal: the reason why the node has no room for the connection, if it has none.
-        device_chain: a certificate that an authority of a tenant of devices has vouched for, and the authority's.
+        shown: the client's certificates, if an authority of a tenant of devices vouches for them.
     """
 
     peer: str
@@ -61,7 +62,7 @@ class PeerInfo(NamedTuple):
     server_name: str | None = None
     certified: tuple[str, ...] = ()
     refusal: str | None = None
-    device_chain: tuple[bytes, bytes] | None = None
+    shown: Shown | None = None
 
 
 class HostWords(NamedTuple):
@@ -173,7 +174,7 @@ class Admission:
     @property
     def has_certificate(self) -> bool:
         """True if the client has a certificate that TLS has verified."""
-        return bool(self._peer_info.certified) or self._peer_info.device_chain is not None
+        return bool(self._peer_info.certified) or self._peer_info.shown is not None
 
     @property
     def refusal(self) -> str:
@@ -242,8 +243,8 @@ class Admission:
         """
         if self._fixed is not None:
             return self._peer_info.peer == "unix" or self._is_control(mechanism)
-        if mechanism == "EXTERNAL" and self._peer_info.device_chain is not None:
-            return self.certificate("", hostname)
+        if mechanism == "EXTERNAL" and self._peer_info.shown is not None:
+            return self.certificate(response.decode("utf-8", "replace"), hostname)
         if mechanism == "PLAIN" and (credentials := plain_credentials(response)) is not None:
             return self.login(*credentials, hostname)
         return self._begin(mechanism, hostname, lambda login: login.begin(mechanism, response))
@@ -303,12 +304,17 @@ class Admission:
 
     def certificate(self, user: str = "", host: str | None = None) -> Verdict:
         """Take the certificate that TLS has verified, as the mechanism EXTERNAL does. See ``login``."""
-        chain, devices = self._peer_info.device_chain, self._gate.devices
-        if chain is not None and devices is not None:
+        proof, devices = self._peer_info.shown, self._gate.devices
+        if proof is not None and devices is not None:
             try:
-                shown = devices.authorities.presented(*chain, devices.directory.tenants.get)
+                shown = proof.presented()
             except ValueError as error:
                 self._excuse = str(error)
+                return False
+            _, at, realm = user.rpartition("@")
+            if at and devices.directory.tenant(realm) is not shown.tenant:
+                self._excuse = f"the certificate is of tenant {shown.tenant.id}, and the name of another one"
+                self._gate.refused += 1
                 return False
             if (problem := self._problem_of_place(shown.tenant, host)) is not None:
                 self._excuse = problem
@@ -415,6 +421,10 @@ class Admission:
         if not (self.is_private or self._is_here):  # what does not leave this machine nobody else reads
             login.reason = "a proof was sent without encryption; use TLS"
             return False
+        for each in (self._peer_info.server_name, self._named_host):
+            if tenant is not None and not devices.agrees(each, tenant):
+                login.reason = f"the host {each!r:.255} names another tenant than {tenant.id}"
+                return False
         return self._step(lambda: ask(login))
 
     @property
@@ -574,6 +584,8 @@ class Admission:
                 unnamed_space({space.name: space}, open_host, names=self._names)
             elif named is not space:
                 raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
+            if self.devices and self.device and not self.devices.agrees(open_host, self.device.tenant):
+                raise TenancyError("amqp:not-allowed", f"device {user.name!r} is of another tenant than open names")
             if not self._gate.entered(user):
                 raise RemoteError(
                     "amqp:resource-limit-exceeded",
@@ -605,7 +617,10 @@ class Admission:
         """Return the current state of the user; None if it was deleted, or its proof does not hold any longer."""
         if self.device is not None:
             devices = self._gate.devices
-            return user if devices is not None and devices.is_valid(self.device) else None
+            if devices is None or not devices.is_valid(self.device):
+                return None
+            proof = self._peer_info.shown if self.mechanism == "EXTERNAL" else None
+            return user if proof is None or proof.proves(self.device.tenant.id) else None
         by, tokens = self._proved_by, self._gate.tokens
         if user.identity is not None or (tokens is not None and tokens.knows(user.space) and by != "EXTERNAL"):
             return tokens.judge_again(user) if tokens is not None and tokens.knows(user.space) else None

@@ -15,7 +15,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.node.errors import TenancyError
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 DOMAIN = "enmasse.local"
 
+_LOCAL = re.compile(r"^localhost(\.|$)|(^|\.)[0-9]+$|:")
+"""Hosts that are this machine, or an address."""
+
 
 class Names(NamedTuple):
     """The meaning of host names.
@@ -35,12 +39,21 @@ class Names(NamedTuple):
         domain: the domain below which names always mean a space.
         machine: this machine's own names, in lower case, which never mean a space.
         said: the protocol's term for the host that a client names, for errors.
+        aliases: those of tenants of devices; such a word below the domain names no space, and is not misspelt.
     """
 
     hosts: Mapping[str, str] = {}
     domain: str = DOMAIN
     machine: frozenset[str] = frozenset()
     said: str = "the host"
+    aliases: Container[str] = ()
+
+    def label(self, host: str | None) -> str:
+        """Return the first label of a host, by which it may name a tenant; empty: the host is not made of labels."""
+        name = _plain(host)
+        if name in self.machine or name == self.domain or _LOCAL.search(name) is not None:
+            return ""
+        return name.partition(".")[0]
 
 
 OURS = Names()
@@ -68,7 +81,7 @@ def _named(
             return found
         namespace = f"{words[1]}/"
         is_ours = is_ours or any(each.startswith(namespace) for each in spaces)
-    if is_ours:
+    if is_ours and not (len(words) == 1 and words[0] in names.aliases):
         raise _misspelt(name, spaces, is_open, names)
     return spaces.get(names.hosts.get(name, ""))
 

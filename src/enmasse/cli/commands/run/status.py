@@ -30,6 +30,9 @@ _KINDS = {"spaces": ADDRESS_SPACE, "addresses": ADDRESS}
 """By their names in documents."""
 
 _CONNECT_TIMEOUT_S = 1.0
+_WARNINGS = ("LoginRequired", "AuthoritiesProved", "AliasGranted")
+"""Conditions of projects that are ready nevertheless."""
+
 _NAMED = 5  # objects that a message names; the table has them all
 
 
@@ -42,7 +45,7 @@ class _Found:
     pipelines: list[Document] = field(default_factory=list)
     """They may rest, wait or fail: the installation is ready without."""
     warnings: list[str] = field(default_factory=list)
-    """Whatever is ready and open to more than it should be."""
+    """Whatever is ready and open to more than it should be, or has names that do not count."""
     host: int | None = None
     """The process that runs them; None: there is none."""
     error: EnmasseError | None = None
@@ -150,7 +153,7 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
 
 def _warnings_of(project: Document) -> Iterator[str]:
     for condition in (project.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "LoginRequired" and condition["status"] == "False":
+        if condition["type"] in _WARNINGS and condition["status"] == "False":
             yield f"{object_label(project)} in namespace {project['metadata']['namespace']}: {condition['message']}"
 
 

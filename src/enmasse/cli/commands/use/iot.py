@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from enmasse.cli.api_client import ApiClient
+from enmasse.cli.commands.use.iot_authorities import ca
 from enmasse.cli.errors import ApiError, CliError, NotFoundError, UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
@@ -31,6 +32,7 @@ iot.add_typer(device, name="device")
 command = typer.Typer(no_args_is_help=True, help="Commands to devices, those that wait for them included.")
 iot.add_typer(credentials, name="credentials")
 iot.add_typer(command, name="command")
+iot.add_typer(ca, name="ca")
 
 _BASE: Final = "/registry/v1"
 _PAGE: Final = 200
@@ -107,6 +109,14 @@ def update_tenant(identity: TenantId, filename: File = None, data: Data = DEFAUL
     with _registry(data) as api:
         api.exchange("PUT", f"{_BASE}/tenants/{identity}", json=_document(filename, is_needed=True))
     Writer().say(f"tenant {identity} updated")
+
+
+@tenant.command("grant-alias")
+def grant_alias(identity: TenantId, data: Data = DEFAULT_DATA) -> None:
+    """Grant a tenant the alias that it asks for, as an operator."""
+    with _registry(data) as api:
+        found, _ = api.exchange("POST", f"{_BASE}/tenants/{identity}/alias")
+    Writer().say(f"tenant {identity} has the alias {found['alias']}")
 
 
 @tenant.command("delete")
