@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import re
+from base64 import b64encode
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,7 +15,9 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import expect
 
+from enmasse.iot.possession import sign
 from tests.console.visit import IN_SPACE
+from tests.devices.authority import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,6 +179,28 @@ def test_credentials_are_changed_and_two_people_do_not_undo_each_other(visit: Vi
     expect(visit.row("client certificate")).to_contain_text("CN=lock,O=Plant")
     kinds = {one["type"] for one in registry.get(f"credentials/{TENANT}/lock").json()}
     assert kinds == {"hashed-password", "x509-cert"}
+
+
+def test_an_authority_is_proved_by_a_signature_of_its_nonce(
+    visit: Visit, registry: httpx.Client, tmp_path: Path
+) -> None:
+    authority, page = Authority.new(tmp_path, "Plant Root"), visit.page
+    trusted = [authority.anchor | {"auth-id-template": "{{subject-cn}}"}]
+    registry.put(f"tenants/{TENANT}", json={"trusted-ca": trusted}).raise_for_status()
+    visit.open(f"{PROJECT}?tab=authorities")
+    row = visit.row("Plant Root")
+    expect(row).to_contain_text("where a device names the tenant (SNI)")
+    row.get_by_role("button", name="Actions of").click()
+    page.get_by_role("menuitem", name="Prove").click()
+    nonce = page.locator("#prove-nonce")
+    expect(nonce).to_have_value(re.compile(f"tenant: {TENANT}"))
+    for key, is_right in ((Authority.new(tmp_path, "x").key, False), (authority.key, True)):
+        page.locator("#prove-signature").fill(b64encode(sign(key, nonce.input_value())).decode())
+        visit.dialog().get_by_role("button", name="Prove", exact=True).click()
+        if not is_right:
+            expect(visit.dialog()).to_contain_text("it is not that of the nonce")
+    expect(row).to_contain_text("everywhere")
+    registry.put(f"tenants/{TENANT}", json={}).raise_for_status()
 
 
 def test_who_may_only_look_is_offered_no_change(people: People, newcomer: Callable[[str], Visit]) -> None:

@@ -99,6 +99,16 @@ export interface CommandRequest {
   devices?: string[];
 }
 
+/** An authority of a tenant, and whether it counts where a device names nobody. */
+export interface Authority {
+  id: string;
+  "subject-dn": string;
+  "not-after"?: string;
+  proof?: string;
+  counts: boolean;
+  problem?: string;
+}
+
 /** What is there, and its version: whoever writes says which one it was, so that nobody's change is lost. */
 export interface Versioned<T> {
   value: T;
@@ -115,11 +125,12 @@ export async function replace(url: string, value: unknown, version: string): Pro
 }
 
 /** The paths of a tenant's part of the registry. */
-export function registryOf(tenant: string): { device: (id: string) => string; credentials: (id: string) => string; commands: (id?: string) => string; import: string; export: string } {
+export function registryOf(tenant: string): { device: (id: string) => string; credentials: (id: string) => string; commands: (id?: string) => string; authorities: (id?: string, act?: string) => string; import: string; export: string } {
   return {
     device: (id) => path(REGISTRY, "devices", tenant, id),
     credentials: (id) => path(REGISTRY, "credentials", tenant, id),
     commands: (id) => (id === undefined ? path(REGISTRY, "commands", tenant) : path(REGISTRY, "commands", tenant, id)),
+    authorities: (id, act) => (id === undefined ? path(REGISTRY, "tenants", tenant, "authorities") : path(REGISTRY, "tenants", tenant, "authorities", id, act!)),
     import: path(REGISTRY, "import", tenant),
     export: path(REGISTRY, "export", tenant),
   };

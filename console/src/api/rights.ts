@@ -16,6 +16,7 @@ const GROUPS: Record<string, string> = {
   addressplans: "admin.enmasse.io",
   authenticationservices: "admin.enmasse.io",
   iotprojects: "iot.enmasse.io",
+  tenants: "iot.enmasse.io",
   devices: "iot.enmasse.io",
   credentials: "iot.enmasse.io",
   commands: "iot.enmasse.io",

@@ -20,6 +20,7 @@ import { PageFrame } from "../parts/frame";
 import { Refusal } from "../parts/problem";
 import { Status } from "../parts/status";
 import { type Action, ActionsMenu, type Column, LiveTable } from "../parts/table";
+import { Authorities } from "./authorities";
 import { Commands, type Project, projectOf, SendCommand } from "./commands";
 
 export function useProject(): { space: Space; project: Project; object: IoTProject | null | undefined; error: ApiError | undefined } {
@@ -60,6 +61,7 @@ export default function ProjectPage(): ReactElement {
   const content: Record<string, () => ReactElement> = {
     devices: () => <Devices project={project} />,
     commands: () => <Commands project={project} send={<ToolbarItem><span className="em-figure-below">Choose devices to send one.</span></ToolbarItem>} />,
+    authorities: () => <Authorities project={project} />,
     settings: () => <Settings project={project} object={object} mayEdit={rights.may("update", "iotprojects")} />,
   };
   const deletion = {
@@ -91,7 +93,7 @@ export default function ProjectPage(): ReactElement {
       actions={<ActionsMenu actions={[deletion]} />}
     >
       <Tabs activeKey={tab} onSelect={(_, key) => setSearch(key === "devices" ? {} : { tab: String(key) }, { replace: true })} aria-label="About the project">
-        {[["devices", "Devices"], ...(rights.may("list", "commands") ? [["commands", "Commands"]] : []), ["settings", "Settings"]].map(([key, title]) => (
+        {[["devices", "Devices"], ...(rights.may("list", "commands") ? [["commands", "Commands"]] : []), ["authorities", "Authorities"], ["settings", "Settings"]].map(([key, title]) => (
           <Tab key={key!} eventKey={key!} title={<TabTitleText>{title}</TabTitleText>}>
             <div className="em-above">{tab === key && content[key!]?.()}</div>
           </Tab>

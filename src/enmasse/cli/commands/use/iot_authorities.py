@@ -37,7 +37,7 @@ def list_authorities(
     with ApiClient.find(data, warn=writer.warn) as api:
         found = _authorities(api, tenant)
     if output != StructuredOutput.TABLE:
-        write_structured(writer.out, output.value, found)
+        write_structured(writer, output.value, found)
     elif not found:
         writer.note("there are no authorities")
     else:
