@@ -85,7 +85,7 @@ class Place:
             delivery.accept()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("cve")
     authority = Authority(directory / "tls")
@@ -138,7 +138,7 @@ class Api:
         return asyncio.run(ask())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     directory = tmp_path_factory.mktemp("api")
     passwords = WebPasswords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
