@@ -96,6 +96,7 @@ UNNAMED = {
     "lamp@localhost": "refused",
     "lamp@127.0.0.1": "refused",
     "jo@example.org": "refused",
+    "jo\N{FULLWIDTH COMMERCIAL AT}shop.ns": "refused",
     "lamp@NS.BARN": "refused",
 }
 
@@ -120,6 +121,7 @@ AT_FARM = {
     "lamp@ns.mill": "user lamp@ns.mill of ns/farm",
     "jo@example.org": "user jo@example.org of ns/farm",
     "jo@typo.ns": "user jo@typo.ns of ns/farm",
+    "jo\N{FULLWIDTH COMMERCIAL AT}x": "user jo\N{FULLWIDTH COMMERCIAL AT}x of ns/farm",
 }
 
 
@@ -278,7 +280,8 @@ NAMES = {
     "lamp@ns.nosuch": ("refused", "later"),
     "lamp@ns.shed": ("refused", "refused"),
     "lamp@ns.barn": ("later", "later"),
-    "lamp\N{FULLWIDTH COMMERCIAL AT}nosuch": ("refused", "later"),
+    "lamp\N{FULLWIDTH COMMERCIAL AT}nosuch": ("refused", "refused"),
+    "lamp\N{SMALL COMMERCIAL AT}nosuch": ("refused", "refused"),
     "lamp": ("in", "in"),
     "lamp@farm.ns": ("in", "in"),
 }

@@ -24,6 +24,7 @@ nothing               anything else              refused: a misspelt space, a te
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,8 +114,12 @@ class Realms(NamedTuple):
         """
         place = named_space(self.spaces, *hosts, port_of=port_of, names=self.names)
         before, at, realm = named.rpartition("@")
+        if not at and place is not None:
+            return UserMeant(named, place, is_named=True)
+        if not at and "@" in unicodedata.normalize("NFKC", named):
+            return NobodyMeant(named, "", "what looks like a realm follows another letter than @")
         if not at:
-            return self._unnamed(named, *hosts) if place is None else UserMeant(named, place, is_named=True)
+            return self._unnamed(named, *hosts)
         misspelt: TenancyError | None = None
         try:
             of_realm = named_space(self.spaces, realm, names=self.names)
