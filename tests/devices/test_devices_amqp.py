@@ -49,6 +49,12 @@ def test_a_device_sends_and_is_commanded(stage: Stage) -> None:
         }
         receiver = connection.create_receiver("command", credit=5)
         flush(connection)
+        # A change of it that takes nothing away has it looked at again, and leaves it its commands.
+        stage.change(device, {"defaults": {"hall": "b"}})
+        while True:
+            sender.send(message_of("event", b"smoke"))
+            if events.next(device).properties.get("hall") == "b":
+                break
         told = {"reply_to": f"command_response/{GREEN}/app-3", "correlation_id": "c-3"}
         from proton.utils import SendException
 

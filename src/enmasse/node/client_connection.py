@@ -417,6 +417,8 @@ class ClientConnection:
         if reason is not None:
             self.close(UNAUTHORIZED, f"{reason}; authenticate again")
             return
+        if self.admission.device is not None:
+            return  # what it may be commanded is asked for by its adapter, and by no permission of an address
         for link in list(self.links.values()):
             self._review_link(link)
 
