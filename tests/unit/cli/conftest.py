@@ -22,6 +22,7 @@ from enmasse.control.store.store import ResourceStore
 from enmasse.control.users.passwords import UserPasswords
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.iot.possession import Nonces
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from enmasse.model.schema.objects import decode
@@ -143,6 +144,8 @@ def api(tmp_path: Path) -> Iterator[str]:
                             now=lambda: "2026-01-01T00:00:00Z",
                             new_id=lambda: f"id-{next(uids)}",
                             new_version=lambda: f"v{next(uids)}",
+                            nonces=Nonces(b"a secret", lambda: f"{next(uids)}", lambda: 0.0),
+                            grants_aliases=True,
                         ),
                     )
                 ),

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +129,58 @@ def test_a_password_is_given_changed_and_taken_away(plant: Cli, tmp_path: Path) 
     assert plant("iot", "credentials", "list", PLANT, "s-1").err == "there are no credentials\n"
     assert plant("iot", "credentials", "create", PLANT, "s-1", "--password", "x", stdin=b"y\n").code == 2
     assert plant("iot", "credentials", "create", PLANT, "s-1", stdin=b"\n").code == 1
+
+
+def test_authorities_are_proved_here_or_elsewhere_or_vouched_for(
+    plant: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed() -> list[list[str]]:
+        rows = json.loads(plant("iot", "ca", "list", PLANT, "-o", "json").out)
+        return [[one["id"], one.get("proof", "-"), "yes" if one["counts"] else "no"] for one in rows]
+
+    assert plant("iot", "ca", "list", PLANT).err == "there are no authorities\n"
+    keys, trusted = [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)], []
+    times = "not-before: 2026-01-01T00:00:00Z, not-after: 2036-01-01T00:00:00Z"
+    for number, key in enumerate(keys):
+        public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        trusted.append(
+            f"{{id: ca-{number}, subject-dn: CN={number}, public-key: {b64encode(public).decode()}, {times}}}"
+        )
+    (tmp_path / "tenant.yaml").write_text(f"trusted-ca: [{', '.join(trusted)}]\n")
+    assert plant("iot", "tenant", "update", PLANT, "-f", str(tmp_path / "tenant.yaml")).code == 0
+    assert listed() == [[f"ca-{number}", "-", "no"] for number in range(3)]
+    assert "with SNI" in plant("iot", "ca", "list", PLANT).out
+    # The key tells which one is meant; it may be encrypted.
+    sealed, wrong = tmp_path / "sealed.key", tmp_path / "wrong.key"
+    sealed.write_bytes(
+        keys[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"opensesame"))
+    )
+    wrong.write_text("no key")
+    assert plant("iot", "ca", "prove", PLANT, "--key", str(wrong)).code == 2
+    monkeypatch.setenv("ENMASSE_PASSWORD", "opensesame")
+    proved = plant("iot", "ca", "prove", PLANT, "--key", str(sealed))
+    assert (proved.code, proved.out) == (0, f"CN=0 is proved to be of tenant {PLANT}\n"), proved.err
+    # Elsewhere, by openssl.
+    assert plant("iot", "ca", "prove", PLANT).code == 2  # which one?
+    nonce, signature, file = tmp_path / "nonce", tmp_path / "signature", tmp_path / "ca.key"
+    nonce.write_text(plant("iot", "ca", "prove", PLANT, "ca-1").out)
+    file.write_bytes(keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    subprocess.run(["openssl", "dgst", "-sha384", "-sign", file, "-out", signature, nonce], check=True)
+    given = ("--nonce", str(nonce), "--signature", str(signature))
+    assert plant("iot", "ca", "prove", PLANT, "ca-2", *given).code == 1
+    assert plant("iot", "ca", "prove", PLANT, "ca-1", *given).code == 0
+    assert plant("iot", "ca", "prove", PLANT, "ca-1", "--nonce", str(nonce)).code == 2
+    assert plant("iot", "ca", "vouch", PLANT, "ca-2").code == 0
+    assert listed() == [["ca-0", "signed", "yes"], ["ca-1", "signed", "yes"], ["ca-2", "vouched", "yes"]]
+    assert plant("iot", "ca", "vouch", PLANT, "nothing").code == 3
+
+
+def test_an_alias_is_granted(plant: Cli, tmp_path: Path) -> None:
+    assert plant("iot", "tenant", "grant-alias", PLANT).code == 3
+    (tmp_path / "tenant.yaml").write_text("alias: plant\n")
+    assert plant("iot", "tenant", "update", PLANT, "-f", str(tmp_path / "tenant.yaml")).code == 0
+    granted = plant("iot", "tenant", "grant-alias", PLANT)
+    assert (granted.code, granted.out) == (0, f"tenant {PLANT} has the alias plant\n")
 
 
 def test_a_project_is_applied_listed_and_explained(cli: Cli, api: str) -> None:

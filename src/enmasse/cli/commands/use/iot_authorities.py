@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import sys
 from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,7 +83,7 @@ def prove(
             answer, _ = api.exchange("POST", f"{path}/nonce")
             text = answer["nonce"]
             if private is None:
-                sys.stdout.write(text)
+                writer.say(text.removesuffix("\n"))
                 how = f"enmasse iot ca prove {tenant} {found['id']} --nonce FILE --signature FILE"
                 writer.note(f"sign this by {answer['ends']}, then: {how}")
                 return
