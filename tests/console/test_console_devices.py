@@ -190,7 +190,7 @@ def test_an_authority_is_proved_by_a_signature_of_its_nonce(
     visit.open(f"{PROJECT}?tab=authorities")
     row = visit.row("Plant Root")
     expect(row).to_contain_text("where a device names the tenant (SNI)")
-    row.get_by_role("button", name="Actions of").click()
+    row.get_by_role("button", name="Actions").click()
     page.get_by_role("menuitem", name="Prove").click()
     nonce = page.locator("#prove-nonce")
     expect(nonce).to_have_value(re.compile(f"tenant: {TENANT}"))

@@ -77,7 +77,7 @@ export function Authorities({ project }: { project: Project }): ReactElement {
                 {one.problem && <div className="em-figure-below">It {one.problem}.</div>}
               </Td>
               <Td dataLabel="Ends">{one["not-after"] && dateTime(one["not-after"])}</Td>
-              <Td isActionCell><ActionsMenu actions={actionsOf(one)} label={`Actions of ${one["subject-dn"]}`} /></Td>
+              <Td isActionCell><ActionsMenu actions={actionsOf(one)} /></Td>
             </Tr>
           ))}
         </Tbody>
