@@ -181,9 +181,9 @@ def message(body: Any = "m", **sections: Any) -> bytes:
     return encode_message(body, **sections)
 
 
-def durable(body: Any = "m") -> bytes:
+def durable(body: Any = "m", **header: Any) -> bytes:
     """A durable message."""
-    return encode_message(body, header=Header(durable=True))
+    return encode_message(body, header=Header(durable=True, **header))
 
 
 def body_of(payload: bytes) -> Any:

@@ -61,6 +61,22 @@ def tag_of(transfer: Transfer) -> bytes:
     return transfer.delivery_tag
 
 
+def test_what_is_resumed_has_the_time_to_live_that_is_left() -> None:
+    node = Node()
+    producer, peer = node.peer("producer"), node.peer("consumer")
+    producer.sender("q")
+    peer.receiver(source())
+    producer.deliver(durable("one", ttl=60_000))
+    ((transfer, payload),) = peer.transfers()
+    assert Sections(payload).header.ttl == 60_000
+    peer.cut()
+    node.harness.advance(20)
+    peer = node.peer("consumer")
+    peer.receiver(source(), 5, unsettled={tag_of(transfer): None})
+    ((again, payload),) = peer.transfers()
+    assert (again.resume, body_of(payload), Sections(payload).header.ttl) == (True, "one", 40_000)
+
+
 @clause("2.6.13:sender-resumes", "2.6.13:maps-exchanged", "3.4.6:received-from", "3.5.5:unsettled-state")
 def test_what_the_receiver_still_has_is_resumed_by_its_tag() -> None:
     node = Node()

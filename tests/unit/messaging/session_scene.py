@@ -46,6 +46,8 @@ class Published(NamedTuple):
 class Port:
     """One link of a client's connection."""
 
+    is_limited = False
+
     def __init__(self, client: Client, link: SessionLink) -> None:
         self.client = client
         self.link = link

@@ -128,6 +128,17 @@ class Scene:
         self.node.space()
         for name, kind in KINDS.items():
             self.node.address(name, kind, **options.get(name, {}))
+        self._begin()
+
+    def restart(self) -> None:
+        """The node dies, and another one starts over what is on disk."""
+        shift_s = self.harness.wall_shift_s + self.harness.clock.now
+        self.node = self.node.restarted()
+        self.node.harness.wall_shift_s = shift_s
+        self._begin()
+        self.go_on()
+
+    def _begin(self) -> None:
         self.harness = self.node.harness
         self.connections = Connections(lambda: 1_700_000_000_000)
         self.clients: list[Client] = []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from enmasse.messaging.limits import SpaceLimits
-from enmasse.wire.amqp.sections import Header, encode_message
+from enmasse.testing.ports import FIRST_WALL_US
+from enmasse.wire.amqp.sections import Header, Properties, encode_message
 from enmasse.wire.mqtt.packets import NEVER_EXPIRES, PublishProperties, Reason, Version
 from tests.conformance.clause_list import clause
 from tests.unit.node.mqtt_scene import V3, V5, Filter, Scene
@@ -142,6 +145,28 @@ def test_a_message_that_is_too_large_for_the_client_is_left_out(scene: Scene) ->
     assert scene.space.find("queue").counts()["messagesStored"] == 2, "others may take them"
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_is_too_large_for_one_member_of_a_group_is_another_s(scene: Scene, qos: int) -> None:
+    small, large = scene.client(maximum_packet_size=100), scene.client()
+    sender = scene.client()
+    for member in (small, large):
+        member.subscribed("$share/group/topic/#", qos=qos)
+    for number in range(6):
+        sender.publish("topic/a", bytes(200) + b"%d" % number, 1)
+    assert small.bodies() == []
+    assert [body[-1:] for body in large.bodies()] == [b"%d" % number for number in range(6)]
+    sender.publish("topic/a", b"fits", 1)
+    assert [*small.bodies(), *large.bodies()] == [b"fits"]
+    # Nobody who is there takes it: it holds up nothing, and is counted.
+    large.node_engine.lost()
+    scene.go_on()
+    sender.publish("topic/a", bytes(200), 1)
+    sender.publish("topic/a", b"small", 1)
+    assert small.bodies() == [b"small"]
+    (group,) = scene.space.sessions.groups.all
+    assert [(kept.depth, kept.dropped) for kept in group.kept.values()] == [(0, 1)]
+
+
 def test_topic_aliases_are_used_towards_clients_that_take_them(scene: Scene) -> None:
     receiver, sender = scene.client(topic_alias_maximum=2), scene.client()
     receiver.subscribed("topic/#", qos=1)
@@ -242,6 +267,94 @@ def test_what_was_not_acknowledged_comes_again_under_its_identifier(scene: Scene
         ("publish", first[0].packet_id),
         ("pubrel", first[1].packet_id),
     ]
+
+
+LASTING: dict[str, Any] = {"is_clean": False, "session_expiry_s": 600}
+
+
+@clause("mqtt5:3.3.1-1", "mqtt3:3.3.1-1")
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize("wanted", ["topic/#", "$share/group/topic/#", "queue"])
+def test_what_may_have_been_sent_before_a_crash_has_dup(scene: Scene, version: Version, wanted: str) -> None:
+    receiver, sender = scene.client(version, "device", **LASTING), scene.client()
+    receiver.subscribed(wanted, qos=1)
+    for number in range(3):
+        sender.publish("queue" if wanted == "queue" else "topic/a", b"%d" % number, 1)
+    # No packet identifier of these has been written yet.
+    assert [one.is_duplicate for one in receiver.told()] == [False] * 3
+    scene.restart()
+    back, sender = scene.client(version, "device", **LASTING), scene.client()
+    sender.publish("queue" if wanted == "queue" else "topic/a", b"new", 1)
+    assert [(one.payload, one.is_duplicate) for one in back.messages()] == [
+        (b"0", True),
+        (b"1", True),
+        (b"2", True),
+        (b"new", False),
+    ]
+
+
+@clause("mqtt5:3.3.1-1", "mqtt3:3.3.1-1")
+def test_what_was_not_sent_before_a_crash_has_no_dup(scene: Scene) -> None:
+    receiver, sender = scene.client(V5, "device", **LASTING), scene.client()
+    receiver.subscribed("topic/#", qos=1)
+    sender.publish("topic/a", b"sent", 1)
+    assert [one.kind for one in receiver.told()] == ["publish"]
+    # Its identifier is written as the client is gone, not a second later.
+    receiver.node_engine.lost()
+    sender.publish("topic/a", b"not sent", 1)
+    scene.go_on()
+    scene.restart()
+    assert [(one.payload, one.is_duplicate) for one in scene.client(V5, "device", **LASTING).told()] == [
+        (b"sent", True),
+        (b"not sent", False),
+    ]
+    # Another client had nothing of the queue's.
+    scene.client().answer("queue", b"kept")
+    scene.restart()
+    other = scene.client(V5, "other", **LASTING)
+    other.subscribed("queue", qos=1)
+    assert [(one.payload, one.is_duplicate) for one in other.messages()] == [(b"kept", False)]
+
+
+@clause("mqtt5:3.3.2-6")
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_what_is_sent_again_tells_the_time_left(scene: Scene, qos: int, is_crash: bool) -> None:
+    receiver, sender = scene.client(V5, "device", **LASTING), scene.client()
+    receiver.subscribed("topic/#", qos=qos)
+    assert sender.answer("topic/a", b"x", qos, properties=PublishProperties(message_expiry_s=60)) == 0
+    amqp = scene.amqp_sender("topic")
+    scene.go_on()
+    until = (FIRST_WALL_US + int(scene.now * 1e6)) // 1_000 + 60_000
+    amqp.send(
+        encode_message(b"dated", header=Header(durable=True), properties=Properties(absolute_expiry_time=until))
+    )
+    scene.harness.advance(2)
+    first = receiver.told()
+    assert [one.properties.message_expiry_s for one in first if one.properties] == [60, 60]
+    scene.harness.advance(18)
+    if is_crash:
+        scene.restart()
+    else:
+        receiver.node_engine.lost()
+    scene.harness.advance(20)
+    again = [one for one in scene.client(V5, "device", **LASTING).told() if one.properties]
+    assert [(one.packet_id, one.is_duplicate) for one in again] == [(one.packet_id, True) for one in first]
+    assert [one.properties.message_expiry_s for one in again if one.properties] == [20, 20]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_session_took_from_a_queue_keeps_its_identifier_with_qos_2_alone(scene: Scene, qos: int) -> None:
+    receiver, sender = scene.client(V5, "device", **LASTING), scene.client()
+    receiver.subscribed("queue", qos=qos)
+    sender.publish("queue", b"task", 1)
+    (first,) = receiver.told()
+    receiver.node_engine.lost()
+    scene.go_on()
+    assert scene.space.find("queue").in_turn() == [] if qos == 2 else len(scene.space.find("queue").in_turn()) == 1
+    (again,) = scene.client(V5, "device", **LASTING).told()
+    assert (again.payload, again.is_duplicate) == (b"task", qos == 2)
+    assert (again.packet_id == first.packet_id) is (qos == 2)
 
 
 def test_a_message_of_qos_2_is_stored_once_over_connections(scene: Scene) -> None:

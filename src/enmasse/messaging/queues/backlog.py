@@ -503,6 +503,15 @@ class Backlog(Address):
                 entry.frame.hand_out(entry.row)
             consumer.send(entry, payload, False)
 
+    def is_for_nobody(self, entry: Entry, consumer: BacklogConsumer) -> bool:
+        """Return true if a message that is too large for a receiver is dropped; it waits for one that takes it."""
+        return False
+
+    def redelivered(self, entry: Entry) -> bytes:
+        """Return a message as it is sent again to a receiver that has it: with the time to live that is left."""
+        payload = self.timing.outgoing(entry) if entry.is_special else entry.payload
+        return with_attempts(payload, entry.attempts) if entry.attempts else payload
+
     def on_turn(self, now: float) -> None:
         """Hand out, then read on from disk as far as there is room."""
         if self.is_closed:

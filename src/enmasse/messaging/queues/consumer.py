@@ -75,6 +75,10 @@ class BacklogConsumer(Consumer):
             return
         self.count(state)
         if state is TOO_LARGE and self.address.is_lasting:
+            if self.address.is_for_nobody(delivery, self):
+                self.address.dropped += 1
+                self.address.settle(delivery)
+                return
             # Another receiver may take it.
             state = Modified(undeliverable_here=True)
         handle_outcome(self.address, delivery, state, self)

@@ -17,6 +17,7 @@ from enmasse.messaging.queues.consumer import BacklogConsumer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enmasse.messaging.delivery import Consumer
     from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.selectors.selector import Selector
 
@@ -122,6 +123,10 @@ class Ordering:
     def exclude(self, entry: Entry, consumer: BacklogConsumer) -> None:
         """Never give a message to this receiver again."""
         self._excluded.setdefault(entry, set()).add(consumer)
+
+    def is_excluded(self, entry: Entry, consumer: Consumer) -> bool:
+        """Return true if a message is never given to a receiver again."""
+        return consumer in self._excluded.get(entry, ())
 
     def forget(self, entry: Entry) -> None:
         """Forget a message that is finished with."""

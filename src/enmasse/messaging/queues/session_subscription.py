@@ -25,6 +25,7 @@ from enmasse.messaging.storage import Operation, Table
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address, AddressSpace
     from enmasse.messaging.core import Core
+    from enmasse.messaging.queues.consumer import BacklogConsumer
     from enmasse.messaging.queues.topic import Topic
     from enmasse.model.kinds.address_settings import AddressSettings
 
@@ -180,6 +181,13 @@ class SessionSubscription(Subscription):
             self.room.dropped += 1
         self.settle(entry)
         return True
+
+    def is_for_nobody(self, entry: Entry, consumer: BacklogConsumer) -> bool:
+        """Return true if a message that is too large for a receiver is so for all others that are there, too."""
+        order = self.order
+        return all(
+            other is consumer or (order is not None and order.is_excluded(entry, other)) for other in self.consumers
+        )
 
     def on_turn(self, now: float) -> None:
         """Hand out; and lose what is too much and has come from disk."""

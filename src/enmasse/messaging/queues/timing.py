@@ -308,10 +308,14 @@ class Timing:
 
     def outgoing(self, entry: Entry) -> bytes:
         """Return the message as a receiver gets it, with the time to live that is left."""
-        if entry.expires_us and isinstance(entry, SpecialEntry) and not entry.facts.expires_ms:
-            left = (entry.expires_us - self._backlog.core.steady_us) // 1_000
-            return with_ttl(entry.payload, max(1, left))
-        return entry.payload
+        if not isinstance(entry, SpecialEntry) or entry.facts.expires_ms:
+            return entry.payload
+        # One that was read from disk for who has it already is not in order, and so has no end yet.
+        expires_us = entry.expires_us or (self._end_of_life(entry.facts, entry.since_us) if entry.since_us else 0)
+        if not expires_us:
+            return entry.payload
+        left = (expires_us - self._backlog.core.steady_us) // 1_000
+        return with_ttl(entry.payload, max(1, left))
 
 
 def key_of(payload: bytes, name: str) -> Any:

@@ -9,6 +9,9 @@ Rules:
    ids [MQTT-4.4.0-1, 4.6.0-1]; of a subscription of its own all of it, of what is shared (a queue, a shared
    subscription) QoS 2 alone: the rest was given back for others [MQTT-4.8.2-4].
 4. At most ``receive_maximum`` messages are in flight [MQTT-3.3.4-7, 3.3.4-9].
+5. What is sent again has DUP, and what is left of its time to live [MQTT-3.3.1-1, 3.3.2-6]. The packet ids of QoS 1
+   are written some time after they were sent, so a node that dies may have sent more than it has written. To a client
+   that was connected then, all of QoS 1 that an earlier run left has DUP: it may be for the second time.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ class Outgoing:
     """
 
     __slots__ = (
-        "_last", "_recalled", "_released", "_sent", "_session", "_stored", "_to_send", "_waiting", "has_record",
-        "receive_maximum",
+        "_inherited_filters", "_last", "_recalled", "_released", "_sent", "_session", "_stored", "_to_send",
+        "_waiting", "has_record", "may_repeat", "receive_maximum",
     )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
@@ -56,6 +59,10 @@ class Outgoing:
         self.receive_maximum = 0
         self.has_record = False
         """True if the journal may have a record."""
+        self.may_repeat = False
+        """True if an earlier run of the node may have sent more than it has written; see ``was_sent``."""
+        self._inherited_filters = 0
+        """The number of the last filter of that run."""
         self._last = 0
         """The packet id that was given last."""
         self._sent: dict[int, Sent] = {}
@@ -114,6 +121,14 @@ class Outgoing:
         else:
             session.journal.write(session)
         return 0
+
+    def was_sent(self, link: SessionLink, delivery: Any) -> bool:
+        """Return true if an earlier run of the node may have sent a message to the client already."""
+        if link.filter.number > self._inherited_filters or not isinstance(delivery, Entry):
+            return False
+        backlog: Backlog = link.consumer.address  # type: ignore[assignment]  # entries are of these
+        inherited, frame = backlog.inherited, delivery.frame
+        return inherited is not None and frame is not None and frame.first < inherited.below
 
     def acknowledge(self, packet_id: int, state: Any = ACCEPTED) -> bool:
         """Settle a QoS 1 message, as the client has acknowledged it; false if none has this packet id."""
@@ -221,6 +236,8 @@ class Outgoing:
                     refused.append(packet_id)
                 else:
                     is_more_coming = True
+            elif _will_have_place(delivery):
+                is_more_coming = True
         flights += [Flight(packet_id, 2, True, 0, NOWHERE) for packet_id in self._released]
         for packet_id in refused:
             # It could not be stored: its sender is to send it again.
@@ -245,6 +262,8 @@ class Outgoing:
     def load(self, flights: list[Flight]) -> None:
         """Take up what an earlier run of the node had in flight."""
         self.has_record = bool(flights)
+        self.may_repeat = not self._session.left_us
+        self._inherited_filters = max((filter_.number for filter_ in self._session.filters.values()), default=0)
         for flight in flights:
             self._last = flight.packet_id
             if flight.is_released:
@@ -354,7 +373,8 @@ class Outgoing:
                     # Its packet id is not on disk yet; it goes out as soon as that is so.
                     continue
                 del self._waiting[packet_id]
-            link.port.publish(packet_id, delivery.payload, qos, not is_first)
+            backlog: Backlog = delivery.sink.address
+            link.port.publish(packet_id, backlog.redelivered(delivery), qos, not is_first)
 
     def detach(self) -> None:
         """Keep what is sent again when the client comes back, and give back the rest."""
@@ -405,6 +425,11 @@ def _place_of(delivery: Any) -> Place | None:
         return None
     frame = delivery.frame
     return None if frame is None else Place(frame.owner[0], frame.first, delivery.row)
+
+
+def _will_have_place(delivery: Any) -> bool:
+    """Return true if a message is about to be written, for the first time."""
+    return _is_held(delivery) and not delivery.is_refused and delivery.frame is None and _is_written(delivery)
 
 
 def _is_held(delivery: Any) -> bool:

@@ -102,6 +102,8 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
     presettle = filter_.qos == 0
     if kept is not None:
         link.is_kept = filter_.group is None
+        # What one member of a group cannot take is another's, with QoS 0, too.
+        presettle = presettle and not (filter_.group is not None and link.port.is_limited)
         link.consumer = kept.add_consumer(BacklogConsumer(kept, link.port, presettle, None))
         kept.connected()
     elif isinstance(address, Topic):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class SessionPort(ConsumerPort, Protocol):
     """The receiving end of one link of a session's client."""
 
+    is_limited: bool
+    """True if it gives back what is too large for the client."""
+
     def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
         """Put a message out under a packet id that it has already; that uses no credit."""
 

@@ -7,7 +7,8 @@ Rules:
 2. A session that ends with its connection is in memory alone. Any other is on disk before its client is told that it
    is connected, and everything that was asked of it, too.
 3. A session ends when its client wants a clean one, or has been away for longer than its expiry; then all of it is
-   deleted. After a restart, clients have ``GRACE_S`` to come back before that.
+   deleted. The time in which no node runs counts; clients that were connected when it stopped have ``GRACE_S``, at
+   least, to come back.
 4. Nothing here walks over all sessions when one of them comes or goes.
 """
 
@@ -317,6 +318,8 @@ class Sessions:
             return
         session.left_us = self.core.wall_us
         self.core.store_in_time([session.record()], lambda: self._written(session))
+        # Who is known to be away is known to have been sent what is in flight, and nothing else.
+        self.journal.write(session)
         if session.expiry_s != NEVER:
             self.delays.wait(session, session.expiry_s)
 
@@ -464,14 +467,20 @@ class Sessions:
     def on_turn(self, now: float) -> None:
         """Begin the waits for clients that are to come back after a restart; now there is a clock."""
         wall_us = self.core.wall_us
+        for will in self.wills.all:
+            self.wills.wait_after_restart(will)
         loaded, self._loaded = self._loaded, []
         for session in loaded:
-            if session.holder is None and not session.is_over and session.expiry_s != NEVER:
-                left_us = session.left_us or wall_us
-                rest_s = session.expiry_s - (wall_us - left_us) / 1e6
-                self.delays.wait(session, max(GRACE_S, rest_s))
-        for will in self.wills.all:
-            self.wills.wait_after_restart(will, (wall_us - will.left_us) / 1e6 if will.left_us else 0.0)
+            if session.holder is not None or session.is_over or session.expiry_s == NEVER:
+                continue
+            if not session.left_us:
+                self.delays.wait(session, max(GRACE_S, session.expiry_s))
+                continue
+            rest_s = session.expiry_s - (wall_us - session.left_us) / 1e6
+            if rest_s > 0:
+                self.delays.wait(session, rest_s)
+            else:
+                self.expired(session)
 
 
 class _Listing:

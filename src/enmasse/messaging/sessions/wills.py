@@ -7,7 +7,8 @@ Rules:
    message.
 3. It is sent some time after its client has gone, if it says so, but not after its session is over; a client that
    comes back before that has another will, or none [MQTT-3.1.2-8, 3.1.3-9]. A goodbye cancels it [MQTT-3.1.2-10].
-4. After a restart the clients that were connected have ``GRACE_S`` to come back. Then their wills are sent.
+4. After a restart the clients that were connected have ``GRACE_S`` to come back. Then their wills are sent. A delay
+   that had begun before goes on.
 5. The grants of its owner must allow it when it is made, and when it is sent. Where they are not known without the
    user's token, those count that the user had last. It goes with its owner (``owners``), unsent.
 6. While an address takes no more, it is tried again for a while; then the will is lost, and counted.
@@ -376,15 +377,14 @@ class Wills:
             self._by_link[LinkKey(will.owner, will.client, will.link)] = will
         return will
 
-    def wait_after_restart(self, will: Will, elapsed_s: float) -> None:
-        """Have a will sent if its client does not come back in time.
-
-        Args:
-            will: the will.
-            elapsed_s: the time since its client went.
-        """
+    def wait_after_restart(self, will: Will) -> None:
+        """Have a will sent if its client does not come back in time; one that had gone before has the rest alone."""
         will.state = WillState.WAITING
-        self.delays.wait(will, max(GRACE_S, will.message.delay_s - elapsed_s))
+        delay_s = will.message.delay_s
+        if will.left_us:
+            self.delays.wait(will, max(0.0, delay_s - (self.core.wall_us - will.left_us) / 1e6))
+        else:
+            self.delays.wait(will, max(GRACE_S, delay_s))
 
     def written(self, will: Will) -> None:
         """Forget a will again that was over before it was written."""

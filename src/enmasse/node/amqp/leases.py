@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.delivery import FAILED
-from enmasse.messaging.log.entry import with_attempts
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.node.amqp.recovery import Key, Recovery, Terminus, state_of
 from enmasse.wire.amqp.framing import amqp_frame
@@ -201,7 +200,7 @@ class Resumption:
 
     def _send(self, tag: bytes, entry: Entry, state: Any) -> None:
         link = self._link
-        payload = b"" if state is not None else self._payload(entry)
+        payload = b"" if state is not None else self._consumer.address.redelivered(entry)
         delivery_id = link.take_delivery_id(entry, settled=state is not None)
         if state is None:
             self._leases.resumed(delivery_id, tag)
@@ -222,10 +221,6 @@ class Resumption:
             transfer.more = at + room < len(payload)
             link.session.queue_part(link, amqp_frame(link.channel, transfer, len(part)), part)
         link.session.send_pending()
-
-    @staticmethod
-    def _payload(entry: Entry) -> bytes:
-        return with_attempts(entry.payload, entry.attempts) if entry.attempts else entry.payload
 
     def stop(self) -> None:
         """Hold what could not be resumed, as the link is detached again."""

@@ -127,13 +127,16 @@ class Encoder:
             return
         section, begin = find_body(payload)
         if begin:
+            is_timed = False
             # With the kind of the body, which says whether it is text.
             known = self._heads.get(payload[: section + 4])
             if known is None:
                 content = read_message(payload, self._now_ms())
                 known = self._learn(content, payload[: section + 4])
+                is_timed = content.is_timed
             self._body = payload[begin:]
-            self._size = len(payload)
+            # What tells the time that is left is not the same for a later one.
+            self._size = -1 if is_timed else len(payload)
             self._prefix = payload[:begin]
             self._skip = begin
         else:
@@ -235,12 +238,12 @@ class Receiver:
         home: the client's subscriptions.
         link: the subscription's link to the address.
         encoder: encodes the messages.
-        takes: whether receiving takes messages away.
+        takes: whether what is too large for the client may be for others.
     """
 
     __slots__ = (
-        "_encoder", "_engine", "_has_aliases", "_home", "_is_limited", "_most_bytes", "_outgoing", "_put", "_qos",
-        "_takes", "_used", "_written", "credit", "has_begun", "is_detach_sent", "link",
+        "_encoder", "_engine", "_has_aliases", "_home", "_most_bytes", "_outgoing", "_put", "_qos",
+        "_takes", "_used", "_written", "credit", "has_begun", "is_detach_sent", "is_limited", "link",
     )  # fmt: skip
 
     def __init__(self, home: Subscriptions, link: SessionLink, encoder: Encoder, *, takes: bool) -> None:
@@ -255,7 +258,7 @@ class Receiver:
         self._outgoing = home.session.outgoing
         self.has_begun = False
         self._most_bytes = home.engine.peer_maximum_packet_size or 1 << 62
-        self._is_limited = home.engine.peer_maximum_packet_size > 0
+        self.is_limited = home.engine.peer_maximum_packet_size > 0
         self._has_aliases = home.has_aliases
         self._put = 0
         """Messages of QoS 0 that were put out since the credit for them was last renewed."""
@@ -313,13 +316,15 @@ class Receiver:
                 self._home.written.append(self)
             self._put += 1
             return
-        if self._is_limited and encoder.size(qos) > self._most_bytes:
+        if self.is_limited and encoder.size(qos) > self._most_bytes:
             if settled or not self._takes_more(delivery):
                 self._discard(delivery, settled)
             return
         packet_id = self._outgoing.assign(self.link, delivery, payload, qos)
         if packet_id:
-            if self._has_aliases:
+            if self._outgoing.may_repeat and self._outgoing.was_sent(self.link, delivery):
+                self.publish(packet_id, payload, qos, True)
+            elif self._has_aliases:
                 self._engine.put(self._aliased(qos, packet_id))
             else:
                 self._engine.put(encoder.numbered(qos, packet_id))
@@ -332,7 +337,7 @@ class Receiver:
     def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
         """Put out a message that has its identifier, for no credit."""
         encoder = self._encoder
-        if payload is not encoder.payload:
+        if payload is not encoder.payload or is_duplicate:
             encoder.read(payload)
         if self._has_aliases:
             self._engine.put(self._aliased(qos, packet_id, is_duplicate=is_duplicate))

@@ -145,7 +145,8 @@ class Subscriptions:
         Raises:
             AttachError: the connection, space or address has as many links as it may.
         """
-        port = Receiver(self, link, self._encoder_of(link), takes=link.address.kind not in REACHED)
+        takes = link.address.kind not in REACHED or (link.filter.group is not None and link.address.kind == "topic")
+        port = Receiver(self, link, self._encoder_of(link), takes=takes)
         self._handles += 1
         client_link = ClientLink(port, link.filter.text, f"r{self._handles}", link.source, is_sender=False)
         self._connection.count(client_link, link.address)
