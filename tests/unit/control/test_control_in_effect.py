@@ -379,7 +379,7 @@ spec:
 apiVersion: v1
 kind: Secret
 metadata: {name: signing, namespace: default}
-stringData: {key: secret}
+stringData: {key: a key of two dozen bytes or more}
 ---
 apiVersion: v1
 kind: Secret
@@ -484,7 +484,10 @@ spec: {address: log, type: stream, plan: standard-small-stream, retention: {byte
 FOR_PEOPLE = {"version"}
 """Fields that are there to be read by people."""
 
-BY_PIPELINES = ("Pipeline.", "Address.spec.schema", "AddressSpace.spec.lake.", "AddressSpace.spec.spark.")
+BY_PIPELINES = (
+    "Pipeline.", "Address.spec.schema", "AddressSpace.spec.lake.", "AddressSpace.spec.spark.",
+    "AddressSpace.spec.limits.pipeline", "AddressSpacePlan.spec.limits.pipeline",
+)  # fmt: skip
 """What another process reads, with Spark: of these, that the source names the field is all that is asked for."""
 
 _CHECKS = {"problems", "spec_problems", "unapplied", "unapplied_by_type", "unapplied_over_plan", "unapplied_storing"}
