@@ -86,7 +86,10 @@ class Pager:
         self._backlog = backlog
         self._log = log
         self.merging = Merging(backlog, log)
-        self.scheduled = (Scheduled(self, backlog.core, is_dated=False), Scheduled(self, backlog.core, is_dated=True))
+        self.scheduled: tuple[Scheduled, ...] = (
+            Scheduled(self, backlog.core, is_dated=False),
+            Scheduled(self, backlog.core, is_dated=True),
+        )
         self.at: int | None = None
         """The first offset that is on disk only; ``None`` where nothing is."""
         self.frame_at = 0
@@ -285,6 +288,8 @@ class Pager:
         waiting, self.waiting = self.waiting, []
         for read in waiting:
             read()
+        # They know it.
+        self.scheduled = ()
 
     def forget(self, first: int) -> None:
         """Forget a frame that was deleted."""

@@ -401,7 +401,12 @@ class Outgoing:
         self._released.clear()
         self._waiting.clear()
         if self._stored:
-            self.recall(_nothing)
+            self.recall(self._forget_session)
+        else:
+            self._forget_session()
+
+    def _forget_session(self) -> None:
+        self._session = None  # type: ignore[assignment]  # with nothing in flight, nobody asks for it
 
 
 def _nothing() -> None:
