@@ -454,6 +454,13 @@ ADDRESS_METRICS: tuple[Metric, ...] = (
     Metric("expired", "counter", "Messages whose time was over.", ADDRESS_LABELS, "expired"),
     Metric("dead_lettered", "counter", "Messages that became dead letters.", ADDRESS_LABELS, "deadLettered"),
     Metric(
+        "selectors_exceeded",
+        "counter",
+        "Times that a message was too much work for a selector.",
+        ADDRESS_LABELS,
+        "selectorsExceeded",
+    ),
+    Metric(
         "consumer_lag",
         "gauge",
         "Of a stream: messages that a named consumer still has to read.",

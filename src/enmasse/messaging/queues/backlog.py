@@ -102,8 +102,8 @@ class Backlog(Address):
     __slots__ = (
         "_draining", "_memory_log", "browsers", "budget", "bytes_stored", "damaged", "dead_lettered", "depth",
         "expired", "first_offset", "frames", "inherited", "is_closed", "is_spilling", "latest", "log", "max_bytes",
-        "options", "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned", "seq", "share",
-        "space", "timing", "waiting", "window",
+        "options", "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned",
+        "selectors_exceeded", "seq", "share", "space", "timing", "waiting", "window",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +148,8 @@ class Backlog(Address):
         """Messages that could not be read from disk."""
         self.expired = 0
         self.dead_lettered = 0
+        self.selectors_exceeded = 0
+        """The times that a message was too much work for a selector."""
         self.latest: dict[Any, Entry] = {}
         """The latest message of each key, if only that is kept."""
         self._memory_log: MessageLog | None = None
@@ -215,6 +217,7 @@ class Backlog(Address):
             "damaged": self.damaged,
             "expired": self.expired,
             "deadLettered": self.dead_lettered,
+            "selectorsExceeded": self.selectors_exceeded,
         }
 
     # Messages
@@ -394,6 +397,8 @@ class Backlog(Address):
             AttachError: there are as many receivers as the address allows, or its filter is malformed.
         """
         selector = selector_of(options.filters)
+        if selector is not None:
+            selector.tally = self
         if options.browse:
             browser = Browser(self, port, options, selector)
             self.browsers.append(browser)

@@ -49,6 +49,11 @@ class Choice:
         self._places = places
         self._search = search
 
+    def count_at(self, backlog: Backlog) -> None:
+        """Have a backlog count the messages that are too much work for the selector."""
+        if self._selector is not None:
+            self._selector.tally = backlog
+
     def wants(self, payload: bytes, attempts: int, seq: int, offset: int) -> bool:
         """Return whether a message is chosen."""
         if self._places is not None and not self._places.has(payload, seq, offset):
@@ -77,6 +82,7 @@ class _Operation:
         self.problem: str | None = None
 
     def start(self) -> None:
+        self.choice.count_at(self.backlog)
         self._search_memory()
         if self.backlog.pager is None:
             self.close()
@@ -121,6 +127,7 @@ class _Operation:
 
 def count(backlog: Backlog, choice: Choice, is_meant: Callable[[bytes], bool], done: Done) -> None:
     """Count what is chosen and meant, and leave it as it is; what moves meanwhile may be counted or not."""
+    choice.count_at(backlog)
     found, reached, began = 0, NOWHERE, backlog.seq
 
     def count_entry(entry: Entry) -> None:

@@ -87,6 +87,8 @@ class Subscription(Backlog):
         self.topic_name = topic
         self.pattern = pattern
         self.selector = selector
+        if selector is not None:
+            selector.tally = self
         self.origin: Origin | None = None
         """The session whose own messages it is not given."""
         self.log_id = log_id

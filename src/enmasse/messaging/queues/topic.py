@@ -81,7 +81,9 @@ class Topic(Address):
         """The room of the subscriptions that hold senders back."""
         self.version = 0
         """Changes whenever a subscription comes or goes."""
-        self.ended = {"messagesOut": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0, "dropped": 0}
+        self.ended = dict.fromkeys(
+            ("messagesOut", "accepted", "rejected", "released", "modified", "dropped", "selectorsExceeded"), 0
+        )
         """The counters of volatile subscriptions that ended."""
         self.subscribing = Subscribing(self)
         self.sessions = SessionSubscribing(self)
@@ -432,6 +434,6 @@ class Topic(Address):
                     if name not in ("senders", "messagesIn", "creditGranted"):
                         total[name] = total.get(name, 0) + value
         for name, value in self.ended.items():
-            total[name] += value
+            total[name] = total.get(name, 0) + value
         total["subscriptions"] = len(self.subscriptions)
         return total

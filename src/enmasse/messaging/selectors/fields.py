@@ -3,9 +3,9 @@
 ``JMS...`` names are header fields of JMS, ``amqp....`` names are fields of the header and the
 properties as AMQP calls them, any other is an application property.
 
-Single values are found without decoding what stands before them: a selector is applied to every message for
-every receiver, and mostly asks for one or two values. Messages in an unusual encoding are read the careful
-way, by ``Sections``.
+Single values are found without decoding what stands before them, in whatever encoding: a selector is applied to
+every message for every receiver, and mostly asks for one or two values. So to find one takes a step for each
+property or annotation before it, and what a sender puts into those costs nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from enmasse.messaging.errors import SelectorError
 from enmasse.messaging.facts import DELIVERY_TIME
 from enmasse.wire.amqp.codec import decode, skip
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.section_kinds import HEADER, HEADER_FIELDS, PROPERTIES, PROPERTY_FIELDS, Header
-from enmasse.wire.amqp.sections import APPLICATION_PROPERTIES, Sections
+from enmasse.wire.amqp.section_kinds import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    HEADER,
+    HEADER_FIELDS,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    PROPERTY_FIELDS,
+    Header,
+)
+from enmasse.wire.amqp.sections import begins_section, section_start
 
 _U32 = struct.Struct(">I")
 _UNUSUAL = -2
@@ -28,6 +37,17 @@ _MISSING = -1
 
 _WIDTHS = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) for code in range(256))
 """Bytes of a value of fixed width with that code, 0 of others."""
+
+_SHORT_TEXTS, _LONG_TEXTS = (0xA1, 0xA3), (0xB1, 0xB3)
+"""Codes of strings and symbols."""
+
+LEAST_ENTRY_BYTES = 3
+"""Bytes of the smallest entry of a map: an empty key and a null."""
+
+_EMPTY_LIST = 0x45
+
+COMPOUND = object()
+"""A list, map, array or described value, which AMQP allows no property to be: it is there, and equals nothing."""
 
 
 def key_of(name: str) -> bytes:
@@ -58,6 +78,26 @@ def _value_of(payload: bytes, wanted: int) -> int:
     return _MISSING if at == size else _UNUSUAL
 
 
+def _section(payload: bytes, wanted: int) -> int:
+    """Return where the value of a section starts, in any encoding, or ``_MISSING``."""
+    at = _value_of(payload, wanted)
+    if at != _UNUSUAL:
+        return at
+    at = last = 0
+    size = len(payload)
+    while at < size:
+        if not begins_section(payload[at : at + 2]):
+            raise DecodeError("a message is not made of sections")
+        code, at = section_start(payload, at, size)
+        if code <= last:
+            raise DecodeError(f"a message's sections are out of order: {code:#04x} after {last:#04x}")
+        if code >= wanted:
+            return at if code == wanted else _MISSING
+        last = code
+        at = skip(payload, at, size)
+    return _MISSING
+
+
 def _after(payload: bytes, at: int, end: int) -> int:
     """Return where the value that starts there ends."""
     code = payload[at]
@@ -76,39 +116,72 @@ def _content(payload: bytes, at: int) -> tuple[int, int, int]:
     return at + 3, at + 2 + payload[at + 1], payload[at + 2]
 
 
-def application_property(payload: bytes, name: str, key: bytes) -> Any:
-    """Return an application property; ``None`` if the message has none of that name.
+def map_value(payload: bytes, section: int, name: str, key: bytes) -> Any:
+    """Return an annotation or application property; ``None`` if the message has none of that name.
 
     Args:
         payload: the message.
+        section: ``MESSAGE_ANNOTATIONS`` or ``APPLICATION_PROPERTIES``.
         name: the name.
-        key: what ``key_of`` gave for it.
+        key: the name as it is mostly encoded there; empty if it is too long for that.
 
     Raises:
         DecodeError: the message is malformed on the way there.
     """
     try:
-        at = _value_of(payload, APPLICATION_PROPERTIES)
+        at = _section(payload, section)
         if at == _MISSING:
             return None
-        if at != _UNUSUAL and key and payload[at] in (0xC1, 0xD1):
-            at, end, count = _content(payload, at)
-            if end > len(payload) or count & 1:
-                raise DecodeError("the application properties are cut short")
-            size = len(key)
-            for _ in range(0, count, 2):
-                if payload[at] != 0xA1:
-                    break
-                if payload[at : at + size] == key:
-                    return decode(payload, at + size, end)[0]
-                at = _after(payload, _after(payload, at, end), end)
-            else:
-                if at != end:
-                    raise DecodeError("the application properties are not a map")
-                return None
+        if payload[at] not in (0xC1, 0xD1):
+            raise DecodeError("a section is no map")
+        at, end, count = _content(payload, at)
+        if end > len(payload) or count & 1:
+            raise DecodeError("a map is cut short")
+        left = count >> 1
+        size = len(key)
+        usual = key[0] if key else 0
+        while left and payload[at] == usual:
+            if payload[at : at + size] == key:
+                return _plain(payload, at + size, end)
+            at = _after(payload, _after(payload, at, end), end)
+            left -= 1
+        return _looked_for(payload, at, end, left, name.encode())
     except (IndexError, struct.error):
         raise DecodeError("a section is cut short") from None
-    return Sections(payload).application_properties.get(name)
+
+
+def _looked_for(payload: bytes, at: int, end: int, left: int, name: bytes) -> Any:
+    """Return the value of a key in any encoding among the entries that are left of a map."""
+    for _ in range(left):
+        value_at = skip(payload, at, end)
+        code = payload[at]
+        at += 2 if code in _SHORT_TEXTS else 5 if code in _LONG_TEXTS else value_at
+        if value_at - at == len(name) and payload[at:value_at] == name:
+            return _plain(payload, value_at, end)
+        at = skip(payload, value_at, end)
+    if at != end:
+        raise DecodeError("a map is cut short")
+    return None
+
+
+def _plain(payload: bytes, at: int, end: int) -> Any:
+    code = payload[at]
+    if 0 < code < 0xC0 and code != _EMPTY_LIST:
+        return decode(payload, at, end)[0]
+    skip(payload, at, end)
+    return COMPOUND
+
+
+def entries_of(payload: bytes, section: int) -> int:
+    """Return the entries that a map has, or says that it has, if it could; 0 if it is none."""
+    try:
+        at = _section(payload, section)
+        if at == _MISSING or payload[at] not in (0xC1, 0xD1):
+            return 0
+        at, end, count = _content(payload, at)
+    except (DecodeError, IndexError, struct.error):
+        return 0
+    return min(count >> 1, max(0, min(end, len(payload)) - at) // LEAST_ENTRY_BYTES)
 
 
 def list_field(payload: bytes, section: int, index: int, kind: Any, name: str) -> Any:
@@ -125,10 +198,10 @@ def list_field(payload: bytes, section: int, index: int, kind: Any, name: str) -
         DecodeError: the message is malformed on the way there, or the field has another type.
     """
     try:
-        at = _value_of(payload, section)
-        if at == _MISSING or (at != _UNUSUAL and payload[at] == 0x45):
+        at = _section(payload, section)
+        if at == _MISSING or payload[at] == _EMPTY_LIST:
             return None
-        if at != _UNUSUAL and payload[at] in (0xC0, 0xD0):
+        if payload[at] in (0xC0, 0xD0):
             at, end, count = _content(payload, at)
             if end > len(payload):
                 raise DecodeError("a section is cut short")
@@ -142,8 +215,7 @@ def list_field(payload: bytes, section: int, index: int, kind: Any, name: str) -
             return value
     except (IndexError, struct.error):
         raise DecodeError("a section is cut short") from None
-    sections = Sections(payload)
-    return getattr(sections.header if section == HEADER else sections.properties, name)
+    raise DecodeError("a section is no list")
 
 
 class MessageFields:
@@ -154,13 +226,25 @@ class MessageFields:
         attempts: its deliveries that failed at this address.
     """
 
-    __slots__ = ("attempts", "found", "payload")
+    __slots__ = ("_head", "attempts", "found", "payload")
 
     def __init__(self, payload: bytes, attempts: int = 0) -> None:
         self.payload = payload
         self.attempts = attempts
         self.found: dict[str, Any] = {}
         """Application properties that were looked up."""
+        self._head = -1
+
+    @property
+    def head(self) -> int:
+        """The bytes before the content of the body, or of the whole message if that is not told at a glance."""
+        if self._head < 0:
+            try:
+                at = _value_of(self.payload, DATA)
+            except (IndexError, struct.error):
+                at = _UNUSUAL
+            self._head = at if at >= 0 else len(self.payload)
+        return self._head
 
 
 Field = Callable[[MessageFields], Any]
@@ -205,8 +289,13 @@ def _delivery_count(fields: MessageFields) -> int:
     return count + fields.attempts
 
 
+def _delivery_time(fields: MessageFields) -> Any:
+    return map_value(fields.payload, MESSAGE_ANNOTATIONS, DELIVERY_TIME, _DELIVERY_TIME_KEY)
+
+
 _HEADER_PLACES = {name: (index, kind) for index, (name, kind) in enumerate(HEADER_FIELDS)}
 _PROPERTY_PLACES = {name: (index, kind) for index, (name, kind) in enumerate(PROPERTY_FIELDS)}
+_DELIVERY_TIME_KEY = bytes((0xA3, len(DELIVERY_TIME))) + DELIVERY_TIME.encode()
 _counted = _header("delivery_count")
 _durable = _header("durable")
 _user = _property("user_id", _bytes_text)
@@ -215,7 +304,7 @@ _user = _property("user_id", _bytes_text)
 _JMS: dict[str, Field] = {
     "JMSCorrelationID": _property("correlation_id", _identity),
     "JMSDeliveryMode": lambda fields: "PERSISTENT" if _durable(fields) else "NON_PERSISTENT",
-    "JMSDeliveryTime": lambda fields: Sections(fields.payload).message_annotations.get(DELIVERY_TIME),
+    "JMSDeliveryTime": _delivery_time,
     "JMSDestination": _property("to"),
     "JMSExpiration": _property("absolute_expiry_time"),
     "JMSMessageID": _property("message_id", _identity),
@@ -235,8 +324,16 @@ _AMQP: dict[str, Field] = {
     "amqp.delivery_count": _delivery_count,
     "amqp.user_id": _user,
 }
+_FIELDS = _JMS | _AMQP
 _OWN_PREFIXES = ("JMSX", "JMS_")
 """Names that JMS leaves to applications and providers as properties."""
+
+
+def section_searched(name: str, *, is_quoted: bool) -> int:
+    """Return the section whose entries are gone through for a name; 0 if its place is known."""
+    if not is_quoted and name in _FIELDS:
+        return MESSAGE_ANNOTATIONS if name == "JMSDeliveryTime" else 0
+    return APPLICATION_PROPERTIES
 
 
 def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
@@ -251,7 +348,7 @@ def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
         SelectorError: it has the form of a message's field, but there is none of that name.
     """
     if not is_quoted:
-        found = _JMS.get(name) or _AMQP.get(name)
+        found = _FIELDS.get(name)
         if found is not None:
             return found
         known: tuple[str, ...] = ()
@@ -271,7 +368,7 @@ def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
         found = fields.found
         if name in found:
             return found[name]
-        value = found[name] = application_property(fields.payload, name, key)
+        value = found[name] = map_value(fields.payload, APPLICATION_PROPERTIES, name, key)
         return value
 
     return find

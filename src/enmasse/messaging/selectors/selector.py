@@ -6,17 +6,19 @@ Rules:
 2. A condition is true, false or unknown (``None``); only what is true is selected.
 3. Values of unlike types are neither equal nor unequal, less nor greater: comparing them is false. What
    lacks a value, or cannot be computed, is unknown.
+4. A message that would be more work than a selector may be is not selected, and counted; see ``work``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from enmasse.messaging.errors import SelectorError
 from enmasse.messaging.selectors.evaluation import condition
 from enmasse.messaging.selectors.fields import MessageFields
 from enmasse.messaging.selectors.grammar import parse
+from enmasse.messaging.selectors.work import Work
 from enmasse.wire.amqp.errors import DecodeError
 
 SELECTOR_FILTER = "apache.org:selector-filter:string"
@@ -29,18 +31,30 @@ class _Recent:
     fields = MessageFields(b"")
 
 
+class Tally(Protocol):
+    """The address at which a selector is applied."""
+
+    selectors_exceeded: int
+    """The times that a message was too much work for a selector."""
+
+
 class Selector:
     """A selector, ready to be applied.
 
     Attributes:
         text: as the receiver wrote it.
+        tally: the address that counts the messages which were too much work.
     """
 
-    __slots__ = ("_condition", "text")
+    __slots__ = ("_condition", "_free_bytes", "_work", "tally", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._condition: Callable[[MessageFields], Any] = condition(parse(text))
+        tree = parse(text)
+        self._condition: Callable[[MessageFields], Any] = condition(tree)
+        self._work = Work(tree)
+        self._free_bytes = self._work.free_bytes
+        self.tally: Tally | None = None
 
     def matches(self, payload: bytes, attempts: int = 0) -> bool:
         """Return whether a message is selected; one that cannot be read is not.
@@ -56,6 +70,10 @@ class Selector:
 
     def selects(self, fields: MessageFields) -> bool:
         """Return whether a message is selected that several selectors are applied to."""
+        if len(fields.payload) > self._free_bytes and self._work.is_too_much(fields):
+            if self.tally is not None:
+                self.tally.selectors_exceeded += 1
+            return False
         try:
             return self._condition(fields) is True
         except DecodeError:

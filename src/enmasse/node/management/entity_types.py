@@ -48,8 +48,8 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {
     ADDRESS_TYPE: (
         *FIELDS[ADDRESS_TYPE], "digest", "senders", "receivers", "messagesIn", "messagesOut", "accepted", "rejected",
         "released", "modified", "unsettled", "dropped", "messagesStored", "bytesStored", "bytesInMemory", "expired",
-        "deadLettered", "subscriptions", "damaged", "partitionMarks", "consumers", "creditAsked", "creditGranted",
-        "creditExcess", "backlog", "fallbackTaken", "receiversAside", "timesSetAside",
+        "deadLettered", "selectorsExceeded", "subscriptions", "damaged", "partitionMarks", "consumers", "creditAsked",
+        "creditGranted", "creditExcess", "backlog", "fallbackTaken", "receiversAside", "timesSetAside",
     ),
     USER_TYPE: USER_ATTRIBUTES,
     CONNECTION_TYPE: (
