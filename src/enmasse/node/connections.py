@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
+from enmasse.messaging.budget import Budget
 from enmasse.messaging.delivery import Producer
 from enmasse.net.lanes import ConnectionLoad, LaneScheduler
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from enmasse.storage.link import JournalLink
 
 T = TypeVar("T")
+
+UNREAD_BYTES: Final = 32 << 20
+"""The bytes, of a node, that were made for clients and wait for them to read."""
+
+UNREAD_GRAIN_BYTES: Final = 4 << 10
 
 
 class Watcher(Protocol):
@@ -62,6 +68,8 @@ class Connections:
         self.watchers: list[Watcher] = []
         self.unfinished = unfinished_budget()
         """The budget for incomplete messages, of all connections."""
+        self.unread = Budget(UNREAD_BYTES, UNREAD_GRAIN_BYTES)
+        """The budget for what was made for clients that do not read it, of all connections."""
         self.origins: tuple[str, ...] = ()
         """Origins of web pages that may use the node by HTTP; ``*`` is all."""
         self.hosts: ServedHosts

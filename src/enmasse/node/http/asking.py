@@ -45,6 +45,7 @@ class Asking(Receiving):
     """
 
     __slots__ = ("_body", "_headers", "_is_sent", "_post", "_sender")
+    waits_for_reader = False
 
     def __init__(
         self, connection: HttpConnection, address: str, wait_s: float, request: Request, body: bytes

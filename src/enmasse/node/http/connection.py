@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.budget import Holder
 from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
@@ -112,7 +113,7 @@ class HttpConnection(ClientConnection):
 
     __slots__ = (
         "_arguments", "_date", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error", "_operation",
-        "_options", "_senders", "_written", "is_due",
+        "_options", "_owed", "_senders", "_written", "is_due",
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
@@ -131,6 +132,8 @@ class HttpConnection(ClientConnection):
         self._senders: dict[str, Sender] = {}
         self._dropped: list[Callable[[], None]] = []
         self._written: list[Leasing] = []
+        self._owed: Holder | None = None
+        """The room of an answer that the client has yet to read."""
 
     @property
     def name(self) -> str:
@@ -156,6 +159,8 @@ class HttpConnection(ClientConnection):
     def _use(self, engine: Connection | Exchange) -> None:
         self.engine = engine
         engine.more_room = self.more_room
+        if not isinstance(engine, Connection):
+            engine.may_owe = self.may_owe
 
     def on_http2(self, data: bytes) -> None:
         """Go on in HTTP/2, where each request at a time is of a connection of its own, of which this is the first."""
@@ -271,10 +276,22 @@ class HttpConnection(ClientConnection):
             _ACTIONS[route.action, request.method](self, request, body)
 
     def on_blocked(self, is_blocked: bool) -> None:
-        """Stop or resume events; what else is answered is answered whole."""
+        """Stop or resume taking messages for an answer."""
         operation = self._operation
         if isinstance(operation, Receiving) and not operation.is_over:
-            operation.consumer.on_blocked(is_blocked)
+            operation.on_blocked(is_blocked)
+
+    def may_owe(self, size: int) -> bool:
+        """Return true if so many bytes may wait for the client to read them; 0 gives their room back."""
+        if self._owed is None:
+            engine = self.engine
+            if not size or isinstance(engine, Connection):
+                return True
+            self._owed = Holder(self._connections.unread, self.party, engine.give_up)
+        has_room = self._owed.resize(size)
+        if not size:
+            self._owed = None
+        return has_room
 
     def on_written(self) -> None:
         """Accept what was received to be accepted as it is written."""

@@ -17,7 +17,7 @@ from enmasse.messaging.streams.rows import OFFSET
 from enmasse.node.http.leases import Holder
 from enmasse.node.http.looking import offset_of
 from enmasse.node.http.messages import INVALID, document_of, dumped
-from enmasse.node.http.receiving import LEASE_S, MAX_LEASE_S, Receiving
+from enmasse.node.http.receiving import LEASE_S, MAX_LEASE_S, STEP_BYTES, Receiving
 from enmasse.node.http.routes import Route, check_query, number, seconds
 from enmasse.wire.http.answers import HttpError, head
 
@@ -83,9 +83,7 @@ class Events(Receiving):
         """Attach, and begin the answer."""
         super().start()
         self._holder.consumer = self.consumer
-        engine = self._connection.engine
-        if engine.begin_stream(_START) and engine.is_blocked:
-            self.consumer.on_blocked(True)
+        self._connection.engine.begin_stream(_START)
 
     def _options(self, address: Address) -> AttachOptions:
         options = super()._options(address)
@@ -140,7 +138,10 @@ class Events(Receiving):
         """Write what has come, or a sign of life."""
         engine = self._connection.engine
         got, self._got = self._got, []
+        if self._bytes >= STEP_BYTES:
+            engine.gather(0)
         self._bytes = 0
+        self._mark = STEP_BYTES
         for delivery, payload in got:
             document = document_of(payload)
             name = ""

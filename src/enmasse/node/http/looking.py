@@ -82,7 +82,7 @@ class _Looking(Receiving):
         """Answer once all is here that there is, or time is up."""
         if self._deadline is None:
             self._deadline = now + self._wait_s
-        if not (self._has_drained or self.credit <= 0):
+        if not (self._has_drained or self.credit <= 0 or (self._got and self._connection.engine.is_blocked)):
             # The journal is being read; it answers.
             return None
         if self._got or now >= self._deadline or self.credit < 0:

@@ -4,14 +4,15 @@ Rules:
 1. A request has a link of its own, as long as it waits. It is answered at the end of the first turn that brought
    something, or when its time is up.
 2. What was handed out for a client that is gone before it was answered is released: nobody has seen it.
-3. An answer holds ``MAX_ANSWER_BYTES`` of messages, and one more.
+3. An answer holds as many bytes of messages as its engine has room for, some 1 MiB at most, and one more message.
+4. While the client does not read what it was answered, no messages are taken for another answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote
 
 from enmasse.errors import RemoteError
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 
 MAX_MESSAGES: Final = 1_000
-MAX_ANSWER_BYTES: Final = 4 << 20
+STEP_BYTES: Final = 16 << 10
+"""The bytes of messages after which the engine is asked for room again."""
 
 LEASE_S: Final = 30.0
 MAX_LEASE_S: Final = 12 * 3_600.0
@@ -55,9 +57,12 @@ class Receiving:
     """
 
     __slots__ = (
-        "_bytes", "_connection", "_deadline", "_got", "_most", "_wait_s", "address", "consumer", "credit",
-        "is_detach_sent", "is_over",
+        "_bytes", "_connection", "_deadline", "_got", "_mark", "_most", "_wait_s", "address", "consumer",
+        "credit", "is_detach_sent", "is_over",
     )  # fmt: skip
+
+    waits_for_reader: ClassVar[bool] = True
+    """True if its time begins once the client has read what it was answered before."""
 
     def __init__(self, connection: HttpConnection, address: str, most: int, wait_s: float) -> None:
         self._connection = connection
@@ -73,6 +78,7 @@ class Receiving:
         self._got: list[tuple[Any, bytes]] = []
         """The deliveries, of which those that are settled already are None, and the messages."""
         self._bytes = 0
+        self._mark = STEP_BYTES
 
     # The request
 
@@ -89,8 +95,15 @@ class Receiving:
             self.is_over = True
             raise http_error(error) from None
         self.credit = self._most
+        if connection.engine.is_blocked:
+            self.consumer.on_blocked(True)
         self.consumer.on_credit(self._most, self._drains())
         connection.due()
+
+    def on_blocked(self, is_blocked: bool) -> None:
+        """Stop or resume taking messages."""
+        self.consumer.on_blocked(is_blocked)
+        self._connection.due()
 
     def _options(self, address: Address) -> AttachOptions:
         rights = self._connection.admission.rights
@@ -128,6 +141,9 @@ class Receiving:
 
     def on_turn(self, now: float) -> float | None:
         """Answer, if there is something or time is up; else return when that is."""
+        if not self._got and self._connection.engine.is_blocked and self.waits_for_reader:
+            self._deadline = None
+            return None
         if self._deadline is None:
             self._deadline = now + self._wait_s
         if self._got or now >= self._deadline:
@@ -183,9 +199,16 @@ class Receiving:
             return
         self._got.append((None if settled else delivery, payload))
         self._bytes += len(payload)
-        if self._bytes >= MAX_ANSWER_BYTES:
-            self.credit = 0
+        if self._bytes >= self._mark:
+            self._gather()
         self._connection.due()
+
+    def _gather(self) -> None:
+        """Take no more than there is room for."""
+        engine = self._connection.engine
+        if not engine.gather(self._bytes) or self._bytes >= engine.room:
+            self.credit = 0
+        self._mark = self._bytes + STEP_BYTES
 
     def follow(self, delivery: Any) -> bool:
         """Return false: what was taken is not held back."""

@@ -43,6 +43,9 @@ FREE_BYTES: Final = 4 << 10
 TURN_BYTES: Final = 1 << 20
 """The most output of a connection between two writes; beyond that its output is blocked."""
 
+ANSWER_BYTES: Final = 1 << 20
+"""The bytes of an answer beyond which a handler adds nothing to it."""
+
 HEAD_TIMEOUT_S: Final = 10.0
 """Seconds from the first byte of a head to its last."""
 
@@ -168,6 +171,15 @@ class Connection:
     def unread(self) -> bytes:
         """The bytes of an incomplete head."""
         return self._rest if self._phase is _HEAD else b""
+
+    @property
+    def room(self) -> int:
+        """The bytes of an answer beyond which the handler adds nothing to it."""
+        return ANSWER_BYTES
+
+    def gather(self, _size: int) -> bool:
+        """Return true: one request at a time is handled, and what waits for the socket blocks the next one."""
+        return True
 
     # Input
 

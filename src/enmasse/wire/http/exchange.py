@@ -2,7 +2,8 @@
 
 Rules:
 1. Bytes of a body are taken once the handler has agreed to its head; until then they fill the stream's window.
-2. An answer waits for the client's windows. One in parts is held up while too much of it waits.
+2. An answer waits for the client's windows. One in parts is held up while too much of it waits, and so is every
+   one that is not made yet while too much waits of all (``Http2Connection.owe``).
 3. A client that takes an unanswered request back ends the exchange: its handler hears that the connection is closed.
 """
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 PART_BYTES: Final = 64 << 10
 """The bytes of an answer in parts that may wait for the client's window."""
+
+MAX_OWED_BYTES: Final = 1 << 20
+"""The bytes that a client is owed, or are kept for its answers, from which on no more are made."""
 
 STALL_S: Final = 60.0
 """Seconds after which an answer of which the client takes nothing is given up."""
@@ -56,9 +60,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body", "_has_ended", "_holds_room", "_is_whole", "_known", "_owner", "_pending", "_phase",
-        "_since", "_unacknowledged", "closes", "error", "handler", "is_blocked", "is_used", "more_headers",
-        "more_room", "request", "requests", "stream", "trace",
+        "_body", "_gathered", "_has_ended", "_holds_room", "_is_whole", "_known", "_owed", "_owner", "_pending",
+        "_phase", "_since", "_unacknowledged", "closes", "error", "handler", "is_blocked", "is_used", "may_owe",
+        "more_headers", "more_room", "request", "requests", "stream", "trace",
     )  # fmt: skip
 
     def __init__(self, owner: Http2Connection, handler: Handler) -> None:
@@ -74,6 +78,8 @@ class Exchange:
         """True if it has had a stream since the connection looked last."""
         self.trace: Callable[[bool, bytes], None] | None = None
         self.more_room: Callable[[int], bool] = lambda _size: True
+        self.may_owe: Callable[[int], bool] = lambda _size: True
+        """Returns true if so many bytes of the answer may be kept; 0 gives the room of all back."""
         self._owner = owner
         self._phase = _Phase.FREE
         self.stream = 0
@@ -87,6 +93,10 @@ class Exchange:
         """The part of the answer that waits for the client's window."""
         self._is_whole = False
         """True once nothing is added to it."""
+        self._gathered = 0
+        """The bytes that the handler keeps for an answer that it has not made yet."""
+        self._owed = 0
+        """The bytes of both, as the connection counts them."""
         self._known: dict[tuple[tuple[bytes, bytes], ...], Request] = {}
 
     @property
@@ -123,7 +133,7 @@ class Exchange:
         self._has_ended = not has_body
         self._is_whole = self.closes = False
         self.is_used = True
-        self.is_blocked = self._owner.is_blocked
+        self.is_blocked = self._owner.is_held_up
         self.requests += 1
         self.more_headers = b""
         self.request = None
@@ -246,6 +256,7 @@ class Exchange:
         self._put_head(start, length, body, is_last=not body)
         self._phase = _Phase.ANSWERED
         self._is_whole = True
+        self._gathered = 0
         self._pending += body
         self._body.clear()
         self._leave_room()
@@ -254,6 +265,7 @@ class Exchange:
             self.flush()
         else:
             self._finish()
+            self._count()
 
     def _put_head(self, start: bytes, length: bytes, body: bytes = b"", *, is_last: bool = False) -> None:
         owner = self._owner
@@ -319,12 +331,13 @@ class Exchange:
         """Write what waits, as far as the client's windows and the socket allow."""
         owner, stream, pending = self._owner, self.stream, self._pending
         if self._phase not in (_Phase.STREAM, _Phase.ANSWERED):
+            self._unblock()
             return
         frames = owner.frames
         while pending and not owner.is_blocked:
             room = min(frames.local_flow_control_window(stream), frames.max_outbound_frame_size)
             if room <= 0:
-                return
+                break
             part = bytes(pending[:room])
             del pending[:room]
             is_last = self._is_whole and not pending
@@ -333,10 +346,41 @@ class Exchange:
             owner.put_out(len(part))
             if is_last:
                 self._finish()
-                return
-        if not pending and self.is_blocked and not owner.is_blocked:
+        if not self._count():
+            self.give_up()
+        elif self._phase is _Phase.STREAM:
+            self._unblock()
+
+    def _unblock(self) -> None:
+        if self.is_blocked and not self._pending and not self._owner.is_held_up:
             self.is_blocked = False
             self.handler.on_blocked(False)
+
+    @property
+    def room(self) -> int:
+        """The bytes of an answer beyond which the handler adds nothing to it: each leaves as much for others."""
+        return (MAX_OWED_BYTES - self._owner.owed + self._owed) // 2
+
+    def gather(self, size: int) -> bool:
+        """Count the bytes that the handler keeps for its answer; return false if it is to keep no more."""
+        self._gathered = size
+        return self._count()
+
+    def _count(self) -> bool:
+        """Count what the client is owed; return false if there is no room for that."""
+        owed = self._gathered + len(self._pending)
+        more = owed - self._owed
+        if not more:
+            return True
+        self._owed = owed
+        has_room = self.may_owe(owed)
+        self._owner.owe(more)
+        return has_room
+
+    def give_up(self) -> None:
+        """Take the stream back, as others are entitled to the room that its answer takes."""
+        if self._phase is not _Phase.CLOSED:
+            self._reset(ErrorCodes.ENHANCE_YOUR_CALM)
 
     def _finish(self) -> None:
         """Leave a stream whose answer has been put out."""
@@ -347,8 +391,8 @@ class Exchange:
         self._owner.answered(self)
 
     def block(self) -> None:
-        """Stop parts of the answer."""
-        if self._phase is _Phase.STREAM and not self.is_blocked:
+        """Stop the answer, or parts of it, from being made."""
+        if self._phase in (_Phase.HANDLED, _Phase.STREAM) and not self.is_blocked:
             self.is_blocked = True
             self.handler.on_blocked(True)
 
@@ -401,8 +445,10 @@ class Exchange:
         self._phase = _Phase.CLOSED
         self._body.clear()
         self._pending.clear()
+        self._gathered = 0
         self._known.clear()
         self._leave_room()
+        self._count()
         self._owner.left(self)
         self.handler.on_closed(self.error)
 

@@ -6,7 +6,8 @@ Rules:
 2. Frames that carry no request and no body are bounded by time, and so are requests that the client takes back:
    floods of them end the connection. So does a head of too many bytes, compressed or not.
 3. A connection ends, with GOAWAY, once the server has closed each of its exchanges.
-4. The engine has no clock: time comes with ``receive`` and ``handle_deadline``.
+4. Answers are made as the client takes them: while it is owed ``MAX_OWED_BYTES``, those that can wait are not made.
+5. The engine has no clock: time comes with ``receive`` and ``handle_deadline``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from enmasse.wire.http.connection import CHECK_S, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S, TURN_BYTES
-from enmasse.wire.http.exchange import Exchange
+from enmasse.wire.http.exchange import MAX_OWED_BYTES, Exchange
 from enmasse.wire.http.handler import Handler
 from enmasse.wire.http.heads import MAX_HEAD_BYTES
 
@@ -112,6 +113,9 @@ class Http2Connection:
         self._spare = float(MAX_SPARE)
         self._spare_at = now
         self._out_bytes = 0
+        self.owed = 0
+        """The bytes that wait for the client's windows, and those that are kept for answers."""
+        self._is_full = False
         self._free.append(self._make(first))
 
     def _make(self, make_handler: Callable[[Exchange], Handler]) -> Exchange:
@@ -236,6 +240,21 @@ class Http2Connection:
         if self._out_bytes > TURN_BYTES:
             self.block_output()
 
+    @property
+    def is_held_up(self) -> bool:
+        """True while no more answers are to be made."""
+        return self.is_blocked or self._is_full
+
+    def owe(self, more: int) -> None:
+        """Count bytes that wait for the client, or do no more."""
+        self.owed += more
+        if more > 0 and not self._is_full and self.owed >= MAX_OWED_BYTES:
+            self._is_full = True
+            self._block()
+        elif self._is_full and self.owed <= MAX_OWED_BYTES // 2:
+            self._is_full = False
+            self._flush()
+
     def answered(self, exchange: Exchange) -> None:
         """Have an exchange told when its answer is written."""
         self._answered.append(exchange)
@@ -269,8 +288,11 @@ class Http2Connection:
         """Stop answers until ``resume_output``."""
         if not self.is_blocked:
             self.is_blocked = True
-            for exchange in list(self._active.values()):
-                exchange.block()
+            self._block()
+
+    def _block(self) -> None:
+        for exchange in list(self._active.values()):
+            exchange.block()
 
     def resume_output(self) -> None:
         """Let answers go on, as the socket takes more."""
