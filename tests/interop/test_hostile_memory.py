@@ -9,6 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import StreamReset
+from h2.settings import SettingCodes
 
 from enmasse.client import blocking
 from enmasse.wire.amqp.framing import amqp_frame
@@ -221,17 +226,100 @@ def test_large_messages_that_are_given_up_while_they_wait(stranger: Make, addres
             break
 
 
+# Answers that nobody takes
+
+HOSTILE = 100
+"""Connections of strangers, with ``ASKED`` requests each."""
+
+ASKED = 10
+"""Requests of a connection at a time."""
+
+SHORT_S = 3.0
+"""The seconds after which a node for these tests gives up an answer that nobody takes."""
+
+SHORTER = f"""
+from enmasse.wire.http import exchange, http2
+exchange.STALL_S, http2.CHECK_S = {SHORT_S}, 0.5
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, str]]:
+    """A node that has done nothing yet, and a stream of it with 5 MB."""
+    with NodeProcess(tmp_path_factory.mktemp("fresh"), before=SHORTER) as process:
+        found = Addresses(process)
+        found.make_space()
+        stream = found.declare("stream")
+        send_for(process, stream, 30, 100_000, times=50)
+        yield process, stream
+        found.close()
+
+
+def shut_requests(node: NodeProcess, address: str, count: int) -> bytes:
+    """A client of HTTP/2 that asks for everything, and takes nothing."""
+    client = H2Connection(H2Configuration(client_side=True))
+    client.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = 0
+    client.initiate_connection()
+    path = f"/v1/spaces/interop.default/addresses/{address}/messages?max=1000&offset=first"
+    for number in range(count):
+        fields = [(":method", "GET"), (":scheme", "http"), (":authority", f"127.0.0.1:{node.port}"), (":path", path)]
+        client.send_headers(1 + 2 * number, fields, end_stream=True)
+    return client.data_to_send()
+
+
+def test_windows_that_stay_shut(fresh_node: tuple[NodeProcess, str]) -> None:
+    """Each request is for 5 MB; all that was answered is given up in time, and the node is as it was."""
+    node, address = fresh_node
+    before = node.memory_bytes
+    asked = shut_requests(node, address, ASKED)
+    peers = [socket.create_connection(("127.0.0.1", node.port), timeout=30) for _ in range(HOSTILE)]
+    heard: list[set[tuple[int, int]]] = [set() for _ in peers]
+    clients = [H2Connection(H2Configuration(client_side=True)) for _ in peers]
+    for client in clients:
+        client.initiate_connection()
+        for number in range(ASKED):
+            client.send_headers(
+                1 + 2 * number,
+                [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/")],
+                end_stream=True,
+            )
+    most = 0
+    try:
+        for peer in peers:
+            peer.sendall(asked)
+        for peer, client, resets in zip(peers, clients, heard, strict=True):
+            while len(resets) < ASKED:
+                data = peer.recv(65_536)
+                most = max(most, node.memory_bytes)
+                assert data, "the connection has ended"
+                resets |= {
+                    (event.stream_id or 0, int(event.error_code or 0))
+                    for event in client.receive_data(data)
+                    if isinstance(event, StreamReset)
+                }
+    finally:
+        for peer in peers:
+            peer.close()
+    told = {code for resets in heard for _, code in resets}
+    assert told <= {ErrorCodes.CANCEL, ErrorCodes.ENHANCE_YOUR_CALM}
+    assert ErrorCodes.CANCEL in told
+    assert most - before < 64 * MEGABYTE, f"the node grew by {(most - before) / MEGABYTE:.0f} MiB"
+    until(lambda: node.memory_bytes - before < 48 * MEGABYTE)
+
+
 # Peers that take and never answer
 
 
-def send_for(node: NodeProcess, address: str, seconds: float, size: int, *, settled: bool = False) -> int:
+def send_for(
+    node: NodeProcess, address: str, seconds: float, size: int, *, settled: bool = False, times: int = 1 << 30
+) -> int:
     """Send messages as long as they are taken; how many were."""
     sent = 0
     body = bytes(size)
     with blocking.connect(node.url, timeout=30, reconnect=False) as connection:
         sender = connection.sender(address)
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and sent < times:
             try:
                 sender.send(blocking.Message(body=body), timeout=0.5, settled=settled)
             except TimeoutError:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNREAD_BYTES: Final = 32 << 20
-"""The bytes, of a node, that were made for clients and wait for them to read."""
+UNREAD_BYTES: Final = 16 << 20
+"""The bytes, of a node, that were made for clients and wait for them to read. One answer may be larger."""
 
 UNREAD_GRAIN_BYTES: Final = 4 << 10
 

@@ -25,7 +25,7 @@ from hyperframe.frame import (
 
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import BODY_TIMEOUT_S, CHECK_S, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S, Connection
-from enmasse.wire.http.exchange import PART_BYTES, STALL_S, Exchange
+from enmasse.wire.http.exchange import MAX_OWED_BYTES, PART_BYTES, STALL_S, Exchange
 from enmasse.wire.http.heads import MAX_BODY_BYTES, Request
 from enmasse.wire.http.http2 import MAX_FIELD_BYTES, MAX_SPARE, MAX_STREAMS, PREFACE, Http2Connection
 
@@ -419,6 +419,66 @@ def test_an_answer_that_nobody_takes_is_given_up(server: Server) -> None:
     server.later(STALL_S + 2 * CHECK_S)
     assert server.reset == {stream: ErrorCodes.CANCEL}
     assert server.handlers[0].is_gone
+
+
+def test_no_answer_is_begun_while_a_client_is_owed_much(server: Server) -> None:
+    """Streams that can wait do so until half of it was read."""
+    server.is_slow = True
+    server.reads = False
+    for _ in range(3):
+        server.ask()
+    first, second, third = (handler.engine for handler in server.handlers)
+    assert first.room == MAX_OWED_BYTES // 2
+    second.gather(1000)
+    assert (first.room, second.room) == ((MAX_OWED_BYTES - 1000) // 2, MAX_OWED_BYTES // 2)
+    first.answer(OK, bytes(MAX_OWED_BYTES + 65_535))
+    assert [handler.blocked for handler in server.handlers] == [[], [True], [True]]
+    server.ask()
+    assert server.handlers[3].engine.is_blocked, "one that comes later waits, too"
+    assert third.room < 0
+    server.turn()
+    for size in (400_000, 200_000):
+        server.client.increment_flow_control_window(size)
+        server.client.increment_flow_control_window(size, 1)
+        assert server.handlers[1].blocked == [True]
+        server.turn()
+    assert [handler.blocked for handler in server.handlers] == [[], [True, False], [True, False], [False]]
+    second.answer(OK, b"")
+    server.reads = True
+    server.client.increment_flow_control_window(MAX_OWED_BYTES)
+    server.client.increment_flow_control_window(MAX_OWED_BYTES, 1)
+    server.turn()
+    assert server.ended == {1, 3}
+    assert server.engine.owed == 0
+
+
+@pytest.mark.parametrize("way", ["answer", "parts", "given-up", "lost"])
+def test_an_answer_for_which_there_is_no_room_is_taken_back(server: Server, way: str) -> None:
+    server.is_slow = True
+    server.reads = False
+    held: list[int] = []
+    stream = server.ask()
+    (handler,) = server.handlers
+
+    def may_owe(size: int) -> bool:
+        held.append(size)
+        return way in ("given-up", "lost") or size < 100_000
+
+    handler.engine.may_owe = may_owe
+    if way == "parts":
+        handler.engine.begin_stream(OK)
+        handler.engine.put_part(bytes(300_000))
+    else:
+        handler.engine.answer(OK, bytes(300_000))
+    if way == "given-up":
+        handler.engine.give_up()
+    elif way == "lost":
+        server.engine.lost()
+    server.turn()
+    assert handler.is_gone
+    assert held == [300_000 - 65_535, 0]
+    assert server.engine.owed == 0
+    assert server.reset == ({} if way == "lost" else {stream: ErrorCodes.ENHANCE_YOUR_CALM})
 
 
 # Clients that break the rules [RFC 9113], and those that wear the server out

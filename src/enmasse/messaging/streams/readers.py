@@ -121,6 +121,12 @@ class MessageReader(StreamConsumer):
             f"filter {START_FILTER} takes first, last, next, an offset or a timestamp, not {start!r}",
         )
 
+    def on_detached(self, *, closed: bool = False) -> None:
+        """Leave the stream, and what was made ready: as garbage it could stay for long."""
+        super().on_detached(closed=closed)
+        for place in self._places:
+            place.rows, place.payloads, place.at = None, [], 0
+
     def count_available(self) -> int | None:
         """Return the rows between where it is and the end, those that a time leaves out included."""
         return sum(place.waiting for place in self._places)

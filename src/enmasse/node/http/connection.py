@@ -288,7 +288,11 @@ class HttpConnection(ClientConnection):
             if not size or isinstance(engine, Connection):
                 return True
             self._owed = Holder(self._connections.unread, self.party, engine.give_up)
+        unread = self._connections.unread
         has_room = self._owed.resize(size)
+        if not has_room and size > unread.max_bytes and unread.finishing is None:
+            # One at a time may be larger than all may be together, or nobody could ever have it.
+            has_room = self._owed.wait(size, lambda: None)
         if not size:
             self._owed = None
         return has_room

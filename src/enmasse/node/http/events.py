@@ -161,6 +161,8 @@ class Events(Receiving):
                 engine.put_part(_BEAT)
         gained = sum(1 for delivery, _ in got if delivery is None) + self._withheld
         self._withheld = 0
+        if self.consumer.is_blocked and not engine.is_blocked:
+            self.consumer.on_blocked(False)
         if gained:
             self.gain(gained)
         return self._beat_at

@@ -208,6 +208,8 @@ class Receiving:
         engine = self._connection.engine
         if not engine.gather(self._bytes) or self._bytes >= engine.room:
             self.credit = 0
+            # An address may be in the middle of a run, whose length followed from the credit.
+            self.consumer.is_blocked = True
         self._mark = self._bytes + STEP_BYTES
 
     def follow(self, delivery: Any) -> bool:
