@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, Source
+from enmasse.wire.amqp.types import Symbol
 from enmasse.wire.mqtt.packets import PublishProperties, Will
+from tests.conformance.node_scene import Node, NodePeer, durable
 from tests.unit.node import mqtt_scene
 from tests.unit.node.mqtt_scene import V3, V5
 
@@ -150,3 +153,115 @@ def test_nothing_of_an_mqtt_client_waits_for_the_collector(act: Callable[[mqtt_s
     act(scene)
     with nothing_waits():
         act(scene)
+
+
+# AMQP
+
+
+def cut(*peers: NodePeer) -> None:
+    """Clients lose their connections, and stay away for longer than anything is kept for them."""
+    node = peers[0].node
+    for peer in peers:
+        peer.cut()
+        vars(peer).clear()
+    node.harness.advance(5)
+    node.harness.commit()
+
+
+def settle_all(peer: NodePeer) -> None:
+    transfers = peer.transfers()
+    assert transfers
+    for transfer, _ in transfers:
+        peer.settle(transfer.delivery_id, Accepted())
+
+
+def connects(node: Node) -> None:
+    cut(node.peer())
+
+
+def sends_and_receives(node: Node) -> None:
+    for address in ("q", "t", "a", "m"):
+        peer = node.peer()
+        peer.sender(address)
+        peer.receiver(address)
+        peer.hear()
+        peer.send(durable())
+        settle_all(peer)
+        cut(peer)
+
+
+def detaches(node: Node) -> None:
+    peer = node.peer()
+    peer.sender("q")
+    peer.receiver("t")
+    peer.hear()
+    for handle in (0, 1):
+        peer.say(Detach(handle, closed=True))
+    peer.hear()
+    cut(peer)
+
+
+def ends_its_session(node: Node) -> None:
+    peer = node.peer()
+    peer.sender("q")
+    peer.receiver("q")
+    peer.hear()
+    peer.say(End())
+    peer.hear()
+    cut(peer)
+
+
+def has_a_dynamic_address(node: Node) -> None:
+    peer = node.peer()
+    peer.receiver(Source(None, dynamic=True))
+    cut(peer)
+
+
+def ends_a_durable_subscription(node: Node) -> None:
+    peer = node.peer()
+    peer.receiver(Source("t", durable=2, expiry_policy=Symbol("never")))
+    peer.sender("t")
+    assert peer.deliver(durable()) == Accepted()
+    peer.say(Detach(1, closed=True))
+    peer.hear()
+    cut(peer)
+
+
+def is_given_up(node: Node) -> None:
+    """Links that might be resumed are not, in time."""
+    peer = node.peer()
+    peer.receiver(Source("q", expiry_policy=Symbol("connection-close"), timeout=1))
+    peer.sender("q")
+    assert peer.deliver(durable()) == Accepted()
+    cut(peer)
+    peer = node.peer()
+    peer.receiver("q")
+    settle_all(peer)
+    cut(peer)
+
+
+def leaves_a_transaction(node: Node) -> None:
+    peer = node.peer()
+    peer.attach_sender("control", 0, target=Coordinator())
+    peer.hear()
+    cut(peer)
+
+
+AMQP = [
+    connects,
+    sends_and_receives,
+    detaches,
+    ends_its_session,
+    has_a_dynamic_address,
+    ends_a_durable_subscription,
+    is_given_up,
+    leaves_a_transaction,
+]
+
+
+@pytest.mark.parametrize("act", AMQP, ids=lambda act: str(act.__name__))
+def test_nothing_of_an_amqp_client_waits_for_the_collector(act: Callable[[Node], None]) -> None:
+    node = Node()
+    act(node)
+    with nothing_waits():
+        act(node)
