@@ -14,6 +14,9 @@ from typing import NamedTuple
 USER = "${username}"
 """In a permission: the name of the user who has it."""
 
+MAX_WORDS = 128
+"""Words of a name, and of a receiver's pattern: to match them takes steps by the product of both at most."""
+
 _NO_WORD = "/"
 """A word that is in no name."""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from enmasse.messaging.selectors.work import MAX_WORK, Work
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, ULong
+from tests.support.steps import steps
 from tests.unit.messaging import queue_scene, topic_scene
 
 LONG = 300_000
@@ -31,30 +29,6 @@ NESTED: Any = [[number] for number in range(60_000)]
 def message(properties: dict[str, Any] | None = None, **fields: Any) -> bytes:
     header = Header(durable=True)
     return encode_message(b"", header=header, properties=Properties(**fields), application_properties=properties)
-
-
-class TooManyStepsError(Exception):
-    pass
-
-
-def steps(act: Callable[[], object]) -> int:
-    """Lines that Python runs, without those of a library that is C."""
-    done = 0
-
-    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal done
-        done += event == "line"
-        if done > 30 * MAX_WORK // STEP:
-            raise TooManyStepsError
-        return trace
-
-    former = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(former)
-    return done
 
 
 def unusual(properties: dict[Any, Any]) -> bytes:

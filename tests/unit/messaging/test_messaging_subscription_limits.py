@@ -119,7 +119,7 @@ def test_each_topic_of_a_filter_takes_memory(text: str, qos: int) -> None:
 def test_long_names_take_memory() -> None:
     scene = Scene(limits=SpaceLimits(subscription_bytes=100_000))
     client = scene.client()
-    for text in ("news/" + "x" * 60_000, "news/" + "x/" * 1_000 + "y"):
+    for text in ("news/" + "x" * 60_000, "news/" + "x/" * 100 + "y" * 30_000):
         with pytest.raises(AttachError, match="use shorter names"):
             client.subscribe(text)
     with pytest.raises(AttachError, match="bytes of memory"):

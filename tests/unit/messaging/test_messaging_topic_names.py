@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.budget import Budget
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import parse
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import AnonymousTerminus
 from enmasse.messaging.transaction import Transaction
+from enmasse.node.users.patterns import matcher_of
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import ACCEPTED, Rejected
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.types import UInt
+from tests.support.steps import steps
 from tests.unit.messaging.topic_scene import Scene, bodies, message
 
 NAME = "x-opt-topic-name"
@@ -159,3 +162,18 @@ def test_a_topic_below_another_is_meant_by_its_own_name(scene: Scene) -> None:
         scene.sender(target).send(message())
     scene.harness.commit()
     assert names(receiver) == [None, BELOW]
+
+
+def test_names_and_patterns_have_so_many_words_that_they_are_matched_at_once(scene: Scene) -> None:
+    """The worst that is taken: each word of the name can be one of many places of the pattern."""
+    most = scene.receiver("news/" + "/".join(["#/a"] * 63) + "/#")
+    scene.sender("news/" + "/".join("a" * 127)).send(message())
+    scene.harness.turn()
+    assert len(most.payloads) == 1
+    assert steps(lambda: scene.topic._volatile.find("news/" + "/".join("a" * 127))) < 150_000
+    for long in ("news/" + "/".join("a" * 128), "news/" + "a/" * 30_000, "news/" + "/".join(["#/a"] * 64)):
+        for find in (scene.space.find, scene.space.find_target):
+            with pytest.raises(AttachError, match="at most 128 words") as refused:
+                find(long)
+            assert refused.value.condition == "amqp:not-found"
+        assert not matcher_of("#")(long)

@@ -152,6 +152,8 @@ DOCUMENT = {
         ("app", "", True),
         ("!app", "", False),
         ("tier in (gold, silver),app", "", True),
+        ("app,tier in (gold,silver),absent notin (x,y)", "", True),
+        ("app,,", "", True),
         ("tier notin (gold)", "", False),
         ("absent!=x", "", True),
         ("", "metadata.name=shop.x", True),
@@ -163,7 +165,10 @@ def test_selectors_choose_as_kubernetes_does(labels: str, fields: str, chosen: b
     assert parse_selector(labels, fields).matches(DOCUMENT) is chosen
 
 
-@pytest.mark.parametrize(("labels", "fields"), [("a=b=c", ""), ("a in b", ""), ("", "spec.plan=x"), ("", "x")])
+@pytest.mark.parametrize(
+    ("labels", "fields"),
+    [("a=b=c", ""), ("a in b", ""), ("a in (b", ""), ("a in (b,c,d", ""), ("", "spec.plan=x"), ("", "x")],
+)
 def test_a_selector_that_cannot_be_understood_is_refused(labels: str, fields: str) -> None:
     with pytest.raises(SelectorError):
         parse_selector(labels, fields)

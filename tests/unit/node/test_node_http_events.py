@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 
 from enmasse.client import Message
-from enmasse.node.http.cloudevents import event_of, read_event
-from enmasse.node.http.messages import Parts
-from enmasse.wire.amqp.sections import encode_message
+from enmasse.node.http.cloudevents import EVENT_TYPE, event_of, read_event
+from enmasse.node.http.messages import MAX_JSON_LEVELS, Parts, document_of, read_json
+from enmasse.wire.amqp.sections import Properties, encode_message
 from enmasse.wire.http.answers import HttpError
 from tests.unit.node.http_scene import Scene, play, version  # noqa: F401  a fixture
 
@@ -98,6 +99,23 @@ def test_what_is_no_event_becomes_one_and_structured_ones_are_understood() -> No
     parts = Parts()
     parts.fields["content_type"] = STRUCTURED
     assert event_of(parts.encode(json.dumps(EVENT).encode()), source="/s", name="7") == EVENT
+
+
+@pytest.mark.parametrize("depth", [MAX_JSON_LEVELS + 1, 950, 100_000])
+def test_a_body_that_nests_deep_is_shown_as_bytes(depth: int) -> None:
+    """An answer is one level deeper than what it is made of, and is made where some of the stack is used."""
+    nested = b"[" * depth + b"]" * depth
+    properties = Properties(content_type="application/json")
+    payload = encode_message(nested, properties=properties)
+    assert base64.b64decode(event_of(payload, source="/s", name="7")["data_base64"]) == nested
+    assert base64.b64decode(document_of(payload)["bodyBase64"]) == nested
+    as_event = encode_message(nested, properties=Properties(content_type=EVENT_TYPE))
+    assert event_of(as_event, source="/s", name="7")["type"] == "io.enmasse.message"
+    with pytest.raises(HttpError) as caught:
+        read_json(nested, "an event")
+    assert caught.value.status == 400
+    taken = nested[:MAX_JSON_LEVELS] + nested[-MAX_JSON_LEVELS:]
+    assert event_of(encode_message(taken, properties=properties), source="/s", name="7")["data"] == json.loads(taken)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,15 @@ def test_every_document_of_the_writer_is_one_of_the_reader(reader: Any, writer: 
     assert (found == []) is fits, found
 
 
+@pytest.mark.parametrize("kind", ["JSON", "AVRO"])
+@pytest.mark.parametrize("depth", [400, 2_000, 9_000])
+def test_a_schema_that_nests_without_end_is_refused(kind: str, depth: int) -> None:
+    leaf = '{"type": "string"}'
+    text = '{"type":"array","items":' * depth + leaf + "}" * depth
+    with pytest.raises(InvalidSchemaError):
+        read_schema(kind, text)
+
+
 def test_what_takes_too_long_to_compare_is_said_to() -> None:
     def deep(levels: int, leaf: str) -> Any:
         schema: Any = {"type": leaf}

@@ -35,7 +35,7 @@ _SELECTABLE = (
 _SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EQUALITY = re.compile(r"(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!]*)")
 _EXISTENCE = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s=!,()]+)")
-_COMMA = re.compile(r",(?![^()]*\))")
+_SPLITTING = re.compile("[,()]")
 
 
 class SelectorError(ConfigError):
@@ -100,7 +100,15 @@ def parse_selector(labels: str = "", fields: str = "") -> Selector:
 
 
 def _parts(text: str) -> list[str]:
-    return [part for part in _COMMA.split(text) if part.strip()]
+    """Divide at commas that are in no parentheses."""
+    parts, start, is_inside = [], 0, False
+    for sign in _SPLITTING.finditer(text):
+        if sign[0] != ",":
+            is_inside = sign[0] == "("
+        elif not is_inside:
+            parts.append(text[start : sign.start()])
+            start = sign.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]
 
 
 def _label_term(part: str) -> _Term:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from enmasse.errors import RemoteError
-from enmasse.node.http.messages import INVALID, Parts, base64_of, is_json, read_json
+from enmasse.node.http.messages import INVALID, Parts, base64_of, is_json, parse_json, read_json
 from enmasse.node.plain_values import as_bytes, as_text
 from enmasse.wire.amqp.sections import Sections
 from enmasse.wire.http.answers import HttpError
@@ -150,7 +150,7 @@ def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
         attributes, body, content_type = {}, payload, ""
     if not attributes and content_type.partition(";")[0].strip().lower() == EVENT_TYPE:
         try:
-            document = json.loads(body)
+            document = parse_json(body)
         except ValueError:
             document = None
         if isinstance(document, dict) and all(document.get(required) for required in _REQUIRED):
@@ -168,7 +168,7 @@ def _show_data(found: dict[str, Any], body: bytes, content_type: str) -> None:
         return
     try:
         text = body.decode()
-        found["data"] = json.loads(text) if is_json(content_type) else text
+        found["data"] = parse_json(text) if is_json(content_type) else text
         if not content_type:
             found["datacontenttype"] = "text/plain"
     except ValueError:

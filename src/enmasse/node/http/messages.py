@@ -38,6 +38,9 @@ _MAX_TTL_MS: Final = 0xFFFFFFFF
 _MAX_MS: Final = (1 << 63) - 1
 _MAX_WHOLE: Final = (1 << 63) - 1
 
+MAX_JSON_LEVELS = 100
+"""Lists and maps in each other; Python's parser and writer have a stack, of which a connection has used a part."""
+
 _TOKEN = re.compile(r"x-opt-[0-9A-Za-z_-]+", re.ASCII)
 _ANNOTATION = "x-opt-"
 _PROPERTY = "x-property-"
@@ -204,6 +207,28 @@ def _utf8(value: str) -> str:
         return value
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return a value of JSON, which can be written as a part of a document.
+
+    Raises:
+        ValueError: this is none, or it nests too deep.
+    """
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
+    opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if opened <= MAX_JSON_LEVELS:
+        return found
+    level = [found]
+    for _ in range(MAX_JSON_LEVELS + 1):
+        level = [part for part in level if isinstance(part, dict | list)]
+        if not level:
+            return found
+        level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
+    raise ValueError(f"it nests more than {MAX_JSON_LEVELS} levels deep")
+
+
 def read_json(text: str | bytes, what: str) -> Any:
     """Return a value of JSON.
 
@@ -211,9 +236,10 @@ def read_json(text: str | bytes, what: str) -> Any:
         HttpError: this is none.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise HttpError(400, f"{what} is not JSON", INVALID) from None
+        return parse_json(text)
+    except ValueError:
+        problem = f"{what} is not JSON, or nests more than {MAX_JSON_LEVELS} levels deep"
+        raise HttpError(400, problem, INVALID) from None
 
 
 def _object(name: str, text: str) -> dict[str, Any]:
@@ -404,8 +430,8 @@ def _show_body(found: dict[str, Any], body: bytes) -> None:
         return
     if is_json(found.get("contentType", "")):
         try:
-            found["body"] = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError):
+            found["body"] = parse_json(text)
+        except ValueError:
             found["bodyBase64"] = b64encode(body).decode()
         return
     found["body"] = text
