@@ -43,6 +43,12 @@ _WILDCARDS = {"*": Wild.ANY, "+": Wild.ANY, "#": Wild.REST}
 _FILTER_WILDCARDS = {"+": Wild.ANY, "#": Wild.REST}
 
 
+def words_problem(text: str) -> str | None:
+    """Return why a name or pattern has more words than any is matched with; ``None`` if it has not."""
+    words = text.count("/") + 1
+    return f"a name has at most {MAX_WORDS} words, {text[:60]!r}... has {words}" if words > MAX_WORDS else None
+
+
 def is_pattern(text: str) -> bool:
     """Return whether a name stands for others."""
     return not _WILDCARDS.keys().isdisjoint(text.split("/"))

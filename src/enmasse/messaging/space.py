@@ -19,7 +19,7 @@ from enmasse.messaging.errors import AttachError, RedirectError
 from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.metering import Meter
 from enmasse.messaging.owners import Holding, Owners
-from enmasse.messaging.patterns import MAX_WORDS, is_pattern
+from enmasse.messaging.patterns import is_pattern, words_problem
 from enmasse.messaging.retained import Retained
 from enmasse.messaging.sessions.filters import ROOT
 
@@ -264,8 +264,7 @@ class Space:
             address = self.address(subscription)
             if address is not None and address.topic_name == topic:
                 return address
-        if (words := name.count("/") + 1) > MAX_WORDS:
-            problem = f"a name has at most {MAX_WORDS} words, {name[:60]!r}... has {words}"
+        if (problem := words_problem(name)) is not None:
             raise AttachError("amqp:not-found", f"space {self.name!r} has no such address: {problem}")
         # No address has a longer name.
         upper = name[: MAX_ADDRESS_CHARACTERS + 1]

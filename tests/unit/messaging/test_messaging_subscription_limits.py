@@ -128,6 +128,14 @@ def test_long_names_take_memory() -> None:
         of_receiver(filters={SELECTOR_FILTER: "a = 1" + " or a = 1" * 100})(scene, client, 1)
 
 
+@pytest.mark.parametrize("text", ["news/" + "x/" * 127, "news/" + "+/" * 127 + "#", "+/" * 10_000 + "#"])
+def test_a_filter_of_more_words_than_any_name_is_refused(text: str) -> None:
+    scene = Scene()
+    with pytest.raises(AttachError, match="at most 128 words"):
+        scene.client().subscribe(text)
+    assert not scene.space.usage.subscriptions
+
+
 def test_wills_take_memory_until_they_are_over() -> None:
     scene = Scene(limits=SpaceLimits(subscription_bytes=50_000))
     usage = scene.space.usage

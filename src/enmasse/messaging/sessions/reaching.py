@@ -19,6 +19,7 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import words_problem
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.session_subscription import SessionSubscription, footprint_at
 from enmasse.messaging.queues.subscription import Subscription
@@ -42,7 +43,7 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
 
     Raises:
         AttachError: an exact name leads nowhere; of a filter with wildcards, the grants cover nothing, or it
-            stands for too many addresses.
+            stands for too many addresses, or has too many words.
     """
     session = filter_.session
     wanted = filter_.filter
@@ -53,6 +54,10 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
             if is_new:
                 raise
             return []
+    if (problem := words_problem(wanted.topic)) is not None:
+        if is_new:
+            raise AttachError("amqp:not-found", problem)
+        return []
     reached: list[tuple[Address, str]] = []
     most = session.sessions.limits.filter_addresses
     is_refused = False
