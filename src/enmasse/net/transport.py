@@ -9,7 +9,9 @@ Rules:
    links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
    reading, or two ends that both wait for the other to read would wait for ever. A server leaves a peer's
    bytes unread as well while the engine cannot pass on what it has (``is_held``).
-3. An exception out of an engine is our bug: it is logged, and costs only that connection.
+3. A server's peer that reads nothing for ``STALL_S`` while so much waits for it loses the connection: what waits is
+   of use to nobody, and in no budget.
+4. An exception out of an engine is our bug: it is logged, and costs only that connection.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ ALONE = Quantum(SHARE_S, MIN_SHARE_BYTES)
 HOT_SHARES = 4
 """Shares that messages and their outcomes may take where few bytes of them last long: shorter turns would cost
 those who send many more than others win."""
+
+STALL_S = 60.0
+"""How long a peer may read nothing while more than ``HIGH_WATER`` waits for it."""
 
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
@@ -130,7 +135,7 @@ class EngineProtocol(Borrower):
 
     __slots__ = (
         "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_put_off",
-        "_is_reading_paused", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s", "_timer",
+        "_is_reading_paused", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s", "_stall", "_timer",
         "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost", "is_secure", "load",
         "peer", "peer_chain", "peer_names", "server_name", "slot", "transport",
     )  # fmt: skip
@@ -161,6 +166,7 @@ class EngineProtocol(Borrower):
         self._flushes = 0
         self._timer: asyncio.TimerHandle | Step | None = None
         self._timer_at = 0.0
+        self._stall: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
         self.slot = slot
@@ -305,11 +311,30 @@ class EngineProtocol(Borrower):
         self._guard("blocking", self.engine.block_output)
         if self._yields and not self.transport.is_closing():
             self._is_reading_paused = True
-            self._owed = self.transport.get_write_buffer_size()
+            self._owed = owed = self.transport.get_write_buffer_size()
             self.transport.pause_reading()
+            self._stall = self._turn.loop.call_later(STALL_S, self._check_stall, owed)
+
+    def _check_stall(self, owed: int) -> None:
+        """Drop a peer that has read nothing since the last look."""
+        left = self.transport.get_write_buffer_size()
+        if left < owed:
+            self._stall = self._turn.loop.call_later(STALL_S, self._check_stall, left)
+            return
+        self._stall = None
+        _log.warning(
+            "%s has read nothing for %.0f s while %d bytes wait for it: it is disconnected", self.peer, STALL_S, left
+        )
+        self.abort()
+
+    def _stop_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
+        self._stop_stall()
         self.engine.is_paused = False
         if self._is_reading_paused:
             self._is_reading_paused = False
@@ -322,6 +347,7 @@ class EngineProtocol(Borrower):
         if self.slot is not None:
             self.slot.leave()
         self._disarm()
+        self._stop_stall()
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
