@@ -159,7 +159,8 @@ def test_garbage_in_a_message_hurts_nobody_but_its_sender_or_receiver(
             error = frame[0].state.error
             assert error is not None
             assert error.condition == "amqp:decode-error"
-            assert kind != "anycast", "which hands on what it gets, as it is"
+            is_message = payload.startswith(b"\0\x53")
+            assert kind != "anycast" or is_message, "which hands on what is no message, as it is"
             return
         if isinstance(frame[0], Transfer):
             assert frame[1].endswith(payload)
