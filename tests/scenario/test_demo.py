@@ -194,7 +194,8 @@ def test_the_demo_runs_without_java_and_stops_at_ctrl_c_and_runs_again(tmp_path:
         link = re.search(r"http://\S+", running.lines[-1])
         assert link is not None
         led = httpx.get(link[0])
-        assert (led.status_code, led.headers["location"].rpartition("/")[2]) == (303, "plant")
+        page, proof = re.split("#proof=", led.headers["location"].rpartition("/")[2])
+        assert (led.status_code, page, bool(proof)) == (303, "plant", True)
         running.until(lambda line: "accepted" in line)
         running.process.send_signal(signal.SIGINT)
         assert running.finish() == 0, running.said()
