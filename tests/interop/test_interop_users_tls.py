@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from enmasse.drivers.authority import Authority
 from tests.interop.test_interop_users import HERE, PASSWORD, PATIENCE_S, TOOLS, Place, declare, run_user
 from tests.support.foreign_tools import require
 from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +128,44 @@ def test_proton_comes_in_by_its_certificate(secure: Place, certificates: Certifi
     ):
         with pytest.raises(ConnectionException, match="unauthorized-access"):
             proton_connect(secure, certificates, host, client, allowed_mechs="EXTERNAL")
+
+
+def test_an_authority_that_is_taken_away_cuts_who_has_come_by_a_certificate_of_it(
+    secure: Place, certificates: Certificates, tmp_path: Path
+) -> None:
+    mine = certificates.client("card.example.com")
+    trusted = certificates.directory / "clients-ca.crt"
+    before = trusted.read_bytes()
+    connections = [
+        proton_connect(secure, certificates, "shop.default", mine, allowed_mechs="EXTERNAL"),
+        proton_connect(
+            secure, certificates, "shop.default", None, user="jo", password=PASSWORD, allowed_mechs="PLAIN"
+        ),
+    ]
+    try:
+        assert {"card", "jo"} <= set(secure.connected_users())
+        other = Authority(tmp_path / "other")
+        other.keep_server_certificate("default", HOSTS)
+        trusted.write_bytes(other.path.read_bytes())
+        until(lambda: "card" not in secure.connected_users())
+        assert "jo" in secure.connected_users()
+    finally:
+        trusted.write_bytes(before)
+        for connection in connections:
+            with suppress(Exception):  # of which one is closed already
+                connection.close()
+    until(lambda: can_come(secure, certificates, mine))
+
+
+def can_come(secure: Place, certificates: Certificates, client: tuple[str, str]) -> bool:
+    """Return whether a client comes in by its certificate."""
+    from proton import ConnectionException
+
+    try:
+        proton_connect(secure, certificates, "shop.default", client, allowed_mechs="EXTERNAL").close()
+    except ConnectionException:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")

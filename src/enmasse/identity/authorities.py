@@ -103,6 +103,14 @@ def issuers_of(chain: Sequence[bytes]) -> list[str]:
     return list(dict.fromkeys(name for name in found if name))
 
 
+def end_of(certificate: bytes) -> float | None:
+    """Return when a certificate in DER ends, in seconds since 1970 UTC; None: it cannot be read."""
+    try:
+        return load_der_x509_certificate(certificate).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None
+
+
 def verified_end(chain: Sequence[bytes], authorities: Iterable[bytes]) -> bytes | None:
     """Return the authority that vouches for a client: the end of its chain, in DER; None: none of them does.
 

@@ -128,6 +128,8 @@ class CertificateStore:
         """The state of each pair's files by name, with its context and hosts."""
         self._of_hosts: OrderedDict[tuple[str, tuple[bytes, ...]], ssl.SSLContext] = OrderedDict()
         """The contexts of pairs with the authorities of some hosts, the last used last."""
+        self.clients_changed: Callable[[], object] = lambda: None
+        """Called when other authorities than before vouch for the operator's clients."""
         self._clients: tuple[bytes, ...] = ()
         self._authorities = authorities
         self._folder = None if folder is None else AuthorityFolder(folder)
@@ -267,9 +269,12 @@ class CertificateStore:
                 by_host.setdefault(host, name)
         first = DEFAULT if DEFAULT in pairs else names[0]
         self._web_context = self._make_context(first, (), is_asking=False)
+        has_changed = clients != self._clients
         self._pairs, self._by_host, self._first, self._clients = pairs, by_host, first, clients
         self._of_hosts.clear()
         self._stale.clear()
+        if has_changed:
+            self.clients_changed()
 
     def _take_authorities(self, clients: tuple[bytes, ...]) -> None:
         if self._authorities is not None and self._folder is not None:

@@ -148,7 +148,13 @@ class Ports:
     """
 
     def __init__(
-        self, turn: Turn, options: PortOptions, answer: Answer, authorities: HostAuthorities, folder: Path
+        self,
+        turn: Turn,
+        options: PortOptions,
+        answer: Answer,
+        authorities: HostAuthorities,
+        folder: Path,
+        clients_changed: Callable[[], object],
     ) -> None:
         self.limiter = ConnectionLimiter(turn, _fit(options.limits))
         self._turn = turn
@@ -159,6 +165,7 @@ class Ports:
             from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
 
             self._certificates = CertificateStore(options.tls, authorities, folder)
+            self._certificates.clients_changed = clients_changed
             self._certificates.watch()
 
     @property

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
+from enmasse.identity.authorities import end_of
 from enmasse.messaging.core import Core
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.space import Service, Space
@@ -228,7 +229,14 @@ class Server:
         self.health = Health(name, self.watch, lambda: check_server(self))
         self._port_options = ports or PortOptions()
         folder = directory / "authorities"
-        self.ports = Ports(self._turn, self._port_options, self.health.answer, self.devices.authorities, folder)
+        self.ports = Ports(
+            self._turn,
+            self._port_options,
+            self.health.answer,
+            self.devices.authorities,
+            folder,
+            clients_changed=self.reviews.review_all,
+        )
         self.connections.answer = self.health.answer
         self.connections.origins = self._port_options.origins
         self.hosts = self.connections.hosts = ServedHosts(
@@ -462,7 +470,9 @@ class Server:
         shown = self.devices.authorities.shown(chain, shell.server_name)
         if shown is not None:
             return info._replace(certified=(), shown=shown)
-        return info if self.ports.vouches(chain) else info._replace(certified=())
+        if not self.ports.vouches(chain):
+            return info._replace(certified=())
+        return info._replace(is_vouched_for=partial(self.ports.vouches, chain), certified_until=end_of(chain[0]))
 
     # Stop
 

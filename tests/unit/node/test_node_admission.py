@@ -123,7 +123,8 @@ class Guarded(Node):
             self.entities.create(SPACE_TYPE, name, {"authentication": "standard"}, self.answers.append)
         self.harness.commit()
         self.now = 0.0
-        self.reviews = reviews_of(self.connections, self.entities)
+        self.turns = HandTurns()
+        self.reviews = reviews_of(self.connections, self.entities, self.turns, lambda: self.now)
         self.gate = Gate(self.entities.records[SPACE_TYPE], lambda: self.now, GateOptions(**options))
         self.set_users(USERS)
         self.entities.space_changed = lambda _space: self.review()
@@ -149,9 +150,8 @@ class Guarded(Node):
         **peer_info: Any,
     ) -> GuardedClient:
         sasl = None if without_sasl else SaslClient(mechanisms, sasl_host)
-        return GuardedClient(
-            self, hostname, sasl, gate=self.gate, peer_info=PeerInfo(**{"peer": Shell.peer, **peer_info})
-        )
+        info = PeerInfo(**{"peer": Shell.peer, "is_vouched_for": lambda: True, **peer_info})
+        return GuardedClient(self, hostname, sasl, gate=self.gate, peer_info=info)
 
     def user(self, name: str = "jo@shop.ns", password: str = "secret", **more: Any) -> GuardedClient:
         client = self.meet(Scram(SCRAM, name, password, lambda: "nonce"), **more)
@@ -642,6 +642,32 @@ def test_who_has_proved_itself_by_something_else_stays(node: Guarded) -> None:
         for each in clients:
             each.go()
         assert [each.is_in for each in clients] == stay
+
+
+def test_who_has_come_by_a_certificate_stays_as_long_as_that_counts(node: Guarded) -> None:
+    trusted = ["mine", "longer"]
+
+    def card(authority: str, until: float) -> GuardedClient:
+        return node.meet(
+            External(),
+            certified=("jo.example.com",),
+            hostname="shop.ns",
+            is_vouched_for=lambda: authority in trusted,
+            certified_until=until,
+        )
+
+    clients = card("mine", 300.0), card("longer", 100.0), card("longer", 200.0), node.user()
+    trusted.remove("mine")
+    node.review()
+    stay = []
+    for node.now in (50.0, 100.0):
+        for _, call in node.turns.timers[-1:]:
+            call()
+        for each in clients:
+            each.go()
+        stay.append([each.is_in for each in clients])
+    assert stay == [[False, True, True, True], [False, False, True, True]]
+    assert "the certificate has expired" in str(clients[1].error)
 
 
 def test_a_client_that_does_not_answer_the_close_neither_sends_nor_receives_any_more(node: Guarded) -> None:

@@ -55,6 +55,8 @@ class PeerInfo(NamedTuple):
         certified: the names in the client's certificate, if that was verified.
         refusal: the reason why the node has no room for the connection, if it has none.
         shown: the client's certificates, if an authority of a tenant of devices vouches for them.
+        is_vouched_for: returns true if an authority of the operator's vouches for the client's certificate now.
+        certified_until: when that certificate ends, in seconds since 1970 UTC.
     """
 
     peer: str
@@ -63,6 +65,8 @@ class PeerInfo(NamedTuple):
     certified: tuple[str, ...] = ()
     refusal: str | None = None
     shown: Shown | None = None
+    is_vouched_for: Callable[[], bool] = bool
+    certified_until: float | None = None
 
 
 class HostWords(NamedTuple):
@@ -628,12 +632,18 @@ class Admission:
         if now is None:
             return None
         if by == "EXTERNAL":
-            is_proved = not set(self._peer_info.certified).isdisjoint(now.certificates)
+            info = self._peer_info
+            is_proved = not set(info.certified).isdisjoint(now.certificates) and info.is_vouched_for()
         elif by is not None and by in user.keys:
             is_proved = now.keys.get(by) == user.keys[by]
         else:
             is_proved = now.keys == user.keys  # a password in plain, which any of them may have confirmed
         return now if is_proved else None
+
+    @property
+    def certified_until(self) -> float | None:
+        """When the certificate of a user ends, in seconds since 1970 UTC; None: the proof was another one."""
+        return self._peer_info.certified_until if self._proved_by == "EXTERNAL" else None
 
     def _same(self, user: User) -> User | None:
         """Return the current state of the user; None if that is another one of the name, too."""

@@ -186,7 +186,7 @@ class Reviews:
             return admission.proof.ends_at
         user = admission.rights.user
         if user is None or user.identity is None or user.identity.expires_at is None:
-            return None
+            return admission.certified_until
         settings = self._federation.settings_of(user.space)
         return user.identity.expires_at + (settings.leeway_s if settings is not None else 0)
 
@@ -213,7 +213,9 @@ class Reviews:
             if last is not None and last > now:
                 self.schedule(connection)  # it has proved itself again
             elif last is not None:
-                what = "token" if connection.admission.proof is None else connection.admission.proof.name
+                admission = connection.admission
+                what = "token" if admission.certified_until is None else "certificate"
+                what = what if admission.proof is None else admission.proof.name
                 self.close(connection, f"the {what} has expired; connect again with a new one")
         if self._heap:
             self._arm()
