@@ -49,6 +49,7 @@ class Writer:
         else:
             # As it is: the library would leave letters out, and make spaces of tabs.
             self.out.file.write(f"{text}\n")
+            self.out.file.flush()  # who reads a pipe waits for what has come, and for it before an error
 
     def say_line(self, text: str) -> None:
         """Write one line of the result, whatever is in it."""
