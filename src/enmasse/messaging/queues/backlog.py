@@ -646,12 +646,3 @@ class Backlog(Address):
             browser.port.detach(AmqpError(condition, description))
             browser.on_detached()
         super().close(condition, description)
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Let go of its parts, which know it, once it is closed: so nothing waits for the collector of cycles."""
-        self.timing.close()
-        self.order = self.pager = self.share = self.inherited = self._memory_log = None
-        self.ready = NOTHING
-        for held in (self.returned, self.frames, self.latest, self._draining):
-            held.clear()

@@ -190,8 +190,8 @@ class LogShare:
             backlog.due()
         if self._flying:
             flying, self._flying = self._flying, []
-            if backlog.pager is not None:
-                backlog.pager.written(flying)
+            assert backlog.pager is not None
+            backlog.pager.written(flying)
             backlog.due()
 
     def unwritten(self) -> None:

@@ -86,10 +86,7 @@ class Pager:
         self._backlog = backlog
         self._log = log
         self.merging = Merging(backlog, log)
-        self.scheduled: tuple[Scheduled, ...] = (
-            Scheduled(self, backlog.core, is_dated=False),
-            Scheduled(self, backlog.core, is_dated=True),
-        )
+        self.scheduled = (Scheduled(self, backlog.core, is_dated=False), Scheduled(self, backlog.core, is_dated=True))
         self.at: int | None = None
         """The first offset that is on disk only; ``None`` where nothing is."""
         self.frame_at = 0
@@ -288,8 +285,6 @@ class Pager:
         waiting, self.waiting = self.waiting, []
         for read in waiting:
             read()
-        # They know it.
-        self.scheduled = ()
 
     def forget(self, first: int) -> None:
         """Forget a frame that was deleted."""

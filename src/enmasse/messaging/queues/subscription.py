@@ -353,9 +353,6 @@ class VolatileSubscription(Subscription):
         if self.log is not None:
             self.log.close()
             self._delete()
-            self.log = None
-        self.feed = None
-        self.let_go()
 
     def _delete(self) -> None:
         storage, log_id = self.core.storage, self.log_id

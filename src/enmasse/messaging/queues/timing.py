@@ -40,14 +40,13 @@ class Timing:
     """The special messages of one queue or subscription."""
 
     __slots__ = (
-        "_arrived", "_backlog", "_count", "_dates", "_heap", "_held", "_is_closed", "_is_sweeping", "_noted",
-        "_soonest_us", "_sweep_us", "has_ttl", "is_wanted",
+        "_arrived", "_backlog", "_count", "_dates", "_heap", "_held", "_is_sweeping", "_noted", "_soonest_us",
+        "_sweep_us", "has_ttl", "is_wanted",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog) -> None:
         # Most have no such messages: the lists are made when they are needed.
         self._backlog = backlog
-        self._is_closed = False
         self._held: list[tuple[int, Entry]] | tuple[()] = ()
         """Messages given back in this turn, and how long they are to wait from its end."""
         self._noted: list[SpecialEntry] | tuple[()] = ()
@@ -67,12 +66,6 @@ class Timing:
         """True if messages with a time to live may lie on disk."""
         self.is_wanted = False
         """True if there is anything to do in a turn, or for every message."""
-
-    def close(self) -> None:
-        """Forget everything, as the queue or subscription is closed; what is still out may be given back."""
-        self._is_closed = True
-        self._backlog = None  # type: ignore[assignment]  # what may still be asked for looks
-        self._held = self._noted = self._arrived = self._heap = self._dates = ()
 
     def configure(self) -> None:
         """Apply the address's changed options."""
@@ -143,8 +136,6 @@ class Timing:
 
     def forget(self, entry: Entry) -> None:
         """Forget a special message that is finished with."""
-        if self._is_closed:
-            return
         if entry.key is not None and self._backlog.latest.get(entry.key) is entry:
             del self._backlog.latest[entry.key]
         if self._backlog.order is not None:
@@ -161,8 +152,6 @@ class Timing:
 
     def hold(self, entry: Entry, wait_us: int) -> None:
         """Hand a message out again, but not now."""
-        if self._is_closed:
-            return
         entry.state = OUT
         self.is_wanted = True
         self._held = self._held or []
@@ -234,8 +223,6 @@ class Timing:
                 core.schedule(backlog, now + (self._sweep_us - steady) / 1e6)
 
     def _swept(self) -> None:
-        if self._is_closed:
-            return
         self._is_sweeping = False
         steady = self._backlog.core.steady_us
         soonest = self._soonest_us or steady + SWEEP_US
@@ -298,7 +285,7 @@ class Timing:
 
     def is_over(self, entry: Entry) -> bool:
         """Return whether a message's time is over."""
-        if not isinstance(entry, SpecialEntry) or self._is_closed:
+        if not isinstance(entry, SpecialEntry):
             return False
         core = self._backlog.core
         return 0 < entry.expires_us <= core.steady_us or 0 < entry.facts.expires_ms * 1_000 <= core.wall_us
@@ -321,7 +308,7 @@ class Timing:
 
     def outgoing(self, entry: Entry) -> bytes:
         """Return the message as a receiver gets it, with the time to live that is left."""
-        if not isinstance(entry, SpecialEntry) or entry.facts.expires_ms or self._is_closed:
+        if not isinstance(entry, SpecialEntry) or entry.facts.expires_ms:
             return entry.payload
         # One that was read from disk for who has it already is not in order, and so has no end yet.
         expires_us = entry.expires_us or (self._end_of_life(entry.facts, entry.since_us) if entry.since_us else 0)

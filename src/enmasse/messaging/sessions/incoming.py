@@ -170,18 +170,16 @@ class Incoming:
             done()
             return True
         self._releasing[packet_id] = done
-        self._write_release(session, packet_id)
-        return True
 
-    def _write_release(self, session: Session, packet_id: int) -> None:
         def decided(reason: str | None) -> None:
             if reason is None:
-                self._releasing.pop(packet_id, _nobody)()
-            elif not session.is_over:
+                self._releasing.pop(packet_id, done)()
+            else:
                 # The record will be written again, as the journal does by itself; the client waits for that.
-                self._write_release(session, packet_id)
+                session.journal.write(session, decided)
 
         session.journal.write(session, decided)
+        return True
 
     def detach(self) -> None:
         """Tell a connection that has gone nothing any more."""
@@ -191,7 +189,5 @@ class Incoming:
         self._releasing = dict.fromkeys(self._releasing, _nobody)
 
     def clear(self) -> None:
-        """Forget everything, and the session, as that is over."""
+        """Forget everything, as the session is over."""
         self._ids.clear()
-        self._releasing.clear()
-        self._session = None  # type: ignore[assignment]  # nobody asks for anything any more

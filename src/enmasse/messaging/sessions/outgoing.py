@@ -401,12 +401,7 @@ class Outgoing:
         self._released.clear()
         self._waiting.clear()
         if self._stored:
-            self.recall(self._forget_session)
-        else:
-            self._forget_session()
-
-    def _forget_session(self) -> None:
-        self._session = None  # type: ignore[assignment]  # with nothing in flight, nobody asks for it
+            self.recall(_nothing)
 
 
 def _nothing() -> None:

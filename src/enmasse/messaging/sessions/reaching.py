@@ -252,7 +252,6 @@ def leave(link: SessionLink) -> None:
         kept.disconnected()
     if session.holder is not None:
         session.holder.left(link)
-    del link.port
 
 
 def forget_kept(filter_: SessionFilter) -> None:

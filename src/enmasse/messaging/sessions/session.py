@@ -252,7 +252,6 @@ class Session:
         holder = self.holder
         if holder is not None:
             holder.left(link)
-            del link.port
             if not link.filter.filter.is_wild and error is not None:
                 holder.filter_ended(link.filter.text, error)
 

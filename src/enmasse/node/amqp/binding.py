@@ -22,7 +22,7 @@ from enmasse.node.amqp.connection_recovery import ConnectionRecovery
 from enmasse.node.amqp.coordinator import CAPABILITIES, Coordinator
 from enmasse.node.amqp.devices import CommandConsumer, DeviceTerminus, both, device_of_source
 from enmasse.node.amqp.receipts import Attachment
-from enmasse.node.amqp.recovery import STOLEN, Key, Recovery, unsettled_map
+from enmasse.node.amqp.recovery import Key, Recovery, unsettled_map
 from enmasse.node.amqp.terminus import (
     address_of,
     attach_properties,
@@ -467,9 +467,6 @@ class Binding(ClientConnection):
             self.detached(link, error=_neutral(link.error or error), closed=closed, is_logged=is_logged)
         else:
             self._recovering.left(link, None, closed=closed)
-        if link.error is None or link.error.condition != STOLEN.condition:
-            # A peer whose link was taken over may still send on it.
-            link.let_go()
 
     def leave(self, key: Link, link: ClientLink, *, closed: bool) -> None:
         """Remove a link from its address; its unsettled deliveries may be kept for a resumption."""

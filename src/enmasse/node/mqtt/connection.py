@@ -388,17 +388,11 @@ class MqttConnection(ClientConnection):
             self.admission.devices.leave(self)
         found = error if isinstance(error, RemoteError) else None
         self.disconnected(found, login_error=self._login_error)
-        # These know the connection: with it they are gone, and wait for no collector.
-        if self._has_session:
-            self._has_session = False
-            del self.subscriptions
-        self._publications = self._login = self._connect = None
 
     def leave(self, key: Any, link: ClientLink, *, closed: bool) -> None:
         """Remove a link from its address; that of a receiver is its session's to remove."""
         if not isinstance(link.end, Consumer):
             super().leave(key, link, closed=closed)
-            key.close()
 
     def review(self) -> None:
         """Close the connection, or end subscriptions, that changed users or permissions do not allow any more."""

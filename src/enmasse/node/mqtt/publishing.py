@@ -120,10 +120,6 @@ class Sender:
         self._sink = sink
         self._home.forget_targets()
 
-    def close(self) -> None:
-        """Let go of its end at the address, which knows it, as the link is detached."""
-        self._sink = None
-
     # What the client sends
 
     def wait(self, target: Target, payload: bytes, number: int) -> None:

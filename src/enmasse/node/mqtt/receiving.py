@@ -370,8 +370,7 @@ class Receiver:
 
     def take_back(self) -> None:
         """Give a credit back whose message was not sent."""
-        if not self.is_detach_sent:
-            self._gain(1)
+        self._gain(1)
 
     def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Gathered:
         """Begin to send a message that is still being received."""
@@ -379,8 +378,6 @@ class Receiver:
 
     def put(self, delivery: Any, payload: bytes, settled: bool) -> None:
         """Send a message whose credit is used up."""
-        if self.is_detach_sent:
-            return
         self.credit += 1
         self.send(delivery, payload, settled)
 
@@ -428,10 +425,6 @@ class Receiver:
         """Remove and return what was put out with QoS 0 and is not written."""
         written, self._written = self._written, []
         return written
-
-    def close(self) -> None:
-        """Let go of the connection and the link, which know it, as the link is detached."""
-        del self.link, self._home, self._engine, self._outgoing
 
     def detach(self, error: Any = None) -> None:
         """End the link, as the address says."""

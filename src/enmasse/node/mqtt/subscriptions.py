@@ -189,7 +189,6 @@ class Subscriptions:
             self._connection.detached(port)
         else:
             self._connection.bounds.detached(client_link)
-        port.close()
 
     def taken_over(self) -> None:
         """End the connection, as another one has its session [MQTT-3.1.4-3]."""

@@ -374,9 +374,6 @@ class ConnectionOutput:
                 session.drop_links(error)
                 self.handler.on_ended(session, error)
         self.handler.on_closed(self.error)
-        # It knows this connection, and is told nothing any more.
-        self.handler = None  # type: ignore[assignment]
-        self.more_room, self.less_room = _no_more, _enough
         self.wake(self)
 
     def _new_session(self) -> Session:

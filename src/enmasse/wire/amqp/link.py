@@ -82,10 +82,6 @@ class Link:
         """Why we detached, if we did with an error."""
         self.sink: Any = None
 
-    def let_go(self) -> None:
-        """Let go of what hears of the link, and knows it, as it is detached."""
-        self.sink = None
-
     def accept(
         self,
         sink: Any,
@@ -394,11 +390,6 @@ class ReceivingLink(Link):
         self.settle: Callable[[int, Any], None] = session.settle
         """Given (delivery id, state) tells the sender the outcome of a delivery; ranges of equal ones
         go out together."""
-
-    def let_go(self) -> None:
-        """Let go of what hears of the link, and knows it, as it is detached."""
-        super().let_go()
-        self.guard = self.tracker = None
 
     def limit_messages(self, max_message_size: int | None) -> None:
         """Take only messages of up to so many bytes; nothing or 0 means any size."""

@@ -146,10 +146,6 @@ class ClientConnection(Engine):
         """Send UNSUBSCRIBE."""
         self.put(encode_unsubscribe(self.version, unsubscribe))
 
-    def _forget_handler(self) -> None:
-        super()._forget_handler()
-        self._handler_of_server = None  # type: ignore[assignment]  # as above
-
     def put_ping(self) -> None:
         """Send PINGREQ."""
         self.put(PINGREQ)

@@ -298,10 +298,6 @@ class Connection(Engine):
             PacketError(reason, text or reason.name.lower().replace("_", " ")), server_reference=server_reference
         )
 
-    def _forget_handler(self) -> None:
-        super()._forget_handler()
-        self._handler_of_clients = None  # type: ignore[assignment]  # as above
-
     def _last_words(self, error: RemoteError, reason: Reason, server_reference: str) -> bytes:
         if not self.is_open:  # [MQTT-3.14.0-1]
             return self._connack(error, reason, server_reference)

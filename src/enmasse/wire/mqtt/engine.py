@@ -494,13 +494,7 @@ class Engine(Output):
         self.forget_sinks()
         self._aliases.clear()
         self._handler.on_closed(self.error)
-        self._forget_handler()
         self.wake(self)
-
-    def _forget_handler(self) -> None:
-        """Let go of the handler, which knows this engine: nothing is told it any more."""
-        self._handler = None  # type: ignore[assignment]  # nothing is read, and what is written asks
-        self.more_room = _always
 
     def _end(self) -> None:
         if self._phase is not Phase.DONE:

@@ -112,15 +112,13 @@ class Output:
         """Stop messages until ``resume_output``."""
         if not self.is_blocked:
             self.is_blocked = True
-            if self._handler is not None:
-                self._handler.on_blocked(True)
+            self._handler.on_blocked(True)
 
     def resume_output(self) -> None:
         """Let messages go on, as the socket takes more."""
         if self.is_blocked:
             self.is_blocked = False
-            if self._handler is not None:
-                self._handler.on_blocked(False)
+            self._handler.on_blocked(False)
 
     # Acknowledgements
 
