@@ -125,6 +125,16 @@ def test_damage_is_named_with_what_to_do(tmp_path: Path, file: str, content: str
     assert str(tmp_path / file) in str(caught.value)
 
 
+def test_a_checkpoint_that_spark_was_killed_in_making_is_no_damage_unless_batches_were_done(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    for folder in ("offsets", "commits"):
+        (checkpoints.path_of("q") / folder).mkdir(parents=True)
+    checkpoints.fit("q", ["source a"])
+    checkpoints.note_begun("q")
+    with pytest.raises(CheckpointDamagedError, match="metadata"):
+        checkpoints.fit("q", ["source a"])
+
+
 def test_a_missing_commit_in_between_is_damage(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, batches=4, committed=2)
     with pytest.raises(CheckpointDamagedError, match="commits/2"):

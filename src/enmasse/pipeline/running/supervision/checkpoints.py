@@ -109,12 +109,13 @@ class Checkpoints:
         """
         wanted = list(fingerprint)
         path = self.path_of(query)
-        if self._mark_of(query) in self._begun() and not (path / "offsets").is_dir():
+        has_begun = self._mark_of(query) in self._begun()
+        if has_begun and not (path / "offsets").is_dir():
             raise CheckpointDamagedError(
                 f"the checkpoint {path} is gone, although the query has done batches: everything would be written "
                 f"again; {_WHAT_TO_DO}"
             )
-        if (path / "offsets").is_dir():
+        if (path / "offsets").is_dir() and (has_begun or not _is_unfinished(path)):
             check_whole(path)
             _drop_beginnings(path / "offsets")
             known = self._standing.fingerprints.get(query)
@@ -208,6 +209,11 @@ def check_whole(path: Path) -> None:
     if offsets and offsets[-1] - (commits[-1] if commits else -1) > 1:
         missing = path / "commits" / str(offsets[-1] - 1)
         raise CheckpointDamagedError(f"the checkpoint lacks {missing}; {_WHAT_TO_DO}")
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Return true if Spark has ended while it made a checkpoint: folders are there, and nothing is in them yet."""
+    return not ((path / "metadata").exists() or _numbers(path / "offsets") or _numbers(path / "commits"))
 
 
 def _numbers(folder: Path) -> list[int]:
