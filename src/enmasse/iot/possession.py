@@ -76,8 +76,8 @@ def is_signed(key: bytes, nonce: str, signature: bytes) -> bool:
 
     Args:
         key: the public key, in DER.
-        nonce: as it was given.
-        signature: of RSA (PKCS #1 or PSS) or ECDSA with SHA-256, SHA-384 or SHA-512, or of Ed25519.
+        nonce: the nonce that was given.
+        signature: a signature of RSA (PKCS #1 or PSS) or ECDSA with SHA-256, SHA-384 or SHA-512, or of Ed25519.
 
     Raises:
         ValueError: the key is none of these.

@@ -334,11 +334,11 @@ class OidcProvider:
         """Return the proof of who has logged in with a browser.
 
         Args:
-            code: as the provider gave it to the browser.
+            code: the provider's code, which the browser has brought.
             redirect: our own URL, as the browser was sent away with it.
             verifier: the secret whose hash it was sent away with.
             nonce: as it was sent away with it.
-            issuer: as whom the provider has sent it back [RFC 9207]; empty: it did not say.
+            issuer: the name that the provider has sent it back under [RFC 9207]; empty: none.
             max_age_s: the age of their proof at most [OpenID Connect Core 3.1.3.7]; None: any.
 
         Raises:

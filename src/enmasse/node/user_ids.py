@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class UserIds:
-    """What is known of the messages of one sender.
+    """The messages of one sender, as far as they are known.
 
     Args:
-        rights: of the sender's connection.
+        rights: the rights of the sender's connection.
 
     Attributes:
         size: the size of the latest message, if size and head tell that it may pass; else -1.
@@ -51,7 +51,7 @@ class UserIds:
         self.head = b""
         self._shape: UserIdShape | None = None
         self._tail = b""
-        """What lies in head behind the properties."""
+        """The part of head behind the properties."""
         self._rights = rights
 
     def problem(self, payload: bytes, message_format: int = 0) -> AmqpError | None:
@@ -105,8 +105,8 @@ class LinkUserIds(UserIds):
     """The ``MessageGuard`` of a link of AMQP.
 
     Args:
-        rights: of its connection.
-        link: which the messages come by.
+        rights: the rights of its connection.
+        link: the link that brings the messages.
     """
 
     __slots__ = ("_link",)

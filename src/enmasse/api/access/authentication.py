@@ -110,7 +110,7 @@ class Authenticator:
         """Return the requester; ``ANONYMOUS`` if credentials are required and there are none.
 
         Args:
-            scope: of the request.
+            scope: the request's scope.
             is_again: whether a stream is only authorized again: that does not keep an idle session alive.
 
         Raises:
@@ -147,7 +147,7 @@ class Authenticator:
         """Return the session that a request is made in; None: it has another proof, or none.
 
         Args:
-            scope: of the request.
+            scope: the request's scope.
             is_used: whether this counts as its use.
         """
         secret = "" if _header(scope, b"authorization") else session_secret(scope)
@@ -194,9 +194,9 @@ class Authenticator:
         """Return the proof of who has logged in at the provider.
 
         Args:
-            login: as the browser has brought it back.
-            code: as the provider gave it to the browser.
-            issuer: as whom the provider has sent it back; empty: it did not say.
+            login: the sealed login that the browser has brought back.
+            code: the provider's code, which the browser has brought.
+            issuer: the name that the provider has sent it back under; empty: none.
 
         Raises:
             RequestError: 401 when the provider does not confirm this login, 503 when it does not answer.

@@ -84,7 +84,7 @@ class BrowserLogins:
     """Seals logins that begin, and opens those that come back.
 
     Args:
-        secret: of the installation; empty: one of this process.
+        secret: the installation's secret; empty: one of this process.
         now: returns seconds since 1970 UTC.
     """
 
@@ -107,8 +107,8 @@ class BrowserLogins:
         """Return a login that comes back; None: it is not one of ours and of this state, has counted, or is too old.
 
         Args:
-            sealed: as the browser has kept it.
-            state: as it has come back in the URL.
+            sealed: the login that the browser has kept.
+            state: the state that has come back in the URL.
         """
         if not state or len(sealed) > _MAX_SEALED:
             return None
@@ -140,7 +140,7 @@ class ProviderProof:
     """The proof of a session by a provider, which is renewed there as long as it gives one.
 
     Args:
-        provider: of the user.
+        provider: the user's provider.
         given: the first proof.
         wall: returns seconds since 1970 UTC.
 

@@ -66,7 +66,7 @@ class NobodyMeant(NamedTuple):
     """Nobody who could be let in.
 
     Attributes:
-        auth_id: what stands before the realm.
+        auth_id: the name before the realm.
         realm: the realm.
         reason: for the log.
         is_known: false if the realm may turn out to be a tenant's.
@@ -82,7 +82,7 @@ Meaning = UserMeant | DeviceMeant | NobodyMeant
 
 
 class Realms(NamedTuple):
-    """What names are looked up in.
+    """The spaces and tenants that names are looked up in.
 
     Attributes:
         spaces: every space, by ``<namespace>/<space>``.

@@ -50,9 +50,9 @@ class Reviews:
     """The reviews of a node's connections; a ``Watcher`` of them.
 
     Args:
-        connections: of the node.
+        connections: the node's connections.
         spaces: returns the spaces by name.
-        turn: of the loop.
+        turn: the loop's turn.
         wall: returns seconds since 1970 UTC.
         federation: knows how far the clocks of providers may differ, and so how much longer a token is valid.
     """
