@@ -48,7 +48,8 @@ class Holder(Party):
     __slots__ = ("_budget", "_give_up", "_path")
 
     def __init__(self, budget: Budget, path: tuple[Hashable, ...], give_up: Callable[[], None]) -> None:
-        super().__init__(None, self)
+        # A name that nobody else has; itself, it would wait for the collector of cycles.
+        super().__init__(None, object())
         self._budget = budget
         self._path = path
         self._give_up = give_up

@@ -94,6 +94,51 @@ class Delivery:
         return len(self.payload)
 
 
+class _Detached:
+    """The port of an end whose link is detached: it has no credit, takes nothing and tells nobody."""
+
+    __slots__ = ()
+    credit = received = limit = highest = 0
+    is_detached = is_detach_sent = True
+    holds_back = is_limited = False
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Send nothing: there is no credit."""
+
+    def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
+        """Send nothing: it stays in flight."""
+
+    def follow(self, delivery: Any) -> bool:
+        """Return false: nothing waits to go out."""
+        return False
+
+    def drained(self) -> None:
+        """Do nothing: no credit is left."""
+
+    def take_unsettled(self) -> list[Any]:
+        """Return nothing: all of it was taken as the link was detached."""
+        return []
+
+    def grant(self, credit: int) -> None:
+        """Grant nothing."""
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Tell nobody."""
+
+    def stall(self, is_stalled: bool) -> None:
+        """Do nothing: nothing comes any more."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Do nothing: nothing comes any more."""
+
+    def detach(self, error: Any = None) -> None:
+        """Do nothing: it is detached."""
+
+
+DETACHED: Any = _Detached()
+"""The port that all ends have whose links are detached: a link knows its end, so the end must not keep the link."""
+
+
 def _ignore_outcome(_delivery_id: int, _state: Any) -> None:
     """Ignore the outcome, as the sender is detached."""
 
@@ -166,6 +211,7 @@ class Producer:
         """Note that the link is detached: outcomes are not sent any more."""
         self.settle = _ignore_outcome
         self.address.remove_producer(self)
+        self.port = DETACHED
 
 
 class Consumer:
@@ -235,6 +281,8 @@ class Consumer:
     def on_detached(self, *, closed: bool = False) -> None:
         """Note that the link is detached; or closed, and will not be resumed."""
         self.address.remove_consumer(self)
+        self.port = DETACHED
+        self.send = DETACHED.send
 
 
 EndT = TypeVar("EndT", Producer, Consumer)

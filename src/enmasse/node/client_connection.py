@@ -405,6 +405,7 @@ class ClientConnection:
             )
         elif error is not None and not self._is_logged:
             self.log("connection-refused", error, connection=number or None)
+        self.admission.forget_login()
 
     def log(self, event: str, error: RemoteError | None = None, level: int = logging.INFO, **fields: Any) -> None:
         """Log and count an event of this connection."""

@@ -40,7 +40,7 @@ class Transactions(Address):
         self.transactions: dict[bytes, Transaction] = {}
         """The open transactions by id."""
         self._limits = limits
-        self._path = (*path, self)
+        self._path = path
         self._declared = 0
         self._deadlines: dict[bytes, float | None] = {}
         """When transactions time out; None for those that were declared in this turn."""
@@ -61,7 +61,8 @@ class Transactions(Address):
             )
         self._declared += 1
         txn_id = _ID.pack(self._declared)
-        self.transactions[txn_id] = Transaction(self.core, self._limits.budget, self._limits.max_bytes, self._path)
+        path = (*self._path, self)
+        self.transactions[txn_id] = Transaction(self.core, self._limits.budget, self._limits.max_bytes, path)
         if self._limits.timeout_s:
             self._deadlines[txn_id] = None
             self.due()

@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from operator import sub
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.log.frame import Column, Frame, FrameError, split_payload
@@ -109,11 +110,18 @@ class LinkUserIds(UserIds):
         link: the link that brings the messages.
     """
 
-    __slots__ = ("_link",)
+    __slots__ = ("_ref",)
 
     def __init__(self, rights: Rights, link: ReceivingLink) -> None:
         super().__init__(rights)
-        self._link = link
+        self._ref = ref(link)
+
+    @property
+    def _link(self) -> ReceivingLink:
+        """The link, which has this guard: so it is there when it asks."""
+        link = self._ref()
+        assert link is not None
+        return link
 
     def admits(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> bool:
         """Return whether a message may pass, or else reject it."""
@@ -130,7 +138,8 @@ class LinkUserIds(UserIds):
             return True
         problem = self.problem(payload, message_format)
         if problem is None:
-            self._link.known_size, self._link.known_head = self.size, self.head
+            link = self._link
+            link.known_size, link.known_head = self.size, self.head
             return True
         sink = self._link.sink
         if isinstance(sink, MeteredSink):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from enmasse.messaging.address import Address
+from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ class Fallback:
 
     def _twin(self, queue: Queue, producer: Producer) -> tuple[Producer, _LentPort]:
         found = self._twins.get(producer)
-        if found is None or found[0].address is not queue:
+        # One that was detached, as another node served the queue meanwhile, hears of no outcome any more.
+        if found is None or found[0].address is not queue or found[0].port is DETACHED:
             port = _LentPort(producer)
             found = self._twins[producer] = queue.make_producer(cast("ProducerPort", port), producer.target), port
         return found

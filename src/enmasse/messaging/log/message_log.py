@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
@@ -92,9 +93,11 @@ class Owner(Protocol):
 class Cut:
     """The part of one batch that belongs to a log."""
 
-    __slots__ = ("dones", "frames", "owners", "rows", "sequences", "settled")
+    __slots__ = ("dones", "frames", "home", "owners", "rows", "sequences", "settled")
 
     def __init__(self) -> None:
+        self.home: Any = None
+        """The address: what comes of the batch concerns it, whoever else has left it meanwhile."""
         self.rows: list[Row] = []
         self.owners: dict[Any, None] = {}
         """Those who have rows in the frames that were cut."""
@@ -115,13 +118,14 @@ class MessageLog:
     """
 
     __slots__ = (
-        "_coming", "_dones", "_fresh", "_fresh_bytes", "_settling", "_shifts", "_touched", "core", "home",
+        "_coming", "_dones", "_fresh", "_fresh_bytes", "_home", "_settling", "_shifts", "_touched", "core",
         "is_closed", "log_id", "next_offset", "owner", "sequences", "visible",
     )  # fmt: skip
 
     def __init__(self, core: Core, home: Home, log_id: int) -> None:
         self.core = core
-        self.home = home
+        # It has this log; that both are gone at once, this does not have it.
+        self._home = weakref.ref(home)
         self.log_id = log_id
         self.owner: Owner | None = None
         """Whose messages these are; a log that several owners share has none."""
@@ -148,7 +152,12 @@ class MessageLog:
     @property
     def name(self) -> str:
         """The address's name."""
-        return self.home.name
+        home = self._home()
+        return "an address that was deleted" if home is None else home.name
+
+    def belongs_to(self, home: object) -> bool:
+        """Return whether it is the log of an address, and not of its topic."""
+        return self._home() is home
 
     def adopt(self, owner: Any) -> None:
         """Take the owner of the messages."""
@@ -266,6 +275,7 @@ class MessageLog:
         """Return frames of what is new, and settled rows of what was written before."""
         operations: list[Operation] = []
         cut = self._new_cut(operations)
+        cut.home = self._home()
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             self._cut_rows(fresh, wall_us, operations, cut)
@@ -436,7 +446,7 @@ class MessageLog:
 
     def _undo(self, token: Any) -> None:
         """Undo what else was noted of a cut that is not on disk."""
-        if self.owner is not None:
+        if self.owner is not None and token.home is not None:
             token.owners[self.owner] = None
 
     def failed(self, token: Any, reason: str) -> None:
@@ -465,7 +475,7 @@ class MessageLog:
         self._undo(token)
         for owner in token.owners:
             owner.unwritten()
-        again = [row for row in token.rows if self.home.lose(row)]
+        again = [row for row in token.rows if token.home.lose(row)]
         for owner in token.owners:
             owner.lost()
         if again and not self.is_closed:

@@ -100,9 +100,9 @@ class Backlog(Address):
     """True if the oldest messages are brought into memory to be dropped, as there are too many."""
 
     __slots__ = (
-        "_draining", "_memory_log", "browsers", "budget", "bytes_stored", "damaged", "dead_lettered", "depth",
-        "expired", "first_offset", "frames", "inherited", "is_closed", "is_spilling", "latest", "log", "max_bytes",
-        "options", "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned",
+        "__weakref__", "_draining", "_memory_log", "browsers", "budget", "bytes_stored", "damaged", "dead_lettered",
+        "depth", "expired", "first_offset", "frames", "inherited", "is_closed", "is_spilling", "latest", "log",
+        "max_bytes", "options", "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned",
         "selectors_exceeded", "seq", "share", "space", "timing", "waiting", "window",
     )  # fmt: skip
 
@@ -633,7 +633,7 @@ class Backlog(Address):
         self.is_closed = True
         if self.pager is not None:
             self.pager.close()
-        if self.log is not None and self.log.home is self:
+        if self.log is not None and self.log.belongs_to(self):
             for row in self.log.close():
                 entry = self.entry_of(row)
                 if entry.state != DONE and entry.producer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.delivery import Consumer, ConsumerPort
@@ -12,6 +13,7 @@ from enmasse.messaging.log.entry import (
     Entry,
 )
 from enmasse.messaging.log.message_log import MessageLog
+from enmasse.messaging.part import Part
 from enmasse.messaging.queues.places import IDS_CAPABILITY, Place, offset_of
 from enmasse.messaging.queues.redelivery import handle_outcome, is_spent
 from enmasse.wire.amqp.errors import DecodeError
@@ -41,16 +43,7 @@ class BacklogConsumer(Consumer):
         super().__init__(address, port, presettle)
         self.selector = selector
         if IDS_CAPABILITY in capabilities:
-            self.send = self._send_with_id
-
-    def _send_with_id(self, delivery: Entry | None, payload: bytes, settled: bool, message_format: int = 0) -> None:
-        """Send a message with the id that it has at each attempt; one that is stored nowhere has none."""
-        frame = None if delivery is None else delivery.frame
-        if delivery is not None and frame is not None:
-            name = f"{frame.log.log_id}.{Place.of(delivery.payload, 0, offset_of(delivery))}"
-            with suppress(DecodeError):
-                payload = with_message_annotations(payload, {ID_ANNOTATION: name})
-        self.port.send(delivery, payload, settled, message_format)
+            self.send = partial(_send_with_id, port)
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Hand out more."""
@@ -92,7 +85,19 @@ class BacklogConsumer(Consumer):
             log.confirm(done)
 
 
-class InheritedDispatch:
+def _send_with_id(
+    port: ConsumerPort, delivery: Entry | None, payload: bytes, settled: bool, message_format: int = 0
+) -> None:
+    """Send a message with the id that it has at each attempt; one that is stored nowhere has none."""
+    frame = None if delivery is None else delivery.frame
+    if delivery is not None and frame is not None:
+        name = f"{frame.log.log_id}.{Place.of(delivery.payload, 0, offset_of(delivery))}"
+        with suppress(DecodeError):
+            payload = with_message_annotations(payload, {ID_ANNOTATION: name})
+    port.send(delivery, payload, settled, message_format)
+
+
+class InheritedDispatch(Part["Backlog"]):
     """Hands out the messages that an earlier run of the node left, each once it is on disk that it is handed out.
 
     So a message that kills the node when it is handed out is one attempt nearer to its end each time.
@@ -102,10 +107,10 @@ class InheritedDispatch:
         log: its log.
     """
 
-    __slots__ = ("_announced", "_backlog", "_log", "below")
+    __slots__ = ("_announced", "_log", "below")
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
-        self._backlog = backlog
+        super().__init__(backlog)
         self._log = log
         self.below = log.visible
         """The offset below which messages are inherited."""
@@ -121,7 +126,7 @@ class InheritedDispatch:
         """Hand out what waits; inherited messages are first marked on disk as handed out."""
         if self._announced:
             return
-        backlog = self._backlog
+        backlog = self.whole
         consumers = backlog.consumers[:1] if backlog.options.exclusive else backlog.consumers
         room = {c: c.port.credit for c in consumers if isinstance(c, BacklogConsumer) and not c.is_blocked}
         idle: set[BacklogConsumer] = set()
@@ -146,12 +151,12 @@ class InheritedDispatch:
                 else:
                     backlog.deliver(entry, consumer)
         if announced:
-            self._log.stage(self._marked)
+            self._log.stage(lambda problem: self._marked(backlog, problem))
         elif self._is_finished(is_new):
             backlog.inherited = None
 
     def _is_finished(self, is_new: bool) -> bool:
-        backlog = self._backlog
+        backlog = self.whole
         pager = backlog.pager
         if pager is not None and pager.at is not None and pager.at < self.below:
             return False
@@ -160,9 +165,8 @@ class InheritedDispatch:
             return True
         return all(first >= self.below for first in backlog.frames)
 
-    def _marked(self, problem: str | None) -> None:
+    def _marked(self, backlog: Backlog, problem: str | None) -> None:
         announced, self._announced = self._announced, []
-        backlog = self._backlog
         # A journal that cannot be written is no reason to hold messages back: the mark is tried again.
         can_go_on = problem is None or (backlog.log is not None and not backlog.log.is_closed)
         for entry, consumer in announced:

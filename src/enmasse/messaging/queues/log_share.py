@@ -15,12 +15,13 @@ from enmasse.messaging.log.entry import (
 )
 from enmasse.messaging.log.frame_sets import FrameRanges
 from enmasse.messaging.log.message_log import MessageLog
+from enmasse.messaging.part import Part
 
 if TYPE_CHECKING:
     from enmasse.messaging.queues.backlog import Backlog
 
 
-class LogShare:
+class LogShare(Part["Backlog"]):
     """A queue or subscription as an owner of rows in a log.
 
     Args:
@@ -28,10 +29,10 @@ class LogShare:
         log: the log.
     """
 
-    __slots__ = ("_backlog", "_flying", "_log", "_staying", "held", "owner")
+    __slots__ = ("_flying", "_log", "_staying", "held", "owner")
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
-        self._backlog = backlog
+        super().__init__(backlog)
         self._log = log
         self.owner = backlog.owner
         self._flying: list[Entry] = []
@@ -48,7 +49,7 @@ class LogShare:
 
     def placed(self, first: int, rows: Sequence[Any]) -> FrameRef | None:
         """Take note of a frame with these rows that is about to be written."""
-        backlog = self._backlog
+        backlog = self.whole
         ref = FrameRef(self._log, self.owner, first, len(rows))
         if not (backlog.is_shared or backlog.is_spilling or backlog.waiting) and type(rows[0]) is not VolatileRow:
             for index, entry in enumerate(rows):
@@ -95,7 +96,7 @@ class LogShare:
 
     def _place(self, ref: FrameRef, entries: Sequence[tuple[int, Entry]]) -> int:
         """Note in messages which rows of a frame they are; return how many are not done with."""
-        backlog = self._backlog
+        backlog = self.whole
         first = ref.first
         out: list[int] = []
         left = 0
@@ -131,7 +132,7 @@ class LogShare:
 
     def depart(self) -> None:
         """Note that the messages which wait for the disk are on their way to it."""
-        backlog = self._backlog
+        backlog = self.whole
         if backlog.waiting:
             flying = self._flying if backlog.is_spilling else self._staying
             flying += backlog.waiting
@@ -142,11 +143,11 @@ class LogShare:
     @property
     def begins(self) -> int:
         """The offset in the log at which its messages begin."""
-        return self._backlog.first_offset
+        return self.whole.first_offset
 
     def begin(self, offset: int) -> None:
         """Begin with an offset of the log: what is below is not for it."""
-        self._backlog.first_offset = offset
+        self.whole.first_offset = offset
 
     def found(self, rows: int, live: int, size: int) -> None:
         """Count the rows that are left of a frame which is on disk when the node starts."""
@@ -154,14 +155,14 @@ class LogShare:
 
     def found_messages(self, count: int, size: int) -> None:
         """Count messages that are on disk when the node starts."""
-        self._backlog.depth += count
-        self._backlog.count_bytes(size)
+        self.whole.depth += count
+        self.whole.count_bytes(size)
 
     # Commits
 
     def finished(self, ref: FrameRef) -> None:
         """Forget a frame of which all is settled on disk."""
-        backlog = self._backlog
+        backlog = self.whole
         if backlog.pager is not None:
             backlog.pager.forget(ref.first)
         # One that was finished ahead of its page is remembered until that page's turn; in a log that is shared, it
@@ -171,11 +172,11 @@ class LogShare:
 
     def reopened(self, ref: FrameRef) -> None:
         """Keep a frame of which a row is settled no more; it may have been taken for done with meanwhile."""
-        self._backlog.frames[ref.first] = ref
+        self.whole.frames[ref.first] = ref
 
     def written(self) -> None:
         """Note that a cut is on disk: what waited for that can be handed out, or leaves memory."""
-        backlog = self._backlog
+        backlog = self.whole
         if self._staying:
             staying, self._staying = self._staying, []
             for entry in staying:
@@ -196,7 +197,7 @@ class LogShare:
 
     def unwritten(self) -> None:
         """Note that a cut is not on disk."""
-        backlog = self._backlog
+        backlog = self.whole
         first = self._log.visible
         self.held.remove_from(first)
         for offset in [offset for offset in backlog.frames if offset >= first]:
@@ -209,6 +210,6 @@ class LogShare:
 
     def lost(self) -> None:
         """Forget what was given back to senders, as it is not on disk."""
-        backlog = self._backlog
+        backlog = self.whole
         if backlog.waiting:
             backlog.waiting = [entry for entry in backlog.waiting if entry.state != DONE]

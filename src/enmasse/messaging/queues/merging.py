@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.part import Part
 from enmasse.messaging.storage import Operation, Table
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ SMALL_BYTES = 16 << 10
 """A frame of this size is read as quickly as a larger one."""
 
 
-class Merging:
+class Merging(Part["Backlog"]):
     """The run of small frames at the end of one queue."""
 
-    __slots__ = ("_backlog", "_following", "_frames", "_log", "is_under_way")
+    __slots__ = ("_following", "_frames", "_log", "is_under_way")
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
-        self._backlog = backlog
+        super().__init__(backlog)
         self._log = log
         self._frames: list[int] = []
         """First offsets, one frame after the other."""
@@ -57,7 +58,7 @@ class Merging:
 
     def _merge(self) -> None:
         frames, self._frames = self._frames, []
-        backlog = self._backlog
+        backlog = self.whole
         pager = backlog.pager
         is_read = backlog.consumers or backlog.browsers or pager is None or pager.is_reading or pager.sweeps
         if is_read or not self._log.is_owned_by(backlog.share) or any(first in backlog.frames for first in frames):
@@ -65,9 +66,10 @@ class Merging:
         self.is_under_way = True
         key = log_key(self._log.log_id, 0, frames[0])
         merge = Operation(Table.MERGE, key, self._following.to_bytes(8, "big"))
-        backlog.core.store([merge], self._merged)
 
-    def _merged(self, _reason: str | None) -> None:
-        """Note the end; if it was not possible, the frames stay as they are."""
-        self.is_under_way = False
-        self._backlog.due()
+        def merged(_reason: str | None) -> None:
+            # If it was not possible, the frames stay as they are.
+            self.is_under_way = False
+            backlog.due()
+
+        backlog.core.store([merge], merged)

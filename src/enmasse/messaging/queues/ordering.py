@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.log.entry import OUT, READY, Entry
+from enmasse.messaging.part import Part
 from enmasse.messaging.queues.consumer import BacklogConsumer
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ class _Heap:
         return (entry for entry in self._members if entry.state == READY)
 
 
-class Ordering:
+class Ordering(Part["Backlog"]):
     """The messages of a queue or subscription that can be handed out, in an order beyond that of arrival."""
 
-    __slots__ = ("_all", "_backlog", "_excluded", "_groups", "_parked", "_selected", "_selectors")
+    __slots__ = ("_all", "_excluded", "_groups", "_parked", "_selected", "_selectors")
 
     def __init__(self, backlog: Backlog) -> None:
-        self._backlog = backlog
+        super().__init__(backlog)
         self._all = _Heap()
         self._selected: dict[str, _Heap] = {}
         """By the selector's text."""
@@ -153,7 +154,7 @@ class Ordering:
                 self.add(entry)
         for excluded in self._excluded.values():
             excluded.discard(consumer)
-        others = [getattr(other, "selector", None) for other in self._backlog.consumers if other is not consumer]
+        others = [getattr(other, "selector", None) for other in self.whole.consumers if other is not consumer]
         used = {selector.text for selector in others if selector is not None}
         for text in [text for text in self._selectors if text not in used]:
             del self._selectors[text]
@@ -179,7 +180,7 @@ class Ordering:
     def dispatch(self) -> None:
         """Hand out what waits, as far as receivers take it."""
         idle: set[BacklogConsumer] = set()
-        backlog = self._backlog
+        backlog = self.whole
         while True:
             consumer = self._choose(idle)
             if consumer is None:
@@ -193,12 +194,12 @@ class Ordering:
     def _choose(self, idle: set[BacklogConsumer]) -> BacklogConsumer | None:
         """Return the receiver with credit that has the fewest unsettled deliveries, except idle ones."""
         best: BacklogConsumer | None = None
-        for consumer in self._backlog.consumers:
+        for consumer in self.whole.consumers:
             assert isinstance(consumer, BacklogConsumer)
             is_free = consumer.port.credit > 0 and not consumer.is_blocked and consumer not in idle
             if is_free and (best is None or consumer.unsettled < best.unsettled):
                 best = consumer
-            if self._backlog.options.exclusive:
+            if self.whole.options.exclusive:
                 break
         return best
 

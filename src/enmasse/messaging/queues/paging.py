@@ -32,6 +32,7 @@ from enmasse.messaging.log.entry import (
 from enmasse.messaging.log.frame import FLAG_VOLATILE, Frame, frame_head
 from enmasse.messaging.log.layout import log_key, log_range
 from enmasse.messaging.log.shared_log import SharedLog
+from enmasse.messaging.part import Part
 from enmasse.messaging.queues.merging import Merging
 from enmasse.messaging.queues.scheduled import Scheduled
 from enmasse.messaging.storage import Fetched, Table
@@ -57,7 +58,7 @@ Wanted = Callable[[bytes, int, int, int], bool]
 """Given a message, its failed deliveries, its arrival by the core's steady clock, and its offset."""
 
 
-class Pager:
+class Pager(Part["Backlog"]):
     """The part on disk of one queue or subscription.
 
     Args:
@@ -66,8 +67,8 @@ class Pager:
     """
 
     __slots__ = (
+        "__weakref__",
         "_asked",
-        "_backlog",
         "_estimated_below",
         "_is_receivers_turn",
         "_log",
@@ -83,7 +84,7 @@ class Pager:
     )
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
-        self._backlog = backlog
+        super().__init__(backlog)
         self._log = log
         self.merging = Merging(backlog, log)
         self.scheduled = (Scheduled(self, backlog.core, is_dated=False), Scheduled(self, backlog.core, is_dated=True))
@@ -116,7 +117,7 @@ class Pager:
 
     def _following(self, offset: int) -> int | None:
         """Return the first offset from this one on that may be needed."""
-        share = self._backlog.share
+        share = self.whole.share
         if share is None or not isinstance(self._log, SharedLog):
             return offset
         return share.held.following(offset)
@@ -134,7 +135,7 @@ class Pager:
     def span(self, first: int) -> tuple[int, int]:
         """Return from where to where to read a page that begins at an offset or behind it."""
         end = 1 << 63
-        share = self._backlog.share
+        share = self.whole.share
         if share is None or not isinstance(self._log, SharedLog):
             return first, end
         start = share.held.following(first)
@@ -142,7 +143,7 @@ class Pager:
 
     def is_for_others(self, frame: Frame) -> bool:
         """Return whether nothing of a frame is needed here."""
-        share = self._backlog.share
+        share = self.whole.share
         return share is not None and isinstance(self._log, SharedLog) and frame.first_offset not in share.held
 
     def is_ahead(self, following: int) -> bool:
@@ -159,7 +160,7 @@ class Pager:
 
     def written(self, flying: list[Entry]) -> None:
         """Note that rows that waited for it are on disk: with nothing older there they stay in memory."""
-        backlog = self._backlog
+        backlog = self.whole
         waiting = [entry for entry in flying if entry.state in (WAITING, STAGED)]
         if not waiting:
             return
@@ -189,7 +190,7 @@ class Pager:
 
     def _caught_up(self) -> None:
         """Note that nothing is on disk only any more: new messages stay in memory, as long as there is room."""
-        backlog = self._backlog
+        backlog = self.whole
         self.at = None
         backlog.is_spilling = False
         waiting, backlog.waiting = backlog.waiting, []
@@ -209,10 +210,10 @@ class Pager:
         """Start after a restart: everything from this offset on is on disk."""
         self.at = self.frame_at = first
         self._estimated_below = self._log.visible
-        self._backlog.is_spilling = True
+        self.whole.is_spilling = True
 
     def _has_room(self) -> bool:
-        backlog = self._backlog
+        backlog = self.whole
         return bool(backlog.options.last_value_key) or 2 * backlog.resident_bytes <= backlog.window
 
     def go_on(self) -> None:
@@ -231,7 +232,7 @@ class Pager:
         """Read on if there is room, or a receiver that nothing in memory suits."""
         if self.at is None:
             return
-        backlog = self._backlog
+        backlog = self.whole
         self._skip()
         if self.at >= self._log.visible:
             if not backlog.is_flying:
@@ -252,15 +253,16 @@ class Pager:
         """Read a page; ``is_reading`` holds until then, and the address has its turn afterwards."""
         self.is_reading = True
         self._asked = self._log.visible
-        limit = max(4_096, min(PAGE_BYTES, self._backlog.window // 4))
+        backlog = self.whole
+        limit = max(4_096, min(PAGE_BYTES, backlog.window // 4))
 
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
             self.is_reading = False
             done(records, damaged)
             # Whatever was read, others may have waited for their turn to read.
-            self._backlog.due()
+            backlog.due()
 
-        self._backlog.core.storage.fetch(table, first, last, limit, fetched)
+        backlog.core.storage.fetch(table, first, last, limit, fetched)
 
     @property
     def log_id(self) -> int:
@@ -273,12 +275,12 @@ class Pager:
             read()
             return
         self.waiting.append(read)
-        self._backlog.due()
+        self.whole.due()
 
     @property
     def is_closed(self) -> bool:
         """True if the address was deleted, or what it had on disk."""
-        return self._backlog.is_closed or self._backlog.pager is not self
+        return self.whole.is_closed or self.whole.pager is not self
 
     def close(self) -> None:
         """Close, as the address or its messages on disk were deleted: searches end."""
@@ -297,7 +299,7 @@ class Pager:
 
     def bring(self, entry: Entry) -> None:
         """Bring a message that was left on disk into memory."""
-        self._backlog.add(entry)
+        self.whole.add(entry)
 
     @staticmethod
     def attempts_of(ref: FrameRef, row: int) -> int:
@@ -305,7 +307,7 @@ class Pager:
         return ref.attempts.get(row, 0) if ref.attempts else 0
 
     def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-        backlog = self._backlog
+        backlog = self.whole
         if self.is_closed or self.at is None:
             return
         visible = self._log.visible
@@ -328,13 +330,13 @@ class Pager:
         What filled the page when it was asked for may have been deleted since, and more may follow.
         """
         keys = log_key(self.log_id, 0, first), log_range(self.log_id, 0)[1]
-        for key, _, _ in self._backlog.core.storage.heads(Table.FRAME, *keys):
+        for key, _, _ in self.whole.core.storage.heads(Table.FRAME, *keys):
             return int.from_bytes(key[-8:], "big")
         return self._asked
 
     def _take(self, frame: Frame) -> None:
         """Bring a frame's rows into memory."""
-        backlog = self._backlog
+        backlog = self.whole
         assert self.at is not None
         if self.is_forgotten(frame) or self.is_for_others(frame):
             return
@@ -356,7 +358,7 @@ class Pager:
 
     def _take_plain(self, frame: Frame, ref: FrameRef, payloads: Payloads, rows: list[int]) -> None:
         """Bring rows into memory that ask for nothing, as most do; a row's head says what it asks for."""
-        backlog = self._backlog
+        backlog = self.whole
         heads = frame.cells(frame.heads)
         times = self._log.times(frame)
         is_plain = {head: known_facts(head).is_plain for head in set(heads)}
@@ -375,13 +377,13 @@ class Pager:
     def _take_row(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> None:
         """Bring a row into memory, unless its time is far away."""
         if any(scheduled.leave(ref, row, payload, since_us) for scheduled in self.scheduled):
-            self._backlog.timing.is_wanted = True
+            self.whole.timing.is_wanted = True
         else:
-            self._backlog.add(self.make(ref, row, payload, since_us))
+            self.whole.add(self.make(ref, row, payload, since_us))
 
     def make(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> Entry:
         """Make an entry for a row; it is not in memory yet."""
-        backlog = self._backlog
+        backlog = self.whole
         facts = known_facts(payload)
         if facts.is_plain and not backlog.timing.is_wanted:
             entry = Entry(payload, None, 0)
@@ -402,7 +404,7 @@ class Pager:
         return self._ref_at(frame.first_offset, frame.rows, is_volatile=frame.is_volatile)
 
     def _ref_at(self, first: int, rows: int, *, is_volatile: bool) -> FrameRef:
-        backlog = self._backlog
+        backlog = self.whole
         known = backlog.frames.get(first)
         if known is not None:
             return known
@@ -440,11 +442,11 @@ class Pager:
         gone = set(ref.settled)
         rows = range(ref.rows) if ref.own is None else ref.own
         exact = sum(len(payloads[row]) + ROW_BYTES for row in rows if row not in gone)
-        self._backlog.count_bytes(exact - guessed_bytes(len(frame.data), frame.rows, ref.live))
+        self.whole.count_bytes(exact - guessed_bytes(len(frame.data), frame.rows, ref.live))
 
     def lose(self, key: bytes) -> int:
         """Lose the messages of a damaged frame, and return the next offset."""
-        backlog = self._backlog
+        backlog = self.whole
         first = int.from_bytes(key[-8:], "big")
         for _, head, size in backlog.core.storage.heads(Table.FRAME, key, key + b"\0"):
             _, rows, _, _ = frame_head(head)
@@ -465,13 +467,13 @@ class Pager:
 
     def _live_rows(self, first: int, rows: int) -> int:
         """Return how many rows are needed of a frame that cannot be read."""
-        share, log = self._backlog.share, self._log
+        share, log = self.whole.share, self._log
         if share is None or not isinstance(log, SharedLog):
             return rows
         if first not in share.held:
             return 0
         own = log.rows_of(share, first)
-        settled = settled_rows(self._backlog.core.storage.get(Table.SETTLED, log_key(*share.owner, first)) or b"")
+        settled = settled_rows(self.whole.core.storage.get(Table.SETTLED, log_key(*share.owner, first)) or b"")
         return rows - len(settled) if own is None else len(set(own) - settled)
 
     # Taking rows ahead of their turn
@@ -482,7 +484,7 @@ class Pager:
         wanted = {selector.text: selector for selector in selectors if selector is not None}
         if None in selectors:
             return False
-        attached = {selector.text for c in self._backlog.consumers if (selector := getattr(c, "selector", None))}
+        attached = {selector.text for c in self.whole.consumers if (selector := getattr(c, "selector", None))}
         self._sought = {text: selector for text, selector in self._sought.items() if text in attached}
         if not wanted.keys() <= self._sought.keys():
             # What was passed by for others may be what these want.
@@ -495,11 +497,11 @@ class Pager:
 
         def found(position: int) -> None:
             self._scan_at = position
-            self._backlog.due()
+            self.whole.due()
 
         self._scan_at = max(self._scan_at, self.frame_at)
         if self._scan_at < self._log.visible:
-            self._pick(self._scan_at, is_wanted, self._backlog.add, found)
+            self._pick(self._scan_at, is_wanted, self.whole.add, found)
         return True
 
     def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
@@ -513,25 +515,31 @@ class Pager:
 
         def taken(entry: Entry) -> None:
             entry.state = OUT
-            self._backlog.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+            self.whole.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
             take(entry)
 
         def ended() -> None:
             self.sweeps -= 1
             done()
 
-        def swept(position: int) -> None:
-            if self.is_closed:
-                ended()
-            elif self.at is None or position >= self._log.visible:
-                delayed, dated = self.scheduled
-                delayed.sweep(is_wanted, taken, lambda: dated.sweep(is_wanted, taken, ended))
-            else:
-                # Others read meanwhile; what they bring into memory is searched there.
-                self._pick(max(position, self.frame_at), is_wanted, taken, lambda at: self.wait(lambda: swept(at)))
-
         self.sweeps += 1
-        self.wait(lambda: swept(self.frame_at))
+        self.wait(lambda: self._sweep_on(self.frame_at, is_wanted, taken, ended))
+
+    def _sweep_on(self, position: int, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+        """Search on from an offset."""
+        if self.is_closed:
+            done()
+        elif self.at is None or position >= self._log.visible:
+            delayed, dated = self.scheduled
+            delayed.sweep(is_wanted, take, lambda: dated.sweep(is_wanted, take, done))
+        else:
+            # Others read meanwhile; what they bring into memory is searched there.
+            self._pick(
+                max(position, self.frame_at),
+                is_wanted,
+                take,
+                lambda at: self.wait(lambda: self._sweep_on(at, is_wanted, take, done)),
+            )
 
     def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[int], None]) -> None:
         """Take the wanted rows of one page; ``done`` is called with the start of the next page."""
@@ -570,7 +578,7 @@ class Pager:
                 if ref.taken is None:
                     ref.taken = set()
                 ref.taken.add(row)
-                self._backlog.frames[ref.first] = ref
+                self.whole.frames[ref.first] = ref
                 take(self.make(ref, row, payload, times[row]))
 
     # Rows that a client has, and which it is sent again when it comes back
@@ -586,7 +594,7 @@ class Pager:
             False if it is settled, or in memory.
         """
         key = log_key(self.log_id, 0, first)
-        for _, head, _ in self._backlog.core.storage.heads(Table.FRAME, key, key + b"\0"):
+        for _, head, _ in self.whole.core.storage.heads(Table.FRAME, key, key + b"\0"):
             _, rows, _, flags = frame_head(head)
             ref = self._ref_at(first, rows, is_volatile=bool(flags & FLAG_VOLATILE))
             if ref.is_volatile or self.at is None or first + row < self.at or row not in ref.rows_left():
@@ -594,7 +602,7 @@ class Pager:
             if ref.taken is None:
                 ref.taken = set()
             ref.taken.add(row)
-            self._backlog.frames[first] = ref
+            self.whole.frames[first] = ref
             return True
         return False
 
@@ -608,16 +616,25 @@ class Pager:
             take: called with each: the first offset, the row, and the message, which is out as if handed out.
             done: called when all were read; one that is settled meanwhile, or cannot be read, is left out.
         """
-        firsts = sorted(rows, reverse=True)
+        self._recall_on(sorted(rows, reverse=True), rows, take, done)
+
+    def _recall_on(
+        self,
+        firsts: list[int],
+        rows: dict[int, set[int]],
+        take: Callable[[int, int, Entry], None],
+        done: Callable[[], None],
+    ) -> None:
+        """Read on with the last of the frames that are left."""
+        if not firsts or self.is_closed:
+            done()
+            return
+        first = firsts.pop()
 
         def read_on() -> None:
-            if not firsts or self.is_closed:
-                done()
-                return
-            first = firsts.pop()
-            self.wait(lambda: self._recall(first, rows[first], take, read_on))
+            self._recall_on(firsts, rows, take, done)
 
-        read_on()
+        self.wait(lambda: self._recall(first, rows[first], take, read_on))
 
     def _recall(
         self, first: int, rows: set[int], take: Callable[[int, int, Entry], None], done: Callable[[], None]
@@ -634,13 +651,13 @@ class Pager:
                 times = self._log.times(frame)
                 payloads = ref.payloads(frame)
                 self._correct(frame, ref, payloads)
-                self._backlog.frames[first] = ref
+                self.whole.frames[first] = ref
                 for row in sorted(rows.difference(ref.settled)):
                     entry = self.make(ref, row, payloads[row], times[row])
                     entry.state = OUT
                     # Its place is before all that was read in turn.
                     entry.seq = first + row - (1 << 62)
-                    self._backlog.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+                    self.whole.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
                     take(first, row, entry)
             done()
 
@@ -648,4 +665,4 @@ class Pager:
 
     def leave(self, entry: Entry) -> None:
         """Forget a row that was recalled: it stays reserved, on disk."""
-        self._backlog.resident_bytes -= len(entry.payload) + ENTRY_OVERHEAD_BYTES
+        self.whole.resident_bytes -= len(entry.payload) + ENTRY_OVERHEAD_BYTES

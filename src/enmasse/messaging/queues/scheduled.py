@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enmasse.messaging.facts import known_facts
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.part import Part
 from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ SOON_US = 1_000_000
 """Microseconds for which another read is not worth it."""
 
 
-class Scheduled:
+class Scheduled(Part["Pager"]):
     """The rows of one queue that wait on disk for their time.
 
     Args:
@@ -33,10 +34,10 @@ class Scheduled:
         is_dated: whether they wait for a time of day, or for a time since their arrival.
     """
 
-    __slots__ = ("_core", "_dues", "_heap", "_is_dated", "_pager", "_rows")
+    __slots__ = ("_core", "_dues", "_heap", "_is_dated", "_rows")
 
     def __init__(self, pager: Pager, core: Core, *, is_dated: bool) -> None:
-        self._pager = pager
+        super().__init__(pager)
         self._core = core
         self._is_dated = is_dated
         self._rows: dict[int, int] = {}
@@ -90,8 +91,8 @@ class Scheduled:
             return 0
         due_us, first = heap[0]
         wait_us = due_us - self._clock_us
-        if wait_us <= 0 and not self._pager.is_reading:
-            self._pick(first, self._is_due, self._pager.bring, lambda: None)
+        if wait_us <= 0 and not self.whole.is_reading:
+            self._pick(first, self._is_due, self.whole.bring, lambda: None)
         return max(0, wait_us)
 
     def _is_due(self, payload: bytes, _attempts: int, since_us: int, _offset: int) -> bool:
@@ -99,18 +100,20 @@ class Scheduled:
 
     def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
         """Take every row that is wanted, whatever its time."""
-        frames = list(self._rows)
+        self._sweep_on(list(self._rows), is_wanted, take, done)
 
-        def following() -> None:
-            if frames and not self._pager.is_closed:
-                self._pick(frames.pop(), is_wanted, take, lambda: self._pager.wait(following))
-            else:
-                done()
-
-        following()
+    def _sweep_on(self, frames: list[int], is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+        pager = self.whole
+        if frames and not pager.is_closed:
+            first = frames.pop()
+            self._pick(
+                first, is_wanted, take, lambda: pager.wait(lambda: self._sweep_on(frames, is_wanted, take, done))
+            )
+        else:
+            done()
 
     def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
-        pager = self._pager
+        pager = self.whole
 
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
             rows = 0 if pager.is_closed else self._rows.get(first, 0)

@@ -273,20 +273,20 @@ class SessionSubscribing:
         log_id, _ = topic.core.new_log()
         subscription = self._build(key, log_id, source, name)
         record = {"session": key[0], "filter": key[1], "log": log_id, "source": source}
-        value = json.dumps(record, separators=(",", ":")).encode()
-
-        def decided(reason: str | None) -> None:
-            if reason is not None and self._kept.get(key) is subscription:
-                write()
-
-        def write() -> None:
-            # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
-            topic.core.store(
-                [topic.core.log_counter(), Operation(Table.SUBSCRIPTION, self._record_key(log_id), value)], decided
-            )
-
-        write()
+        self._write(subscription, json.dumps(record, separators=(",", ":")).encode())
         return subscription
+
+    def _write(self, subscription: SessionSubscription, record: bytes) -> None:
+        def decided(reason: str | None) -> None:
+            if reason is not None and self._kept.get(subscription.key) is subscription:
+                self._write(subscription, record)
+
+        core = self._topic.core
+        # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
+        core.store(
+            [core.log_counter(), Operation(Table.SUBSCRIPTION, self._record_key(subscription.log_id), record)],
+            decided,
+        )
 
     def load(self, record: dict[str, Any]) -> None:
         """Take up a durable subscription of an earlier run of the node."""

@@ -351,6 +351,8 @@ class VolatileSubscription(Subscription):
         self.is_closed = True
         self.count_bytes(-self.bytes_stored)
         if self.log is not None:
+            if self.pager is not None:
+                self.pager.close()
             self.log.close()
             self._delete()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.facts import known_facts
 from enmasse.messaging.log.entry import OUT, READY, Entry, SpecialEntry, with_ttl
+from enmasse.messaging.part import Part
 from enmasse.messaging.queues.redelivery import move
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import Sections
@@ -36,17 +37,17 @@ RETRY_US = 1_000_000
 """Microseconds until another check of a message that expired while a receiver had it."""
 
 
-class Timing:
+class Timing(Part["Backlog"]):
     """The special messages of one queue or subscription."""
 
     __slots__ = (
-        "_arrived", "_backlog", "_count", "_dates", "_heap", "_held", "_is_sweeping", "_noted", "_soonest_us",
+        "_arrived", "_count", "_dates", "_heap", "_held", "_is_sweeping", "_noted", "_soonest_us",
         "_sweep_us", "has_ttl", "is_wanted",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog) -> None:
+        super().__init__(backlog)
         # Most have no such messages: the lists are made when they are needed.
-        self._backlog = backlog
         self._held: list[tuple[int, Entry]] | tuple[()] = ()
         """Messages given back in this turn, and how long they are to wait from its end."""
         self._noted: list[SpecialEntry] | tuple[()] = ()
@@ -69,7 +70,7 @@ class Timing:
 
     def configure(self) -> None:
         """Apply the address's changed options."""
-        options = self._backlog.options
+        options = self.whole.options
         if options.ttl_maximum or options.ttl_minimum or options.last_value_key:
             self.is_wanted = True
         if options.ttl_maximum or options.ttl_minimum:
@@ -89,7 +90,7 @@ class Timing:
             facts: what it asks for.
             since_us: when it arrived, by the core's steady clock; 0 is in this turn.
         """
-        options = self._backlog.options
+        options = self.whole.options
         if facts.is_plain and not (options.ttl_maximum or options.ttl_minimum or options.last_value_key):
             return Entry(payload, producer, producer_id)
         self.is_wanted = True
@@ -115,8 +116,8 @@ class Timing:
             self._replace(entry)
         if entry.priority != 4 or entry.group is not None:
             # Also for one that is held: when its time comes, it is put back as any other.
-            self._backlog.arrange()
-        options = self._backlog.options
+            self.whole.arrange()
+        options = self.whole.options
         is_held = bool(facts.delivery_time_ms or facts.delivery_delay_ms)
         if is_held or facts.ttl_ms or facts.expires_ms or options.ttl_maximum or options.ttl_minimum:
             self._arrived = self._arrived or []
@@ -128,7 +129,7 @@ class Timing:
 
     def _replace(self, entry: SpecialEntry) -> None:
         """Replace an older message of the same key, as only the latest is kept."""
-        backlog = self._backlog
+        backlog = self.whole
         before = backlog.latest.get(entry.key)
         backlog.latest[entry.key] = entry
         if before is not None and before.state == READY:
@@ -136,14 +137,14 @@ class Timing:
 
     def forget(self, entry: Entry) -> None:
         """Forget a special message that is finished with."""
-        if entry.key is not None and self._backlog.latest.get(entry.key) is entry:
-            del self._backlog.latest[entry.key]
-        if self._backlog.order is not None:
-            self._backlog.order.forget(entry)
+        if entry.key is not None and self.whole.latest.get(entry.key) is entry:
+            del self.whole.latest[entry.key]
+        if self.whole.order is not None:
+            self.whole.order.forget(entry)
 
     def _release(self, entry: SpecialEntry) -> None:
         """Make a message available."""
-        backlog = self._backlog
+        backlog = self.whole
         entry.state = READY
         if backlog.order is None:
             backlog.line_up(entry)
@@ -156,7 +157,7 @@ class Timing:
         self.is_wanted = True
         self._held = self._held or []
         self._held.append((wait_us, entry))
-        self._backlog.due()
+        self.whole.due()
 
     def held(self) -> list[Entry]:
         """Return the messages in memory that are not to be handed out yet."""
@@ -178,7 +179,7 @@ class Timing:
 
     def run(self, now: float) -> None:
         """Do what is due; the core's clocks are those of this turn."""
-        backlog = self._backlog
+        backlog = self.whole
         core = backlog.core
         steady = core.steady_us
         if self._noted:
@@ -224,13 +225,13 @@ class Timing:
 
     def _swept(self) -> None:
         self._is_sweeping = False
-        steady = self._backlog.core.steady_us
+        steady = self.whole.core.steady_us
         soonest = self._soonest_us or steady + SWEEP_US
         self._sweep_us = min(max(soonest, steady + LEAST_SWEEP_US), steady + SWEEP_US)
-        self._backlog.due()
+        self.whole.due()
 
     def _is_late(self, payload: bytes, _attempts: int, since_us: int, _offset: int) -> bool:
-        core = self._backlog.core
+        core = self.whole.core
         facts = known_facts(payload)
         ends = [self._end_of_life(facts, since_us)]
         if facts.expires_ms:
@@ -247,7 +248,7 @@ class Timing:
 
     def _end_of_life(self, facts: Facts, since_us: int) -> int:
         """Return when a message's time to live ends; 0 is never."""
-        options = self._backlog.options
+        options = self.whole.options
         ttl = facts.ttl_ms
         if not ttl:
             ttl = options.ttl_maximum or options.ttl_minimum
@@ -287,7 +288,7 @@ class Timing:
         """Return whether a message's time is over."""
         if not isinstance(entry, SpecialEntry):
             return False
-        core = self._backlog.core
+        core = self.whole.core
         return 0 < entry.expires_us <= core.steady_us or 0 < entry.facts.expires_ms * 1_000 <= core.wall_us
 
     def is_too_late(self, entry: Entry) -> bool:
@@ -299,7 +300,7 @@ class Timing:
 
     def expire(self, entry: Entry) -> None:
         """Expire a message."""
-        backlog = self._backlog
+        backlog = self.whole
         backlog.expired += 1
         if backlog.options.expiry:
             move(backlog, entry, backlog.options.expiry, "expired")
@@ -314,7 +315,7 @@ class Timing:
         expires_us = entry.expires_us or (self._end_of_life(entry.facts, entry.since_us) if entry.since_us else 0)
         if not expires_us:
             return entry.payload
-        left = (expires_us - self._backlog.core.steady_us) // 1_000
+        left = (expires_us - self.whole.core.steady_us) // 1_000
         return with_ttl(entry.payload, max(1, left))
 
 

@@ -58,8 +58,8 @@ class Topic(Address):
     owns_subtree = True
     can_resume = True
     __slots__ = (
-        "_stored", "_volatile", "ended", "is_closed", "is_loaded", "log", "options", "retained", "sessions", "space",
-        "subscribing", "subscriptions", "version", "windows",
+        "__weakref__", "_stored", "_volatile", "ended", "is_closed", "is_loaded", "log", "options", "retained",
+        "sessions", "space", "subscribing", "subscriptions", "version", "windows",
     )  # fmt: skip
 
     def __init__(self, core: Core, name: str, log_id: int, *, options: AddressSettings | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.errors import full, malformed
 from enmasse.messaging.facts import facts_of
+from enmasse.messaging.part import Part
 from enmasse.messaging.transaction import OutcomeLog, TakesMessages
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
@@ -36,17 +37,17 @@ def _nobody() -> None:
     """Tell nobody, as the connection has gone."""
 
 
-class Incoming:
+class Incoming(Part["Session"]):
     """The packet ids that a session has received and its client has not released.
 
     Args:
         session: the session.
     """
 
-    __slots__ = ("_ids", "_releasing", "_session", "has_record")
+    __slots__ = ("_ids", "_releasing", "has_record")
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        super().__init__(session)
         self._ids: dict[int, Answer | None] = {}
         """By packet id, whom to tell once its message is stored; ``None`` if it is."""
         self._releasing: dict[int, Callable[[], None]] = {}
@@ -88,7 +89,7 @@ class Incoming:
                 # It is on its way for a connection that has gone since.
                 self._ids[packet_id] = done
             return
-        session = self._session
+        session = self.whole
         try:
             facts = facts_of(payload)
             check_order(payload)
@@ -113,7 +114,7 @@ class Incoming:
     def _enlist(self, address: TakesMessages, target: str, payload: bytes) -> Log:
         if address.kind == "topic":
             topic: Topic = address  # type: ignore[assignment]  # its kind says so
-            return topic.enlist_message(payload, target, _ignore, origin=self._session)
+            return topic.enlist_message(payload, target, _ignore, origin=self.whole)
         return address.enlist_message(payload, target, _ignore)
 
     def note(self, packet_id: int, done: Callable[[], None]) -> None:
@@ -141,7 +142,7 @@ class Incoming:
                 del self._ids[packet_id]
                 answer(RELEASED)
 
-        session = self._session
+        session = self.whole
         if session.is_lasting:
             session.journal.write(session, decided, *(() if log is None else (log,)))
         elif log is None:
@@ -159,7 +160,7 @@ class Incoming:
         Returns:
             False if it was not received.
         """
-        session = self._session
+        session = self.whole
         if packet_id in self._releasing:
             self._releasing[packet_id] = done
             return True
@@ -170,16 +171,18 @@ class Incoming:
             done()
             return True
         self._releasing[packet_id] = done
+        self._write_release(session, packet_id)
+        return True
 
+    def _write_release(self, session: Session, packet_id: int) -> None:
         def decided(reason: str | None) -> None:
             if reason is None:
-                self._releasing.pop(packet_id, done)()
-            else:
+                self._releasing.pop(packet_id, _nobody)()
+            elif not session.is_over:
                 # The record will be written again, as the journal does by itself; the client waits for that.
-                session.journal.write(session, decided)
+                self._write_release(session, packet_id)
 
         session.journal.write(session, decided)
-        return True
 
     def detach(self) -> None:
         """Tell a connection that has gone nothing any more."""
@@ -191,3 +194,4 @@ class Incoming:
     def clear(self) -> None:
         """Forget everything, as the session is over."""
         self._ids.clear()
+        self._releasing.clear()

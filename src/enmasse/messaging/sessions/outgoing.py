@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.log.entry import Entry
+from enmasse.messaging.part import Part
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.sessions.records import NOWHERE, Flight, Place
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
@@ -42,7 +43,7 @@ Sent = tuple["SessionLink", Any, int]
 """The link that a message was sent for, its delivery (``None`` if it was settled before), and its QoS."""
 
 
-class Outgoing:
+class Outgoing(Part["Session"]):
     """The messages in flight towards a session's client.
 
     Args:
@@ -50,12 +51,12 @@ class Outgoing:
     """
 
     __slots__ = (
-        "_inherited_filters", "_last", "_recalled", "_released", "_sent", "_session", "_stored", "_to_send",
+        "_inherited_filters", "_last", "_recalled", "_released", "_sent", "_stored", "_to_send",
         "_waiting", "has_record", "may_repeat", "receive_maximum",
     )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        super().__init__(session)
         self.receive_maximum = 0
         self.has_record = False
         """True if the journal may have a record."""
@@ -108,7 +109,7 @@ class Outgoing:
                 break
         self._last = packet_id
         self._sent[packet_id] = link, delivery, qos
-        session = self._session
+        session = self.whole
         if not session.is_lasting:
             return packet_id
         if qos == 1 or not isinstance(delivery, Entry) or not _is_written(delivery):
@@ -165,7 +166,7 @@ class Outgoing:
             _settle(sent, state)
             self._freed()
             return True
-        session = self._session
+        session = self.whole
         if not session.is_lasting:
             self._released[packet_id] = None
             _settle(sent, ACCEPTED)
@@ -184,7 +185,7 @@ class Outgoing:
                 # As if the client had said so once more, a moment later.
                 del self._released[packet_id]
                 self._sent[packet_id] = sent
-                session.core.call_later(PAUSE_S, lambda: self._receive_again(packet_id, tell))
+                session.core.call_later(PAUSE_S, lambda: session.outgoing.receive_again(packet_id, tell))
 
         log = None
         delivery = sent[1]
@@ -197,7 +198,8 @@ class Outgoing:
         session.journal.write(session, decided, *(() if log is None else (log,)))
         return True
 
-    def _receive_again(self, packet_id: int, done: Callable[[], None]) -> None:
+    def receive_again(self, packet_id: int, done: Callable[[], None]) -> None:
+        """Settle a QoS 2 message after all, as that could not be written before."""
         if packet_id in self._sent:
             self.receive(packet_id, done)
 
@@ -210,7 +212,7 @@ class Outgoing:
         return True
 
     def _freed(self) -> None:
-        session = self._session
+        session = self.whole
         if session.is_lasting:
             session.journal.write_later(session)
         if self._to_send:
@@ -262,14 +264,14 @@ class Outgoing:
     def load(self, flights: list[Flight]) -> None:
         """Take up what an earlier run of the node had in flight."""
         self.has_record = bool(flights)
-        self.may_repeat = not self._session.left_us
-        self._inherited_filters = max((filter_.number for filter_ in self._session.filters.values()), default=0)
+        self.may_repeat = not self.whole.left_us
+        self._inherited_filters = max((filter_.number for filter_ in self.whole.filters.values()), default=0)
         for flight in flights:
             self._last = flight.packet_id
             if flight.is_released:
                 self._released[flight.packet_id] = None
                 continue
-            backlog = self._session.backlog_of(flight)
+            backlog = self.whole.backlog_of(flight)
             if backlog is not None and backlog.pager is not None and backlog.pager.reserve(*flight.place[1:]):
                 self._stored.append(flight)
 
@@ -282,22 +284,23 @@ class Outgoing:
         self._recalled = done
         if is_reading:
             return
+        session = self.whole
         entries: dict[Place, Entry] = {}
         homes: dict[Flight, tuple[Backlog, bool]] = {}
         backlogs: dict[Backlog, dict[int, set[int]]] = {}
         for flight in self._stored:
-            backlog = self._session.backlog_of(flight)
+            backlog = session.backlog_of(flight)
             if backlog is not None and backlog.pager is not None:
                 _, first, row = flight.place
                 backlogs.setdefault(backlog, {}).setdefault(first, set()).add(row)
-                homes[flight] = backlog, self._session.is_shared(flight)
+                homes[flight] = backlog, session.is_shared(flight)
         left = max(1, len(backlogs))
 
         def over() -> None:
             nonlocal left
             left -= 1
             if not left:
-                self._take_up(entries, homes)
+                self._take_up(session, entries, homes)
 
         for backlog, rows in backlogs.items():
             owner = backlog.owner[0]
@@ -310,9 +313,10 @@ class Outgoing:
         if not backlogs:
             over()
 
-    def _take_up(self, entries: dict[Place, Entry], homes: dict[Flight, tuple[Backlog, bool]]) -> None:
+    def _take_up(
+        self, session: Session, entries: dict[Place, Entry], homes: dict[Flight, tuple[Backlog, bool]]
+    ) -> None:
         done, self._recalled = self._recalled, None
-        session = self._session
         self._stored = []
         before, self._sent = self._sent, {}
         for flight, (backlog, is_shared) in homes.items():
@@ -338,7 +342,7 @@ class Outgoing:
 
     def send_again(self) -> None:
         """Send what is in flight to a client that has come back."""
-        session = self._session
+        session = self.whole
         for packet_id, tell in list(self._released.items()):
             if tell is None:
                 session.require_holder().put_pubrel(packet_id)
@@ -381,7 +385,7 @@ class Outgoing:
         self._to_send.clear()
         for packet_id, sent in list(self._sent.items()):
             link, delivery, qos = sent
-            if self._session.is_lasting and delivery is not None and link.keeps(qos):
+            if self.whole.is_lasting and delivery is not None and link.keeps(qos):
                 continue
             del self._sent[packet_id]
             self._waiting.pop(packet_id, None)
@@ -389,7 +393,7 @@ class Outgoing:
         for packet_id, tell in self._released.items():
             if tell is not None:
                 self._released[packet_id] = _nothing
-        if not self._session.is_lasting:
+        if not self.whole.is_lasting:
             self._released.clear()
 
     def end(self) -> None:

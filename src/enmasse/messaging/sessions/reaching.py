@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.delivery import DETACHED, FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import words_problem
@@ -252,6 +252,7 @@ def leave(link: SessionLink) -> None:
         kept.disconnected()
     if session.holder is not None:
         session.holder.left(link)
+    link.port = DETACHED
 
 
 def forget_kept(filter_: SessionFilter) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SESSION_BYTES, Footprint, memory_of
 from enmasse.messaging.queues.consumer import BacklogConsumer
@@ -64,9 +65,9 @@ class Session:
     """
 
     __slots__ = (
-        "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s", "filters", "holder",
-        "incoming", "is_over", "is_present", "left_us", "log_id", "may_receive", "may_send", "outgoing", "owner",
-        "room", "sessions", "user", "will",
+        "__weakref__", "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s", "filters",
+        "holder", "incoming", "is_over", "is_present", "left_us", "log_id", "may_receive", "may_send", "outgoing",
+        "owner", "room", "sessions", "user", "will",
     )  # fmt: skip
 
     def __init__(self, sessions: Sessions, client_id: str, owner: str, user: str, log_id: int) -> None:
@@ -252,8 +253,9 @@ class Session:
         holder = self.holder
         if holder is not None:
             holder.left(link)
-            if not link.filter.filter.is_wild and error is not None:
-                holder.filter_ended(link.filter.text, error)
+        link.port = DETACHED
+        if holder is not None and not link.filter.filter.is_wild and error is not None:
+            holder.filter_ended(link.filter.text, error)
 
     @property
     def links(self) -> Iterator[SessionLink]:

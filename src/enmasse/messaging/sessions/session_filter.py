@@ -85,7 +85,7 @@ class SessionLink:
         filter: the filter.
         address: the address that it reaches.
         source: what the filter stands for there, as a filter.
-        port: the connection's end.
+        port: the connection's end; ``DETACHED`` once that is gone.
         consumer: the address's end.
         is_kept: true if what is in flight on it stays with the session.
         is_open: true until it is detached.

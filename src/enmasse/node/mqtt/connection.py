@@ -388,6 +388,11 @@ class MqttConnection(ClientConnection):
             self.admission.devices.leave(self)
         found = error if isinstance(error, RemoteError) else None
         self.disconnected(found, login_error=self._login_error)
+        # These know the connection.
+        if self._has_session:
+            self._has_session = False
+            del self.subscriptions
+        self._publications = self._login = self._connect = None
 
     def leave(self, key: Any, link: ClientLink, *, closed: bool) -> None:
         """Remove a link from its address; that of a receiver is its session's to remove."""

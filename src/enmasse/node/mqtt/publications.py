@@ -366,6 +366,8 @@ class Publications:
                     sender.count_one()
                     message.target.end.on_crossed(message.payload, 0, True, 0)
         self.unanswered.clear()
+        self._senders.clear()
+        self._targets.clear()
 
 
 _REFUSALS: Final = {

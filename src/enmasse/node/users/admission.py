@@ -658,6 +658,11 @@ class Admission:
             self._is_counted = False
             self._gate.left(user)
 
+    def forget_login(self) -> None:
+        """Let go of a login that came to no end, and of the connection, as that is closed and logged."""
+        self._login = None
+        self._waiting = bool
+
     @property
     def name(self) -> str:
         """The user's name for management and logs."""

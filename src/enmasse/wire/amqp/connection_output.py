@@ -14,7 +14,7 @@ from typing import Any
 
 from enmasse.wire.amqp.errors import LocalError, RemoteError
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, MIN_MAX_FRAME_SIZE, SASL_HEADER, amqp_frame
-from enmasse.wire.amqp.handler import ConnectionHandler
+from enmasse.wire.amqp.handler import NOBODY, ConnectionHandler
 from enmasse.wire.amqp.performatives import AmqpError, Begin, Close, Open
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
@@ -374,6 +374,8 @@ class ConnectionOutput:
                 session.drop_links(error)
                 self.handler.on_ended(session, error)
         self.handler.on_closed(self.error)
+        self.handler = NOBODY
+        self.more_room, self.less_room = _no_more, _enough
         self.wake(self)
 
     def _new_session(self) -> Session:

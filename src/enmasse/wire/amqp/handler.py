@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
 
@@ -56,3 +56,10 @@ class ConnectionHandler(Protocol):
             state: a ``TransactionalState``; any other state, or none, for a delivery that is enlisted.
             settled: whether the receiver has forgotten the delivery.
         """
+
+
+class _Nobody(ConnectionHandler):
+    """Takes the place of the handler of a connection that has ended, which knows its engine, and hears no more."""
+
+
+NOBODY: Final = _Nobody()  # type: ignore[abstract]  # that its methods do nothing is what they are for

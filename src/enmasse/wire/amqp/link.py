@@ -347,10 +347,9 @@ class ReceivingLink(Link):
     """The peer sends, we receive and grant credit."""
 
     __slots__ = (
-        "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "guard", "highest",
-        "initial", "is_stalled", "known_head", "known_size", "limit", "max_message_size", "partial", "partial_bytes",
-        "passage", "passes_from", "received", "settle", "takes_parts",
-        "tracker",
+        "__weakref__", "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "guard",
+        "highest", "initial", "is_stalled", "known_head", "known_size", "limit", "max_message_size", "partial",
+        "partial_bytes", "passage", "passes_from", "received", "settle", "takes_parts", "tracker",
     )  # fmt: skip
     is_sender = False
 

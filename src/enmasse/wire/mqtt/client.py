@@ -7,7 +7,7 @@ from typing import ClassVar
 from enmasse.errors import RemoteError
 from enmasse.wire.mqtt.engine import UNLIMITED, Engine, Phase
 from enmasse.wire.mqtt.fields import Cursor
-from enmasse.wire.mqtt.handler import ClientHandler
+from enmasse.wire.mqtt.handler import NOBODY, ClientHandler
 from enmasse.wire.mqtt.packets import (
     MAX_PACKET_BYTES,
     Auth,
@@ -145,6 +145,10 @@ class ClientConnection(Engine):
     def put_unsubscribe(self, unsubscribe: Unsubscribe) -> None:
         """Send UNSUBSCRIBE."""
         self.put(encode_unsubscribe(self.version, unsubscribe))
+
+    def _forget_handler(self) -> None:
+        super()._forget_handler()
+        self._handler_of_server = NOBODY
 
     def put_ping(self) -> None:
         """Send PINGREQ."""

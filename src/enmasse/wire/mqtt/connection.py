@@ -9,7 +9,7 @@ from typing import ClassVar
 from enmasse.errors import RemoteError
 from enmasse.wire.mqtt.engine import UNLIMITED, Engine, Phase
 from enmasse.wire.mqtt.fields import Cursor
-from enmasse.wire.mqtt.handler import Handler
+from enmasse.wire.mqtt.handler import NOBODY, Handler
 from enmasse.wire.mqtt.packets import (
     MAX_PACKET_BYTES,
     Auth,
@@ -297,6 +297,10 @@ class Connection(Engine):
         self.fail(
             PacketError(reason, text or reason.name.lower().replace("_", " ")), server_reference=server_reference
         )
+
+    def _forget_handler(self) -> None:
+        super()._forget_handler()
+        self._handler_of_clients = NOBODY
 
     def _last_words(self, error: RemoteError, reason: Reason, server_reference: str) -> bytes:
         if not self.is_open:  # [MQTT-3.14.0-1]

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from enmasse.errors import RemoteError
 from enmasse.wire.mqtt.fields import Cursor
-from enmasse.wire.mqtt.handler import PeerHandler, PublishSink
+from enmasse.wire.mqtt.handler import NOBODY, PeerHandler, PublishSink
 from enmasse.wire.mqtt.output import PUBACK, PUBCOMP, PUBREC, PUBREL, Output
 from enmasse.wire.mqtt.packets import (
     MAX_CONTROL_BYTES,
@@ -494,7 +494,13 @@ class Engine(Output):
         self.forget_sinks()
         self._aliases.clear()
         self._handler.on_closed(self.error)
+        self._forget_handler()
         self.wake(self)
+
+    def _forget_handler(self) -> None:
+        """Let go of the handler, which knows this engine, as it has heard of the end."""
+        self._handler = NOBODY
+        self.more_room = _always
 
     def _end(self) -> None:
         if self._phase is not Phase.DONE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from enmasse.wire.mqtt.packets import Auth, Connack, Connect, Disconnect, PublishProperties, Subscribe, Unsubscribe
 
@@ -65,6 +65,13 @@ class PeerHandler(Protocol):
 
     def on_closed(self, error: Exception | None) -> None:
         """Called once when the connection ends; ``error`` is the reason if this end closed it."""
+
+
+class _Nobody(PeerHandler):
+    """Takes the place of the handler of a connection that has ended, which knows its engine, and hears no more."""
+
+
+NOBODY: Any = _Nobody()  # type: ignore[abstract]  # nothing is read any more, and so no sink is asked for
 
 
 class Handler(PeerHandler, Protocol):

@@ -1,0 +1,267 @@
+"""What ends is gone at once: nothing of a session, subscription or connection waits for the collector of cycles.
+
+A collection looks at everything that a node holds, so it comes late, and what waits for it adds up.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, Source
+from enmasse.wire.amqp.types import Symbol
+from enmasse.wire.mqtt.packets import PublishProperties, Will
+from tests.conformance.node_scene import Node, NodePeer, durable
+from tests.unit.node import mqtt_scene
+from tests.unit.node.mqtt_scene import V3, V5
+
+
+@contextmanager
+def nothing_waits() -> Iterator[None]:
+    """Check that what is done meanwhile leaves no object of a class of ours in a cycle."""
+    gc.collect()
+    # Whatever there is so far is not looked at again.
+    gc.freeze()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield
+        gc.collect()
+        found = Counter(
+            f"{type(one).__module__}.{type(one).__qualname__}"
+            for one in gc.garbage
+            if type(one).__module__.startswith("enmasse.")
+        )
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+        gc.unfreeze()
+    assert found == {}
+
+
+# MQTT
+
+LASTING: dict[str, Any] = {"is_clean": False, "session_expiry_s": 5}
+
+
+def leave(scene: mqtt_scene.Scene, *clients: mqtt_scene.Client) -> None:
+    """Clients lose their connections, and stay away."""
+    for client in clients:
+        client.node_engine.lost()
+        scene.go_on()
+        scene.clients.remove(client)
+        # It knows both ends of what it was.
+        vars(client).clear()
+    scene.harness.advance(10)
+    scene.harness.commit()
+    assert len(scene.space.sessions) == 0
+
+
+def expires(scene: mqtt_scene.Scene) -> None:
+    client, sender = scene.client(V5, **LASTING), scene.client()
+    client.subscribed("topic/#", "queue", qos=1)
+    client.subscribed("all", "topic/b", qos=0)
+    for target in ("topic/a", "topic/b", "queue", "all"):
+        sender.answer(target)
+    assert len(client.messages()) == 5
+    # One is in flight as it goes.
+    sender.answer("topic/a", properties=PublishProperties(message_expiry_s=60))
+    assert [one.kind for one in client.told()] == ["publish"]
+    leave(scene, sender, client)
+
+
+def expires_in_an_older_version(scene: mqtt_scene.Scene) -> None:
+    client = scene.client(V3)
+    client.subscribed("topic/#", qos=1)
+    leave(scene, client)
+
+
+def expires_with_qos_2(scene: mqtt_scene.Scene) -> None:
+    client, sender = scene.client(V5, **LASTING), scene.client(V5, **LASTING)
+    client.subscribed("topic/#", qos=2)
+    assert sender.answer("topic/a", qos=2) == 0
+    assert len(client.messages()) == 1
+    leave(scene, client, sender)
+
+
+def is_taken_over(scene: mqtt_scene.Scene) -> None:
+    first = scene.client(V5, "device", **LASTING)
+    first.subscribed("topic/#", qos=1)
+    second = scene.client(V5, "device", **LASTING)
+    leave(scene, first, second)
+
+
+def begins_clean(scene: mqtt_scene.Scene) -> None:
+    first = scene.client(V5, "device", **LASTING)
+    first.subscribed("topic/#", qos=1)
+    second = scene.client(V5, "device")
+    leave(scene, first, second)
+
+
+def unsubscribes(scene: mqtt_scene.Scene) -> None:
+    client = scene.client(V5, **LASTING)
+    client.subscribed("topic/#", "queue", "all", qos=1)
+    client.unsubscribe("topic/#", "queue", "all")
+    assert client.one("unsuback").codes == [0, 0, 0]
+    leave(scene, client)
+
+
+def shares(scene: mqtt_scene.Scene) -> None:
+    client, sender = scene.client(V5, **LASTING), scene.client()
+    client.subscribed("$share/group/topic/#", qos=1)
+    sender.answer("topic/a")
+    assert [one.kind for one in client.told()] == ["publish"]
+    leave(scene, client, sender)
+
+
+def leaves_a_will(scene: mqtt_scene.Scene) -> None:
+    client = scene.client(V5, **LASTING, will=Will("topic/w", b"gone", 1, False, 2, PublishProperties()))
+    leave(scene, client)
+
+
+def publishes_too_much(scene: mqtt_scene.Scene) -> None:
+    """Messages wait for credit as it goes."""
+    client = scene.client()
+    client.publish("any", b"waits", 1)
+    client.told()
+    leave(scene, client)
+
+
+MQTT = [
+    expires,
+    expires_in_an_older_version,
+    expires_with_qos_2,
+    is_taken_over,
+    begins_clean,
+    unsubscribes,
+    shares,
+    leaves_a_will,
+    publishes_too_much,
+]
+
+
+@pytest.mark.parametrize("act", MQTT, ids=lambda act: str(act.__name__))
+def test_nothing_of_an_mqtt_client_waits_for_the_collector(act: Callable[[mqtt_scene.Scene], None]) -> None:
+    scene = mqtt_scene.Scene()
+    # What is made once is made here.
+    act(scene)
+    with nothing_waits():
+        act(scene)
+
+
+# AMQP
+
+
+def cut(*peers: NodePeer) -> None:
+    """Clients lose their connections, and stay away for longer than anything is kept for them."""
+    node = peers[0].node
+    for peer in peers:
+        peer.cut()
+        vars(peer).clear()
+    node.harness.advance(5)
+    node.harness.commit()
+
+
+def settle_all(peer: NodePeer) -> None:
+    transfers = peer.transfers()
+    assert transfers
+    for transfer, _ in transfers:
+        peer.settle(transfer.delivery_id, Accepted())
+
+
+def connects(node: Node) -> None:
+    cut(node.peer())
+
+
+def sends_and_receives(node: Node) -> None:
+    for address in ("q", "t", "a", "m"):
+        peer = node.peer()
+        peer.sender(address)
+        peer.receiver(address)
+        peer.hear()
+        peer.send(durable())
+        settle_all(peer)
+        cut(peer)
+
+
+def detaches(node: Node) -> None:
+    peer = node.peer()
+    peer.sender("q")
+    peer.receiver("t")
+    peer.hear()
+    for handle in (0, 1):
+        peer.say(Detach(handle, closed=True))
+    peer.hear()
+    cut(peer)
+
+
+def ends_its_session(node: Node) -> None:
+    peer = node.peer()
+    peer.sender("q")
+    peer.receiver("q")
+    peer.hear()
+    peer.say(End())
+    peer.hear()
+    cut(peer)
+
+
+def has_a_dynamic_address(node: Node) -> None:
+    peer = node.peer()
+    peer.receiver(Source(None, dynamic=True))
+    cut(peer)
+
+
+def ends_a_durable_subscription(node: Node) -> None:
+    peer = node.peer()
+    peer.receiver(Source("t", durable=2, expiry_policy=Symbol("never")))
+    peer.sender("t")
+    assert peer.deliver(durable()) == Accepted()
+    peer.say(Detach(1, closed=True))
+    peer.hear()
+    cut(peer)
+
+
+def is_given_up(node: Node) -> None:
+    """Links that might be resumed are not, in time."""
+    peer = node.peer()
+    peer.receiver(Source("q", expiry_policy=Symbol("connection-close"), timeout=1))
+    peer.sender("q")
+    assert peer.deliver(durable()) == Accepted()
+    cut(peer)
+    peer = node.peer()
+    peer.receiver("q")
+    settle_all(peer)
+    cut(peer)
+
+
+def leaves_a_transaction(node: Node) -> None:
+    peer = node.peer()
+    peer.attach_sender("control", 0, target=Coordinator())
+    peer.hear()
+    cut(peer)
+
+
+AMQP = [
+    connects,
+    sends_and_receives,
+    detaches,
+    ends_its_session,
+    has_a_dynamic_address,
+    ends_a_durable_subscription,
+    is_given_up,
+    leaves_a_transaction,
+]
+
+
+@pytest.mark.parametrize("act", AMQP, ids=lambda act: str(act.__name__))
+def test_nothing_of_an_amqp_client_waits_for_the_collector(act: Callable[[Node], None]) -> None:
+    node = Node()
+    act(node)
+    with nothing_waits():
+        act(node)
