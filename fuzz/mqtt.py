@@ -288,8 +288,9 @@ class Server(Peer):
         self.note("UNSUBSCRIBE", unsubscribe)
         self.engine.put_unsuback(unsubscribe.packet_id, [Reason.NO_SUBSCRIPTION_EXISTED] * len(unsubscribe.filters))
 
-    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> None:
+    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> bool:
         self.note("DISCONNECT", reason, session_expiry_s)
+        return True
 
 
 class Client(Peer):

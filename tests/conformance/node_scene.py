@@ -31,6 +31,7 @@ class _Shell:
     server_name: str | None = None
     peer_names: tuple[str, ...] = ()
     slot = None
+    is_stalled = False
 
 
 class Node:

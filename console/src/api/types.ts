@@ -205,6 +205,7 @@ export interface ConnectionRow {
   opened?: string;
   senders?: number;
   receivers?: number;
+  paused?: string;
   messagesIn?: number;
   messagesOut?: number;
   properties?: Record<string, string>;

@@ -188,6 +188,11 @@ class EngineProtocol(Borrower):
         return f"{tls.version()} {cipher[0]}" if tls is not None and cipher is not None else ""
 
     @property
+    def is_stalled(self) -> bool:
+        """True if the peer is not read, as it does not read itself."""
+        return self._is_reading_paused
+
+    @property
     def refusal(self) -> str | None:
         """Why the peer is not to be admitted, if so."""
         return None if self.slot is None else self.slot.refusal

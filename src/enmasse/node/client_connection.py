@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.space import Space
     from enmasse.node.connections import Connections
     from enmasse.node.logs import EventLog
+    from enmasse.node.waiting import WaitingRoom
 
 
 UNAUTHORIZED = "amqp:unauthorized-access"
@@ -296,9 +297,19 @@ class ClientConnection:
         return "" if self.space is None else self.space.name, self.user, network_of(self.peer)
 
     @property
+    def why_held(self) -> str:
+        """The reason why the client is not read; empty if it is, or if that is its own doing."""
+        return ""
+
+    @property
     def number(self) -> int:
         """The connection's number in management; 0 once it is closed."""
         return self._connections.numbers.get(self, 0)
+
+    def waiting_room(self) -> WaitingRoom:
+        """Return the place of the messages that wait for credit."""
+        assert self.space is not None
+        return self._connections.waiting_room(self.space)
 
     def _wait(self, is_waiting: bool) -> None:
         self._connections.waits(self, is_waiting=is_waiting)

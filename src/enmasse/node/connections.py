@@ -13,6 +13,7 @@ from enmasse.messaging.delivery import Producer
 from enmasse.net.lanes import ConnectionLoad, LaneScheduler
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE
 from enmasse.node.unfinished import unfinished_budget
+from enmasse.node.waiting import WaitingBudget, WaitingRoom
 
 if TYPE_CHECKING:
     from enmasse.messaging.owners import Holding
@@ -70,6 +71,8 @@ class Connections:
         """The budget for incomplete messages, of all connections."""
         self.unread = Budget(UNREAD_BYTES, UNREAD_GRAIN_BYTES)
         """The budget for what was made for clients that do not read it, of all connections."""
+        self._waiting = WaitingBudget()
+        """The budget for messages of clients that wait for credit, of all connections."""
         self.origins: tuple[str, ...] = ()
         """Origins of web pages that may use the node by HTTP; ``*`` is all."""
         self.hosts: ServedHosts
@@ -99,6 +102,10 @@ class Connections:
         for state in self._shared.values():
             if isinstance(state, KeepsHoldings):
                 yield from state.holdings(space)
+
+    def waiting_room(self, space: Space) -> WaitingRoom:
+        """Return the place of the messages of a connection of a space that wait for credit."""
+        return WaitingRoom(self._waiting, space.name)
 
     def connected(self, connection: ClientConnection, shell: EngineProtocol) -> None:
         """Register a connected socket."""
@@ -203,6 +210,8 @@ class Connections:
             "bytesOut": shell.bytes_out,
             "messagesIn": sum(came),
             "transactions": connection.transactions,
+            "paused": connection.why_held
+            or ("" if not shell.is_stalled else "the client does not read its messages"),
             "messagesOut": sum(left),
         }
 

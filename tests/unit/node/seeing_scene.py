@@ -28,6 +28,7 @@ class Shell:
     bytes_out = 22
     peer = "127.0.0.1:4711"
     slot = None
+    is_stalled = False
     tls = ""
 
 

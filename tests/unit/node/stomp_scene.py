@@ -24,6 +24,7 @@ class Shell:
     bytes_in = bytes_out = 0
     peer = "127.0.0.1:1"
     slot = None
+    is_stalled = False
     tls = ""
 
 

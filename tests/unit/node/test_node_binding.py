@@ -48,6 +48,7 @@ class Shell:
     bytes_out = 22
     peer = "127.0.0.1:1"
     slot = None
+    is_stalled = False
     tls = ""
 
 
@@ -505,6 +506,7 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
         "messagesIn": 1,
         "messagesOut": 1,
         "transactions": 0,
+        "paused": "",
     }
     receiver, sender = node.connections.read_links()
     assert {key: receiver[key] for key in ("name", "role", "address", "connection", "space")} == {

@@ -188,8 +188,9 @@ class Scene(Peer):
     def on_unsubscribe(self, unsubscribe: Unsubscribe) -> None:
         self.heard.append(("UNSUBSCRIBE", unsubscribe))
 
-    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> None:
+    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> bool:
         self.heard.append(("DISCONNECT", reason, session_expiry_s))
+        return True
 
 
 class ClientScene(Peer):

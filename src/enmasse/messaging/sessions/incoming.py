@@ -118,14 +118,15 @@ class Incoming(Part["Session"]):
         return address.enlist_message(payload, target, _ignore)
 
     def note(self, packet_id: int, done: Callable[[], None]) -> None:
-        """Note that an address which stores nothing has taken a message; ``done`` is called once that is on disk."""
+        """Note that an address which stores nothing has taken a message.
 
-        def decided(outcome: Any) -> None:
-            if outcome is ACCEPTED:
-                done()
-            else:
-                # It was accepted; the client has to hear of it at some time.
-                self.note(packet_id, done)
+        ``done`` is called once that is on disk, or cannot be written now: the client has to hear that its message was
+        accepted. The journal writes it later.
+        """
+
+        def decided(_outcome: Any) -> None:
+            self._ids[packet_id] = None
+            done()
 
         self._ids[packet_id] = decided
         self._write(packet_id, None)

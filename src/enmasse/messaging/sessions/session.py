@@ -371,6 +371,12 @@ class Session:
         if self.holder is holder:
             self.sessions.left(self, is_clean_close=is_clean_close, expiry_s=expiry_s)
 
+    def cancel_will(self) -> None:
+        """Send no will, whatever becomes of the connection."""
+        will, self.will = self.will, None
+        if will is not None:
+            self.core.store_in_time([will.cancel()])
+
     def end(self) -> None:
         """Forget everything in memory, as the session is over."""
         self.is_over = True

@@ -287,9 +287,7 @@ class Sessions:
 
     def _failed(self, session: Session, holder: SessionHolder) -> None:
         """Let go of a connection whose session could not be opened."""
-        if session.will is not None:
-            self.core.store_in_time([session.will.cancel()])
-            session.will = None
+        session.cancel_will()
         if session.is_present:
             self.left(session, is_clean_close=True)
         else:
@@ -342,9 +340,7 @@ class Sessions:
     def delete(self, session: Session) -> None:
         """End a session, and its connection with it, as somebody who may manage the space wants that."""
         holder = session.holder
-        if session.will is not None:
-            self.core.store_in_time([session.will.cancel()])
-            session.will = None
+        session.cancel_will()
         self._end(session)
         if holder is not None:
             holder.deleted()

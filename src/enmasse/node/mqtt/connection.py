@@ -28,6 +28,7 @@ from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, N
 from enmasse.node.mqtt.login import Login, Refusal
 from enmasse.node.mqtt.messages import head_of
 from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
+from enmasse.node.mqtt.publishing import PATIENCE_S
 from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
@@ -168,10 +169,22 @@ class MqttConnection(ClientConnection):
             self.space.core.schedule(self, deadline)
         if self._failure is not None:
             self.engine.fail(self._failure)
+        elif self._publications is not None and self._publications.has_left:
+            self.engine.close()
 
     def on_deadline(self, now: float) -> None:
         """Check the messages that wait for credit."""
         self.due()
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the connection ends with this turn, or its next one."""
+        return self._failure is not None
+
+    @property
+    def why_held(self) -> str:
+        """The reason why the client is not read; empty if it is."""
+        return "" if self._publications is None else self._publications.why_held
 
     def fail_with(self, reason: Reason, text: str, *, is_urgent: bool = False) -> None:
         """End the connection, in its turn, with the first reason that was given, unless one is more urgent."""
@@ -367,10 +380,21 @@ class MqttConnection(ClientConnection):
 
     # Going
 
-    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> None:
-        """Note that the client leaves: its will is not sent, unless it asks for that."""
+    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> bool:
+        """Note that the client leaves: its will is not sent, unless it asks for that.
+
+        Returns:
+            True if nothing waits that it published before.
+        """
         self._is_clean_close = reason == Reason.SUCCESS
         self._session_expiry_s = session_expiry_s
+        if self._publications is None or not self._publications.leave():
+            return True
+        if self._is_clean_close:
+            self.session.cancel_will()
+        assert self.space is not None
+        self.space.core.call_later(PATIENCE_S, self.engine.close)
+        return False
 
     def on_closed(self, error: Exception | None) -> None:
         """Leave the session and detach all links, as the connection is closed."""

@@ -92,6 +92,9 @@ class NoSession:
     def review(self) -> None:
         """Do nothing: nothing is kept."""
 
+    def cancel_will(self) -> None:
+        """Do nothing: a device has none."""
+
     def detach(self, _holder: Any, *, is_clean_close: bool, expiry_s: int | None) -> None:
         """Do nothing: nothing is kept."""
 

@@ -40,13 +40,8 @@ if TYPE_CHECKING:
 
 
 RECEIVE_MAXIMUM: Final = 1_000
-"""The most messages of QoS 1 and 2 without an answer, which clients of version 5 are told."""
-
-MAX_WAITING_OLD: Final = 20
-"""The most messages of QoS 1 and 2 that wait for credit before version 5, whose clients are told no maximum."""
-
-MAX_WAITING_BYTES: Final = 1 << 20
-"""The most bytes of messages that wait for credit; the connection of a client with more is not read."""
+"""The most messages of QoS 1 and 2 without an answer, which clients of version 5 are told; and the most of any QoS
+that wait for credit. An earlier client with more is not read."""
 
 MAX_SENDERS: Final = 100
 """The most addresses that a connection has links to; the idle one that was used least recently makes room."""
@@ -66,7 +61,8 @@ class Publications:
         space: the client's.
         client_id: the client's name.
         is_v5: whether errors have codes.
-        unanswered: messages without an answer, by the number of their delivery.
+        unanswered: messages without an answer, by the number of their delivery; of each, when it has waited too long,
+            or 0 as long as it never waited.
         kept_bytes: bytes of the large ones among them.
         most_unanswered: the number of these above which the client is not read.
         is_held: whether the client is not read, as it has too much without an answer.
@@ -75,9 +71,9 @@ class Publications:
     """
 
     __slots__ = (
-        "_connection", "_dropped", "_engine", "_handles", "_is_lasting", "_senders", "_session", "_targets",
-        "_waiting", "_waiting_bytes", "_waiting_numbered", "client_id", "is_held", "is_v5", "kept_bytes",
-        "most_unanswered", "once", "put_puback", "space", "unanswered",
+        "_connection", "_dropped", "_engine", "_handles", "_is_lasting", "_is_leaving", "_room", "_senders",
+        "_session", "_targets", "_waiting", "_waiting_bytes", "_waiting_numbered", "client_id", "is_held", "is_v5",
+        "kept_bytes", "most_unanswered", "once", "put_puback", "space", "unanswered",
     )  # fmt: skip
 
     def __init__(self, connection: MqttConnection) -> None:
@@ -85,7 +81,7 @@ class Publications:
         self.space: Space = connection.space
         self.client_id = connection.container
         self.is_v5 = connection.engine.version is Version.V5
-        self.unanswered: dict[int, tuple[Target, bytes]] = {}
+        self.unanswered: dict[int, tuple[Target, bytes, float]] = {}
         self.kept_bytes = 0
         # Clients of version 5 keep to what they were told, or are disconnected by the engine.
         self.most_unanswered = RECEIVE_MAXIMUM + self.is_v5
@@ -99,7 +95,9 @@ class Publications:
         self._targets: dict[str, Target] = {}
         self._dropped: list[tuple[Sender, AmqpError | None]] = []
         self._waiting = self._waiting_numbered = self._waiting_bytes = 0
+        self._room = connection.waiting_room()
         self.is_held = False
+        self._is_leaving = False
         self._handles = 0
 
     @property
@@ -165,7 +163,7 @@ class Publications:
     def _attach(self, address: Any) -> Sender:
         if len(self._senders) >= MAX_SENDERS:
             for known in self._senders.values():
-                if not known.waiting and not any(target.sender is known for target, _ in self.unanswered.values()):
+                if not known.waiting and not any(target.sender is known for target, _, _ in self.unanswered.values()):
                     self._remove(known)
                     break
         connection = self._connection
@@ -202,7 +200,7 @@ class Publications:
         for message in sender.waiting:
             self.waited(message.number, len(message.payload))
         sender.waiting.clear()
-        for number in [number for number, (target, _) in self.unanswered.items() if target.sender is sender]:
+        for number in [number for number, (target, _, _) in self.unanswered.items() if target.sender is sender]:
             self.forget_message(number)
             self.answer(number, Reason.IMPLEMENTATION_SPECIFIC_ERROR, text)
         self._connection.detached(sender)
@@ -211,7 +209,7 @@ class Publications:
 
     def keep(self, number: int, target: Target, payload: bytes) -> None:
         """Keep a message until it has its answer."""
-        self.unanswered[number] = target, payload
+        self.unanswered[number] = target, payload, 0.0
         if len(payload) > LARGE_BYTES:
             self.kept_bytes += len(payload)
 
@@ -277,7 +275,12 @@ class Publications:
         """Have a message stored together with its identifier."""
         number = packet_id + ONCE
         sender = target.sender
-        sender.count_one()
+        sender.received += 1
+        metered = self._connection.links[sender].metered
+        if metered is not None:
+            metered.add_bytes(len(payload))
+        if sender.received == sender.limit:
+            target.end.on_exhausted()
 
         def done(state: Any) -> None:
             if state is ACCEPTED and self.unanswered.get(number) is not None:
@@ -327,12 +330,33 @@ class Publications:
             self._go_on_reading()
 
     @property
+    def is_ending(self) -> bool:
+        """True if the connection ends for want of an answer that its version could have: nothing more is sent."""
+        return self._connection.is_failing
+
+    @property
+    def why_held(self) -> str:
+        """The reason why the client is not read; empty if it is."""
+        if not self.is_held:
+            return ""
+        if self._waiting:
+            return f"{self._waiting} messages, of {self._waiting_bytes} bytes, wait for a receiver, room or a rate"
+        return f"{len(self.unanswered)} messages have no answer yet"
+
+    @property
     def _has_room(self) -> bool:
-        return (
-            self._waiting < RECEIVE_MAXIMUM
-            and self._waiting_bytes <= MAX_WAITING_BYTES
-            and (self.is_v5 or self._waiting_numbered < MAX_WAITING_OLD)
-        )
+        return self._waiting < RECEIVE_MAXIMUM and self._room.resize(self._waiting_bytes)
+
+    def leave(self) -> bool:
+        """Note that the client leaves; return true if it does so later, as messages of QoS 1 or 2 wait."""
+        self._is_leaving = self._waiting_numbered > 0
+        self.is_held |= self._is_leaving
+        return self._is_leaving
+
+    @property
+    def has_left(self) -> bool:
+        """True if the client leaves, and everything has its answer."""
+        return self._is_leaving and not self.unanswered
 
     def hold(self) -> None:
         """Read no more of the client, as it has too much without an answer."""
@@ -341,7 +365,9 @@ class Publications:
             self._engine.hold_input(True)
 
     def _go_on_reading(self) -> None:
-        if self._has_room and len(self.unanswered) < self.most_unanswered and self.kept_bytes <= MAX_KEPT_BYTES:
+        if self._is_leaving:
+            self._connection.due()
+        elif self._has_room and len(self.unanswered) < self.most_unanswered and self.kept_bytes <= MAX_KEPT_BYTES:
             self.is_held = False
             self._engine.hold_input(False)
 
@@ -352,10 +378,13 @@ class Publications:
             self._remove(sender, error)
         if not self._waiting:
             return None
-        return min(
-            (found for sender in list(self._senders.values()) if (found := sender.go_on(now)) is not None),
-            default=None,
-        )
+        senders = [sender for sender in self._senders.values() if sender.waiting]
+        for sender in senders:
+            sender.expire(now)
+        if self.is_ending:
+            # What is closed has its answer, and is not to be stored after that.
+            return None
+        return min((found for sender in senders if (found := sender.go_on(now)) is not None), default=None)
 
     def close(self) -> None:
         """Offer what waits with QoS 0 for the last time, as the connection is closed."""
@@ -368,6 +397,7 @@ class Publications:
         self.unanswered.clear()
         self._senders.clear()
         self._targets.clear()
+        self._room.resize(0)
 
 
 _REFUSALS: Final = {

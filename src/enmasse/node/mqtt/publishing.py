@@ -4,8 +4,9 @@ Rules:
 1. A connection has one link to an address, however many names below it the client uses; each name has an end of its
    own there, and the rights to it are checked once, and again when they or the addresses have changed.
 2. QoS 0 is settled. QoS 1 and 2 are not: PUBACK or PUBREC says what became of the message at its address.
-3. What finds no credit waits, in order. A message of QoS 0 waits for ``BRIEFLY_S`` and is then dropped and counted;
-   one of QoS 1 or 2 waits for ``PATIENCE_S``: then version 5 has an error code, and earlier ones are closed.
+3. What finds no credit waits, in the order of its address. A message of QoS 0 waits for ``BRIEFLY_S`` and is then
+   dropped and counted; one of QoS 1 or 2 waits for ``PATIENCE_S``, however often it is tried meanwhile: then
+   version 5 has an error code, and earlier ones are closed, unless others of the address were taken in that time.
 4. Without a consumer at all QoS 0 is dropped at once, and version 5 has its error code at once.
 """
 
@@ -37,6 +38,10 @@ the same client wait behind it."""
 ONCE: Final = 0x10000
 """Added to the packet identifier in the number of a delivery of QoS 2."""
 
+RETRY_S: Final = 1.0
+"""Seconds until what could not be written is tried again: a full disk does not pass at once, and receivers that need
+no disk get a copy each time."""
+
 LARGE_BYTES: Final = 4 << 10
 """Messages above this size are counted in bytes while they have no answer; smaller ones are bounded by number."""
 
@@ -50,15 +55,17 @@ class Waiting:
     Attributes:
         number: of the delivery; 0 for QoS 0.
         deadline: the time at which it has waited too long; 0 until that is set.
+        is_tried: true if the address had it, and gave it back.
     """
 
-    __slots__ = ("deadline", "number", "payload", "target")
+    __slots__ = ("deadline", "is_tried", "number", "payload", "target")
 
-    def __init__(self, target: Target, payload: bytes, number: int) -> None:
+    def __init__(self, target: Target, payload: bytes, number: int, deadline: float = 0.0) -> None:
         self.target = target
         self.payload = payload
         self.number = number
-        self.deadline = 0.0
+        self.deadline = deadline
+        self.is_tried = False
 
 
 class Target:
@@ -84,12 +91,12 @@ class Sender:
 
     Attributes:
         most_bytes: the largest message.
-        waiting: the messages that wait for credit.
+        waiting: the messages that wait for credit, those that came again first.
     """
 
     __slots__ = (
-        "_home", "_sink", "address", "highest", "is_detach_sent", "limit", "most_bytes", "passes_from",
-        "received", "waiting",
+        "_has_taken", "_home", "_returned", "_sink", "_taken_at", "address", "highest", "is_detach_sent", "limit",
+        "most_bytes", "passes_from", "received", "waiting",
     )  # fmt: skip
 
     def __init__(self, home: Publications, address: Address) -> None:
@@ -103,6 +110,12 @@ class Sender:
         self.waiting: deque[Waiting] = deque()
         self._home = home
         self._sink: Producer | MeteredSink | None = None
+        self._returned = 0
+        """The messages at the beginning of those that wait that have come again since the last turn."""
+        self._has_taken = False
+        """True if a message was accepted since the last turn, while others waited."""
+        self._taken_at = -PATIENCE_S
+        """The time at which that was last so."""
 
     @property
     def credit(self) -> int:
@@ -138,36 +151,62 @@ class Sender:
     def _unattended(self) -> str:
         return f"{self.address.kind} {self.address.name!r:.200} has no consumer"
 
-    def go_on(self, now: float) -> float | None:
-        """Send waiting messages as far as there is credit; return the deadline of the first of the rest."""
+    def expire(self, now: float) -> None:
+        """Give up the messages that have waited too long."""
         waiting = self.waiting
-        home = self._home
+        for at in range(self._returned):
+            waiting[at].deadline = waiting[at].deadline or now + PATIENCE_S
+        self._returned = 0
         for message in reversed(waiting):
             if message.deadline:
                 break
             message.deadline = now + (PATIENCE_S if message.number else BRIEFLY_S)
-        while waiting:
+        if self._has_taken:
+            self._has_taken = False
+            self._taken_at = now
+        home = self._home
+        while waiting and not home.is_ending:
             message = waiting[0]
-            if self.received < self.limit and not self.is_detach_sent:
-                waiting.popleft()
-                home.waited(message.number, len(message.payload))
-                self.send_first(message)
-                continue
-            # One that came again is first, and has its time from now on.
-            message.deadline = message.deadline or now + PATIENCE_S
-            if now < message.deadline:
-                return message.deadline
+            has_credit = self.received < self.limit and not self.is_detach_sent
+            if now < self._deadline(message) or (has_credit and not message.is_tried):
+                return
             waiting.popleft()
             home.waited(message.number, len(message.payload))
             self._give_up(message)
+
+    def _deadline(self, message: Waiting) -> float:
+        if message.number and not self._home.is_v5:
+            # There is no answer but the end of the connection, which takes those with it that would be taken soon.
+            return max(message.deadline, self._taken_at + PATIENCE_S)
+        return message.deadline
+
+    def go_on(self, now: float) -> float | None:
+        """Send waiting messages as far as there is credit; return when to come back for the rest, if there is any."""
+        waiting = self.waiting
+        home = self._home
+        while waiting:
+            message = waiting[0]
+            if self._returned or (message.is_tried and home.space.core.is_pausing):
+                return min(now + RETRY_S, self._deadline(message))
+            if self.received >= self.limit or self.is_detach_sent:
+                return self._deadline(message)
+            waiting.popleft()
+            home.waited(message.number, len(message.payload))
+            self._send_again(message)
         return None
 
-    def send_first(self, message: Waiting) -> None:
+    def _send_again(self, message: Waiting) -> None:
         """Send a message that has waited, before those that wait behind it."""
+        home, number, target = self._home, message.number, message.target
+        if number:
+            home.unanswered[number] = target, message.payload, message.deadline
+        if number >= ONCE and home.stores_once(target):
+            home.receive_once(target, message.payload, number - ONCE)
+            return
         self.received += 1
-        message.target.end.on_message(message.payload, message.number, not message.number, 0)
+        target.end.on_message(message.payload, number, not number, 0)
         if self.received == self.limit:
-            message.target.end.on_exhausted()
+            target.end.on_exhausted()
 
     def _give_up(self, message: Waiting) -> None:
         home = self._home
@@ -206,6 +245,8 @@ class Sender:
         if len(kept[1]) > LARGE_BYTES:
             home.kept_bytes -= len(kept[1])
         if state is ACCEPTED:
+            if self.waiting:
+                self._has_taken = True
             if home.is_v5 and not kept[0].producer.reaches_any:
                 home.accepted(delivery_id, Reason.NO_MATCHING_SUBSCRIBERS)
             elif delivery_id < ONCE and not home.is_held:
@@ -213,13 +254,17 @@ class Sender:
             else:
                 home.accepted(delivery_id, 0)
             return
-        target, payload = kept
+        target, payload, deadline = kept
         if state is RELEASED and not self.is_detach_sent:
             if self.address.is_unattended and home.refuses_unattended:
                 home.answer(delivery_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, self._unattended)
                 return
             home.keep(delivery_id, target, payload)
-            self.waiting.appendleft(Waiting(target, payload, delivery_id))
+            message = Waiting(target, payload, delivery_id, deadline)
+            message.is_tried = True
+            # As they were sent, so they come again.
+            self.waiting.insert(self._returned, message)
+            self._returned += 1
             home.wait(delivery_id, len(payload))
             return
         reason, text = _reason_of(state)
@@ -322,16 +367,17 @@ class Publishing:
         if number in unanswered:
             home.repeated(packet_id, flags)
             return
-        unanswered[number] = self._target, message
+        unanswered[number] = self._target, message, 0.0
         if len(message) > LARGE_BYTES:
             home.kept_bytes += len(message)
-        if number >= ONCE and home.stores_once(self._target):
-            home.receive_once(self._target, message, packet_id)
-        elif sender.received < sender.limit and not sender.waiting:
-            sender.received += 1
-            self._on_message(message, number, False, 0)
-            if sender.received == sender.limit:
-                self._end.on_exhausted()
+        if sender.received < sender.limit and not sender.waiting:
+            if number >= ONCE and home.stores_once(self._target):
+                home.receive_once(self._target, message, packet_id)
+            else:
+                sender.received += 1
+                self._on_message(message, number, False, 0)
+                if sender.received == sender.limit:
+                    self._end.on_exhausted()
         else:
             sender.wait(self._target, message, number)
         if len(unanswered) >= home.most_unanswered or home.kept_bytes > MAX_KEPT_BYTES:

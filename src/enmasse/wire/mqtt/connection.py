@@ -289,8 +289,10 @@ class Connection(Engine):
         expiry_s = disconnect.session_expiry_s
         if expiry_s and self.connect is not None and not self.connect.session_expiry_s:  # [MQTT 5.0, 3.14.2.2.2]
             raise protocol_error("a session that ends with its connection gets no other expiry from DISCONNECT")
-        self._handler_of_clients.on_disconnect(disconnect.reason, expiry_s)
-        self.close()
+        if self._handler_of_clients.on_disconnect(disconnect.reason, expiry_s):
+            self.close()
+        else:
+            self.hold_input(True)
 
     def disconnect(self, reason: Reason, text: str = "", server_reference: str = "") -> None:
         """End the connection: DISCONNECT in version 5, or CONNACK if the client is not admitted yet."""

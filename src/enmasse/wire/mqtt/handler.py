@@ -89,12 +89,15 @@ class Handler(PeerHandler, Protocol):
     def on_unsubscribe(self, unsubscribe: Unsubscribe) -> None:
         """Unsubscribe, and call ``put_unsuback``, now or later."""
 
-    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> None:
+    def on_disconnect(self, reason: int, session_expiry_s: int | None) -> bool:
         """Called when the client says goodbye, before ``on_closed``.
 
         Args:
             reason: ``DISCONNECT_WITH_WILL`` or an error if the will is to be sent.
             session_expiry_s: the session's new expiry; None if it stays.
+
+        Returns:
+            True if the connection ends now; else the handler calls ``close`` later, and nothing is read until then.
         """
 
 
