@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from enmasse.api.kube.status import status_of
 from enmasse.api.tls import peer_of
 from enmasse.identity.throttle import network_of
+from enmasse.net.connection_limiter import room_for_connections
 from enmasse.net.origins import SECURITY_HEADERS
 from enmasse.net.shares import Owner, Shares
 from enmasse.net.tls_layer import TlsLayer
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = 4_000
 """Watches included, of which there are fewer."""
-
-OTHER_FILES = 256
-"""Descriptors that are not connections: the store, logs, connections to nodes."""
 
 HEAD_S = 10.0
 """From accepting the connection, or from the previous answer, to the end of the head; includes the TLS handshake."""
@@ -76,7 +73,7 @@ class HttpConnections:
         self.time_for = {"head": head_s, "body": body_s}
         self.turned_away = 0
         self.timed_out = 0
-        self._shares: Shares[HttpProtocol] = Shares(_fit(most))
+        self._shares: Shares[HttpProtocol] = Shares(min(most, room_for_connections()))
 
     def __len__(self) -> int:
         """Return the number of connections."""
@@ -278,13 +275,3 @@ class _Secured(TlsLayer):
         super().connection_made(transport)
         if not self._http.accept(self.lower):
             self.lower.abort()
-
-
-def _fit(most: int) -> int:
-    """Raise the limit of descriptors as needed, and return how many connections it allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most + OTHER_FILES
-    given = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < given:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (given, hard))
-    return max(1, given - OTHER_FILES)

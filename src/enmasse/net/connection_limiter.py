@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from dataclasses import dataclass
 
+from enmasse.errors import ConfigError
 from enmasse.identity.throttle import network_of
 from enmasse.net.lanes import HandshakeLane
 from enmasse.net.logs import log_event
@@ -28,10 +30,35 @@ from enmasse.net.shares import Shares
 GRACE_S = 1.0
 """The age from which on a half-open connection may lose its slot: a handshake across the world takes half of it."""
 
+OTHER_FILES = 256
+"""The file descriptors of a process that are not connections of its ports: stores, logs, management, libraries."""
+
+MIN_FILES = 512
+"""The fewest file descriptors with which a process that has ports starts: as many for connections as for the rest."""
+
 LOG_EVERY_S = 10.0
 """Connections that are turned away are counted in one line of the log in so many seconds."""
 
 _log = logging.getLogger(__name__)
+
+
+def room_for_connections() -> int:
+    """Raise this process' limit of file descriptors as far as it may, and return how many connections that allows.
+
+    Raises:
+        ConfigError: it may not have as many as ``MIN_FILES``.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return 1 << 30  # more than any port takes
+    if hard < MIN_FILES:
+        raise ConfigError(
+            f"the limit of open files is {hard}, and at least {MIN_FILES} are needed: {OTHER_FILES} for files of "
+            "ours, and one for each connection. Raise it where this is started, as by `ulimit -n 4096`, LimitNOFILE= "
+            "of systemd, or --ulimit nofile=4096 of a container"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard - OTHER_FILES
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,12 @@ does not thereby vouch for control.
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
+from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits, room_for_connections
 from enmasse.net.listener import MakeEngine, Port
 from enmasse.net.origins import host_refusal
 from enmasse.node.errors import TenancyError
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
     from enmasse.node.client_connection import ClientConnection
     from enmasse.node.connections import Connections
     from enmasse.node.users.gate import Gate
-
-OTHER_FILES = 256
-"""File descriptors that are not connections: the journal, management, libraries."""
 
 BACKLOG = 4096
 """Connections that the kernel holds until they are accepted, as many as it usually allows: one that finds no place is
@@ -144,7 +140,7 @@ class Ports:
         limiter: counts and limits the connections.
 
     Raises:
-        ConfigError: the certificates cannot be used.
+        ConfigError: the certificates cannot be used, or the system allows too few file descriptors.
     """
 
     def __init__(
@@ -247,16 +243,10 @@ class HandshakeWatcher:
 
 
 def _fit(limits: ConnectionLimits) -> ConnectionLimits:
-    """Raise this process' limit of file descriptors, and admit no more connections than it allows."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        return limits
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    room = max(1, hard - OTHER_FILES)
-    handshakes = min(limits.max_handshakes, max(1, room // 8, min(FEW_HANDSHAKES, room // 4)))
-    return replace(
-        limits, max_handshakes=handshakes, max_connections=max(1, min(limits.max_connections, room - handshakes))
-    )
+    """Return limits that admit no more connections than this process may have file descriptors."""
+    room = room_for_connections()
+    handshakes = min(limits.max_handshakes, max(room // 8, min(FEW_HANDSHAKES, room // 4)))
+    return replace(limits, max_handshakes=handshakes, max_connections=min(limits.max_connections, room - handshakes))
 
 
 RETRY_S = 2.0

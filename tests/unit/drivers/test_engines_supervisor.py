@@ -42,6 +42,42 @@ def test_endpoints_that_cannot_be_written_are_told_of_once_and_written_when_they
     asyncio.run(story())
 
 
+def test_everything_runs_once_each_endpoint_has_answered_and_what_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that takes long is told of with its logs, then each way in which endpoints do not serve, once."""
+    module = "enmasse.drivers.supervisor.supervisor"
+    answers = [["mqtt://x: no answer"], ["mqtt://x: no answer"], ["mqtt://x: refused"], []]
+    monkeypatch.setattr(f"{module}.failed_probes", lambda _endpoints: answers.pop(0))
+    monkeypatch.setattr(f"{module}._START_PATIENCE_S", 0.01)
+    monkeypatch.setattr(f"{module}._PROBE_AGAIN_S", 0.0)
+
+    async def story() -> None:
+        told = list[str]()
+        ready = asyncio.Event()
+        supervisor = _Supervisor(
+            Layout(tmp_path), UpSettings(tmp_path), Ports(1, 2), lambda _endpoints: ready.set(), told.append
+        )
+        announcing = asyncio.create_task(supervisor._announce())
+        supervisor._on_control_event({"event": "listening"})
+        async with asyncio.timeout(20):
+            while not told:
+                await asyncio.sleep(0.01)
+            assert not ready.is_set()
+            supervisor._on_node_event({"event": "listening"})
+            await ready.wait()
+        await announcing
+        log = tmp_path / "logs" / "node-0.log"
+        assert told == [
+            f"node-0 ({log}): no port was opened in 0.01 s; waiting for that",
+            "mqtt://x: no answer\nwaiting for that",
+            "mqtt://x: refused\nwaiting for that",
+        ]
+        assert answers == []
+
+    asyncio.run(story())
+
+
 def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     below = tmp_path / "file" / "data"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from enmasse.errors import RemoteError
-from enmasse.net.connection_limiter import ConnectionLimits
+from enmasse.api.http_connections import HttpConnections
+from enmasse.errors import ConfigError, RemoteError
+from enmasse.net.connection_limiter import MIN_FILES, OTHER_FILES, ConnectionLimits
 from enmasse.node import ports
 from enmasse.node.users.admission import Admission, PeerInfo
 from enmasse.node.users.gate import Gate
@@ -29,10 +30,19 @@ def test_as_many_files_are_asked_for_as_there_may_be(monkeypatch: pytest.MonkeyP
 
 def test_no_more_connections_are_admitted_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, _ = fit(monkeypatch, 4_096, ConnectionLimits())
-    assert fitted.max_connections + fitted.max_handshakes + ports.OTHER_FILES == 4_096
-    few, _ = fit(monkeypatch, 64, ConnectionLimits())
-    assert few.max_connections >= 1
-    assert few.max_handshakes >= 1
+    assert fitted.max_connections + fitted.max_handshakes + OTHER_FILES == 4_096
+    few, _ = fit(monkeypatch, MIN_FILES, ConnectionLimits())
+    assert few.max_connections > few.max_handshakes > 50
+
+
+@pytest.mark.parametrize("hard", [32, 64, 128, 256, MIN_FILES - 1])
+def test_too_few_files_for_the_rest_and_some_connections_are_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, hard: int
+) -> None:
+    with pytest.raises(ConfigError, match=rf"limit of open files is {hard}, and at least {MIN_FILES} .* `ulimit -n"):
+        fit(monkeypatch, hard, ConnectionLimits())
+    with pytest.raises(ConfigError, match=f"is {hard}, and"):
+        HttpConnections()
 
 
 def test_without_a_limit_of_files_the_operators_hold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ Rules:
 4. A file that cannot be written is reported and tried again; no process ends, nor waits, because a file of ours
    cannot be written or another process has died.
 5. Whatever ends the supervisor ends its children: their standard input ends.
+6. Everything runs once each endpoint has answered a probe. What does not answer, or does not open its ports, is
+   named and waited for: a node may have much to load.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from enmasse.drivers.pipelines_folder import pipelines_folder
 from enmasse.drivers.supervisor.child import Child
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.drivers.supervisor.ports import choose_ports
+from enmasse.drivers.supervisor.probes import failed_probes
 from enmasse.errors import ConfigError
+from enmasse.net.connection_limiter import room_for_connections
 from enmasse.net.logs import JsonFormatter, TextFormatter
 from enmasse.node.protocols import PROTOCOLS
 from enmasse.storage.presence import marker_path, require_journal
@@ -49,6 +53,8 @@ _PIPELINES_PATIENCE_S = 25.0  # queries end the batch that runs, then Spark ends
 _CONTROL_PATIENCE_S = 5.0
 _PUBLISH_AGAIN_S = 0.5
 _NODE_PATIENCE_S = 20.0  # it settles what is under way and commits before it ends
+_START_PATIENCE_S = 15.0  # a start takes a few seconds; longer if a node has much to load
+_PROBE_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +105,14 @@ def run_supervisor(
 
     Args:
         settings: what to start.
-        on_ready: called once everything listens.
+        on_ready: called once every endpoint has answered.
         report: shows a sentence to the user.
 
     Raises:
-        ConfigError: when the directory is in use or a port is taken.
+        ConfigError: when the directory is in use, a port is taken, or the limit of open files is too low.
         UnavailableError: when a process ends before it has ever worked.
     """
+    room_for_connections()  # the node and control would say the same, but here it is one sentence
     layout = Layout(settings.data.absolute())
     make_private(layout.data)
     with ExitStack() as held:
@@ -227,6 +234,7 @@ class _Supervisor:
         )
         self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
         self._starting = {"control", DEFAULT_NODE}  # the processes that have not opened their ports yet
+        self._all_listen = asyncio.Event()
         self._publishing: asyncio.TimerHandle | None = None  # set while the file could not be written
         self._loaded_node: int | None = None  # the process id of a node that waits to be opened
         admin = layout.admin_socket(DEFAULT_NODE)
@@ -288,11 +296,13 @@ class _Supervisor:
         stopping = asyncio.create_task(stop.wait())
         renewing = asyncio.create_task(keep_renewing(self._layout.tls, self._host, self._report))
         hosting = asyncio.create_task(self._host_pipelines())
+        announcing = asyncio.create_task(self._announce())
         try:
             await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
             renewing.cancel()
+            announcing.cancel()
             if self._pipelines is not None:
                 await self._pipelines.stop(_PIPELINES_PATIENCE_S)
             hosting.cancel()
@@ -306,6 +316,23 @@ class _Supervisor:
             if not task.cancelled():
                 task.result()  # raises what ended it
         return 0
+
+    async def _announce(self) -> None:
+        """Tell that everything runs, once every endpoint has answered; name what does not come up."""
+        try:
+            async with asyncio.timeout(_START_PATIENCE_S):
+                await self._all_listen.wait()
+        except TimeoutError:
+            logs = " and ".join(f"{name} ({self._layout.logs / name}.log)" for name in sorted(self._starting))
+            self._report(f"{logs}: no port was opened in {_START_PATIENCE_S:g} s; waiting for that")
+            await self._all_listen.wait()
+        told: list[str] = []
+        while failed := await asyncio.to_thread(failed_probes, self._endpoints):
+            if failed != told:
+                self._report("\n".join([*failed, "waiting for that"]))
+                told = failed
+            await asyncio.sleep(_PROBE_AGAIN_S)
+        self._on_ready(self._endpoints)
 
     async def _host_pipelines(self) -> None:
         """Keep the host of pipelines running; messaging goes on without it."""
@@ -372,4 +399,4 @@ class _Supervisor:
         if name in self._starting:
             self._starting.remove(name)
             if not self._starting:
-                self._on_ready(self._endpoints)
+                self._all_listen.set()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -17,6 +15,7 @@ from enmasse.cli.objects import object_label, write_objects
 from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
 from enmasse.drivers.data_directory import DEFAULT_NODE
+from enmasse.drivers.supervisor.probes import failed_probes
 from enmasse.errors import EnmasseError
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT, PIPELINE
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _KINDS = {"spaces": ADDRESS_SPACE, "addresses": ADDRESS}
 """By their names in documents."""
 
-_CONNECT_TIMEOUT_S = 1.0
 _WARNINGS = ("LoginRequired", "AuthoritiesProved", "AliasGranted")
 """Conditions of projects that are ready nevertheless."""
 
@@ -104,23 +102,12 @@ def _read(data: Path) -> _Found:
             found.pipelines = api.select(PIPELINE, None)
             found.warnings = [text for item in api.select(IOT_PROJECT, None) for text in _warnings_of(item)]
         found.host = next((item.pid for item in endpoints.processes if item.kind == "pipelines"), None)
-        # The resources have what the node reported last; the connection shows that it still listens.
-        _require_listener(endpoints.url("amqp"))
+        # The resources have what the node reported last; probes show that it still serves.
+        if failed := failed_probes(endpoints):
+            raise UnreachableError(f"{'; '.join(failed)}; `enmasse logs {DEFAULT_NODE}` may show why")
     except EnmasseError as error:
         found.error = error
     return found
-
-
-def _require_listener(url: str | None) -> None:
-    place = urlsplit(url or "")
-    if not place.hostname or not place.port:
-        raise UnreachableError("the installation has no endpoint for amqp")
-    try:
-        socket.create_connection((place.hostname, place.port), _CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise UnreachableError(
-            f"no node listens at {url} ({error.strerror or error}); `enmasse logs {DEFAULT_NODE}` shows why"
-        ) from None
 
 
 def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
