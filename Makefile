@@ -88,6 +88,7 @@ reference: setup
 	@$(BIN)/python -m tests.unit.model.pipelines_page
 	@$(BIN)/python -m tests.unit.model.settings_table
 	@$(BIN)/python -m enmasse.api.metrics.catalogue docs/reference/metrics.md
+	@$(BIN)/python -m tests.limits.limit_page
 
 console:
 	@cd console && npm ci --no-audit --no-fund && npm run build

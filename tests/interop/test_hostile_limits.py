@@ -52,6 +52,7 @@ def attach_of(handle: int, address: str, name: str | None = None) -> Attach:
 # Numbers
 
 
+@pytest.mark.limit("sessions", "amqp")
 def test_a_channel_above_the_channel_max_ends_the_connection(stranger: Make) -> None:
     peer = stranger()
     channel_max = peer.open().channel_max

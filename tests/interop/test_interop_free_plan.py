@@ -117,6 +117,7 @@ def free_of_connections(site: Site) -> None:
         until(lambda: not management.read("io.enmasse.space", SPACE)["connections"])
 
 
+@pytest.mark.limit("connections", "amqp")
 def test_connections(site: Site) -> None:
     site.limit(keep=["max_connections"])
     free_of_connections(site)
@@ -138,6 +139,7 @@ def test_devices(site: Site) -> None:
             site.connect("one-more")
 
 
+@pytest.mark.limit("links", "amqp")
 def test_links_of_the_space(site: Site) -> None:
     site.limit(keep=["max_links"])
     free_of_connections(site)
@@ -191,6 +193,7 @@ def refused_by_amqp(site: Site, topic: str, name: str | None) -> str:
     return str(refused.value)
 
 
+@pytest.mark.limit("subscriptions", "amqp", "mqtt", "stomp", "http/1.1")
 def test_subscriptions(site: Site) -> None:
     """As many as the plan has are there; each protocol hears of one more what its own words for that are."""
     site.limit(keep=["max_subscriptions"])
@@ -231,6 +234,7 @@ def test_subscriptions(site: Site) -> None:
 
 
 @pytest.mark.parametrize("of_space", [True, False])
+@pytest.mark.limit("rate", "amqp")
 def test_message_rate(site: Site, of_space: bool) -> None:
     site.limit(keep=["max_message_rate"] if of_space else [])
     rate = space_plan().message_rate if of_space else queue_plan().message_rate
@@ -262,6 +266,7 @@ def test_byte_rate(site: Site, of_space: bool) -> None:
 
 
 @pytest.mark.parametrize("of_space", [True, False])
+@pytest.mark.limit("size", "amqp")
 def test_message_size(site: Site, of_space: bool) -> None:
     site.limit(keep=["max_message_size"] if of_space else [])
     most = space_plan().message_size if of_space else queue_plan().message_size

@@ -215,7 +215,7 @@ class MqttPeer(MqttVoice):
         self.connack: Heard | None = None
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._reader, self._writer = await self.dial()
         try:
             self.connack = await self.next("connack")
             assert bool(self.connack.reason) is self._is_refused, self.connack
@@ -223,6 +223,10 @@ class MqttPeer(MqttVoice):
             self._writer.close()
             raise
         return self
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open the socket."""
+        return await asyncio.open_connection("127.0.0.1", self._port)
 
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()
@@ -237,7 +241,8 @@ class MqttPeer(MqttVoice):
         async with asyncio.timeout(WAIT_S):
             while not self.heard:
                 data = await self._reader.read(65536)
-                assert data, f"the connection has ended, and {kinds} did not come"
+                if not data:
+                    raise EOFError(f"the connection has ended, and {kinds} did not come")
                 self.engine.receive(data, 0.0)
         found = self.heard.popleft()
         assert found.kind in kinds, found

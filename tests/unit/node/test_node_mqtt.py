@@ -286,6 +286,7 @@ def test_how_far_a_session_has_read_a_stream_goes_with_it(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.limit("rate", "mqtt")
 def test_a_rate_delays_the_answers(version: Version) -> None:
     scene = Scene(queue={"maxMessageRate": 10})
     client = scene.client(version)

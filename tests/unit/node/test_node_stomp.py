@@ -530,6 +530,7 @@ def test_a_space_has_as_many_connections_as_it_may(scene: Scene) -> None:
     first.one("RECEIPT")
 
 
+@pytest.mark.limit("rate", "stomp")
 def test_a_rate_holds_messages_back(scene: Scene) -> None:
     scene.node.entities.spaces["ns/shop"].limit(SpaceLimits(message_rate=10))
     client = scene.client()
