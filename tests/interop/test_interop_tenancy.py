@@ -141,7 +141,11 @@ def test_a_space_has_a_port_of_its_own_while_the_node_runs(site: Site) -> None:
             site.send(host, port)
     site.space(SHOP, port=port)
     until(lambda: "portProblem" in site.space(SHOP))
-    assert site.space(SHOP)["portProblem"].startswith(f"port {port} belongs to another space already")
+    problem = site.space(SHOP)["portProblem"]
+    assert problem.startswith(f"port {port} belongs to another space already")
+    with blocking.connect(site.node.admin_url, timeout=TIMEOUT_S) as connection:
+        (health,) = connection.management().query("io.enmasse.health")
+    assert (health["ready"], health["problems"]) == (True, [f"ports of spaces: {problem}"])
     site.space(FACTORY, port=0)
     site.space(SHOP, port=0)
     until_listening(port, is_open=False)

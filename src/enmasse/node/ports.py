@@ -295,6 +295,11 @@ class SpacePorts:
         problem = self._problems.get(space)
         return {} if problem is None else {"portProblem": problem}
 
+    @property
+    def problems(self) -> list[str]:
+        """The reasons why ports are not open that should be, without the names of the spaces, which are nobody's."""
+        return sorted(set(self._problems.values()))
+
     def close(self) -> None:
         """Close all ports."""
         self._is_closed = True

@@ -100,9 +100,13 @@ def test_a_port_that_somebody_else_has_is_taken_once_it_is_free() -> None:
             port = other.getsockname()[1]
             site.ports.set("ns/shop", port)
             await until_async(lambda: "portProblem" in site.ports.status("ns/shop"))
-            assert f"port {port} cannot be opened" in site.ports.status("ns/shop")["portProblem"]
+            problem = site.ports.status("ns/shop")["portProblem"]
+            assert f"port {port} cannot be opened" in problem
+            assert site.ports.problems == [problem]
+            assert "shop" not in problem, "whoever asks for the node's health is told it"
         await until_space(port, "ns/shop")
         assert site.ports.status("ns/shop") == {}
+        assert site.ports.problems == []
         site.ports.close()
 
     asyncio.run(story())

@@ -91,6 +91,7 @@ def check_server(server: Server) -> list[Check]:
     """Return the checks that decide if the node is ready."""
     journal = server.journal
     failure = "" if journal.loss else journal.failure
+    ports = server.space_ports.problems
     trouble = f"the last batch could not be written: {failure}" if failure else ""
     return [
         Check("snapshot", server.is_loaded, "" if server.is_loaded else "not loaded yet"),
@@ -101,6 +102,7 @@ def check_server(server: Server) -> list[Check]:
             journal.loss or ("" if journal.is_running else "its process is being started"),
         ),
         Check("storage", not trouble, trouble, is_needed=False),
+        Check("ports of spaces", not ports, "; ".join(ports), is_needed=False),
         Check("stopping", not server.is_stopping, "the node is stopping" if server.is_stopping else ""),
     ]
 
