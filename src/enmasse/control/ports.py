@@ -146,11 +146,13 @@ class ObservedEntity:
         name: the entity's name.
         uid: of the resource that it was made for.
         digest: the same for entities whose attributes are the same.
+        problem: the reason why the port of a space is not open; empty if it is, or there is none.
     """
 
     name: str
     uid: str
     digest: str
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

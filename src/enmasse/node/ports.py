@@ -14,6 +14,7 @@ does not thereby vouch for control.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -255,16 +256,25 @@ RETRY_S = 2.0
 Open = Callable[[str, int, str], Awaitable[asyncio.Server]]
 
 
+def reason_of(error: OSError) -> str:
+    """Return why a port cannot be opened, in the system's words: those of asyncio repeat the address."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 class SpacePorts:
     """The ports that each belong to one space.
 
     Args:
         loop: the event loop.
         open_port: opens a port on an interface for connections to a space; raises ``OSError``.
+        problems_changed: called when ``status`` of a space has become another one.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, open_port: Open) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, open_port: Open, problems_changed: Callable[[], object] = lambda: None
+    ) -> None:
         self._loop = loop
+        self._problems_changed = problems_changed
         self._open_port = open_port
         self._hosts: list[str] = []
         self._wanted: dict[str, int] = {}
@@ -287,7 +297,8 @@ class SpacePorts:
             self._wanted[space] = port
         else:
             self._wanted.pop(space, None)
-            self._problems.pop(space, None)
+            if self._problems.pop(space, None) is not None:
+                self._problems_changed()
         self._request_reconcile()
 
     def status(self, space: str) -> dict[str, Any]:
@@ -325,6 +336,7 @@ class SpacePorts:
             self._task = self._loop.create_task(self._reconcile())
 
     async def _reconcile(self) -> None:
+        former = dict(self._problems)
         while self._is_stale and not self._is_closed:
             self._is_stale = False
             for space in [name for name, (port, _) in self._open.items() if self._wanted.get(name) != port]:
@@ -332,6 +344,8 @@ class SpacePorts:
             for space, port in list(self._wanted.items()):
                 if space not in self._open and self._wanted.get(space) == port:
                     await self._try(space, port)
+        if self._problems != former:
+            self._problems_changed()
         if self._problems and not self._is_closed:
             if self._retry is not None:
                 self._retry.cancel()
@@ -350,7 +364,7 @@ class SpacePorts:
             for server in servers:
                 server.close()
             self._problems[space] = (
-                f"port {port} cannot be opened ({error.strerror or error}); choose another one, or free it"
+                f"port {port} cannot be opened ({reason_of(error)}); choose another one, or free it"
             )
             return
         self._problems.pop(space, None)

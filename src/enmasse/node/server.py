@@ -39,7 +39,15 @@ from enmasse.node.management.management import Inspection, Management
 from enmasse.node.management.session_views import read_sessions, read_wills
 from enmasse.node.management.space_management import SpaceManagement
 from enmasse.node.management.statistics import check_server, read_configuration, read_statistics
-from enmasse.node.ports import HandshakeWatcher, ManagementPort, PortOptions, Ports, ServedHosts, SpacePorts
+from enmasse.node.ports import (
+    HandshakeWatcher,
+    ManagementPort,
+    PortOptions,
+    Ports,
+    ServedHosts,
+    SpacePorts,
+    reason_of,
+)
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.trace import Tracer
 from enmasse.node.users.admission import PeerInfo
@@ -175,7 +183,7 @@ class Server:
         self.entities.grants_of = lambda space, owner, name: known_grants(self.gate, self.users, space, owner, name)
         self.entities.protocol_holdings = self.connections.holdings
         self.entities.rates_changed = self.connections.meter
-        self.space_ports = SpacePorts(self._turn.loop, self._open_space_port)
+        self.space_ports = SpacePorts(self._turn.loop, self._open_space_port, self.entities.note_change)
         self.entities.port_changed = self.space_ports.set
         self.entities.extra_status = self.space_ports.status
         self.federation = Federation(
@@ -383,7 +391,7 @@ class Server:
         try:
             server = await self.ports.open(host, port, self._engine_makers(origin), self.hosts.refuse)
         except OSError as error:
-            raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
+            raise ConfigError(f"{host}:{port} cannot be opened ({reason_of(error)}); choose another port") from None
         origin.port = port = server.sockets[0].getsockname()[1]
         self.listeners.append(Listener(row.name, host, port, server))
         self.space_ports.serve_on(host)
@@ -431,7 +439,7 @@ class Server:
         try:
             server = await self.management_port.open(host, port, self._engine_makers(origin))
         except OSError as error:
-            raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
+            raise ConfigError(f"{host}:{port} cannot be opened ({reason_of(error)}); choose another port") from None
         port = server.sockets[0].getsockname()[1]
         self.listeners.append(Listener("management", host, port, server))
         return port

@@ -86,6 +86,8 @@ class MemoryNode:
         self.state = NodeState()
         self.calls: list[tuple[str, str]] = []
         self.refused: dict[str, tuple[int, str]] = {}
+        self.problems: dict[str, str] = {}
+        """The reasons why ports of spaces are not open."""
         self.pending: dict[tuple[str, str], str] = {}
         """Space and address of what waits, with the reason that was told."""
         self.is_up = True
@@ -223,7 +225,7 @@ class MemoryNode:
         return self._tables()[entity.entity_type]
 
     def _seen(self, entity: Entity) -> ObservedEntity:
-        return ObservedEntity(entity.name, entity.uid, self.digest(entity))
+        return ObservedEntity(entity.name, entity.uid, self.digest(entity), self.problems.get(entity.name, ""))
 
 
 @pytest.fixture

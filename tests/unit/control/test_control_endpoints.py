@@ -453,6 +453,15 @@ def test_a_port_of_ones_own_is_one_that_the_plan_offers_and_nobody_had_before(sc
     assert "offers those from 31000 to 31999" in scene.condition("EndpointsReady", "low")[2]
 
 
+def test_a_port_that_a_node_cannot_open_is_told_until_it_can(scene: Scene) -> None:
+    scene.registry.create_catalog()
+    scene.declare(endpoint(port=31000), spec={"plan": "standard-unlimited"})
+    scene.endpoints.note_port("default/shop", "port 31000 cannot be opened")
+    assert scene.condition("EndpointsReady") == ("False", "PortClosed", "port 31000 cannot be opened")
+    scene.endpoints.note_port("default/shop", "")
+    assert scene.condition("EndpointsReady") == ("True", "Served", "")
+
+
 def test_what_applications_need_is_exported_kept_up_to_date_and_taken_away(scene: Scene) -> None:
     exports = [{"kind": kind, "name": "facts"} for kind in ("ConfigMap", "Secret", "Service")]
     scene.declare(route("mq.shop.example", exports=exports))

@@ -74,6 +74,24 @@ def test_what_a_node_has_at_first_is_no_news_and_what_it_has_otherwise_is(memory
     asyncio.run(body())
 
 
+def test_a_port_that_a_node_cannot_open_is_news_that_a_change_of_the_space_does_not_lose(memory_node: Any) -> None:
+    async def body() -> None:
+        node = memory_node()
+        await node.create(SHOP)
+        async with mirrored(node, resync_s=0.005) as heard:
+            for problem in ("port 31007 is taken", ""):
+                heard.changed.clear()
+                node.problems[SHOP.name] = problem
+                node.changes += 1
+                await until_async(lambda: heard.changed == [("space", SHOP.name)])
+                await heard.mirror.perform("update", SHOP)
+                found = await heard.mirror.find("space", SHOP.name)
+                assert found is not None
+                assert found.problem == problem
+
+    asyncio.run(body())
+
+
 def test_nothing_is_asked_twice_while_nothing_drifts(memory_node: Any) -> None:
     async def body() -> None:
         node = memory_node()

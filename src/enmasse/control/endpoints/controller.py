@@ -93,6 +93,8 @@ class EndpointController(Controller):
         """The domains that each namespace may have hosts of."""
         self._refused: dict[str, dict[str, HostRefusal]] = {}
         self._refused_ports: dict[str, str] = {}
+        self._closed_ports: dict[str, str] = {}
+        """The reasons why ports that spaces have are not open, as nodes tell them."""
         self._offered: dict[str, PortRange | None] = {}
         """The ports that each space plan offers."""
 
@@ -143,6 +145,14 @@ class EndpointController(Controller):
     def port_of(self, space: AddressSpace) -> int:
         """Return the port of its own that a space gets; 0 for none."""
         return 0 if space.key in self._refused_ports else port_of(space)
+
+    def note_port(self, key: str, problem: str) -> None:
+        """Take note of the reason why the port of a space is not open; empty: it is, or there is none."""
+        former = self._closed_ports.pop(key, "")
+        if problem:
+            self._closed_ports[key] = problem
+        if former != problem:
+            self.enqueue(key)
 
     def _grants(self, namespace: Document) -> tuple[str, ...]:
         annotations = namespace["metadata"].get("annotations") or {}
@@ -256,6 +266,7 @@ class EndpointController(Controller):
         prefix = f"space.{namespace}.{name}."
         if document is None or document["metadata"].get("deletionTimestamp"):
             self._certificates.withdraw(prefix, ())
+            self._closed_ports.pop(key, None)
             return True
         space = restore(document)
         assert isinstance(space, AddressSpace)
@@ -276,6 +287,7 @@ class EndpointController(Controller):
         assert isinstance(space, AddressSpace)
         wrong: list[tuple[str, str]] = [*refused.values()]
         wrong += [("PortRefused", port_refused)] if port_refused else []
+        wrong += [("PortClosed", closed)] if (closed := self._closed_ports.get(key)) else []
         wrong += self._export(space, list(zip(endpoints, statuses, authorities, strict=True)))
         generation = space.metadata.generation
         found = (

@@ -219,9 +219,10 @@ class NodeMirror:
         self._unknown.discard((kind, name))
         if self._revision is not None and is_change is not False:
             self._revision = self._revision.next()
-        self._set(
-            kind, name, None if action == "delete" else ObservedEntity(name, entity.uid, self._node.digest(entity))
-        )
+        former = self._seen[kind].get(name)
+        # A change of the problem counts as one of the entity.
+        present = ObservedEntity(name, entity.uid, self._node.digest(entity), former.problem if former else "")
+        self._set(kind, name, None if action == "delete" else present)
 
     async def run(self) -> None:
         """Follow the node until cancelled."""

@@ -133,6 +133,9 @@ class SpaceController(Controller):
 
         is_settled = await self._context.on_nodes(serve)
         self._publish_status(view, verdict, entity, outcomes)
+        if self._endpoints is not None:
+            problems = {outcome.present.problem for outcome in outcomes.values() if outcome.present is not None}
+            self._endpoints.note_port(space.key, "; ".join(sorted(filter(None, problems))))
         for node in self._context.nodes.values():
             if ("space", space.key) not in node.kept:
                 self._context.enqueue_addresses(sorted(node.waiting.pop(space.key, ())))

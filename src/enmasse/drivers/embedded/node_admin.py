@@ -67,6 +67,7 @@ _CONNECTION = "io.enmasse.connection"
 _TRACE_CREDIT = 8
 """Messages of some 64 KiB that may be on their way: the node keeps the rest, up to a bound."""
 _TYPES: dict[EntityType, str] = {"space": _SPACE, "address": _ADDRESS}
+_OBSERVED = {"space": ("name", "uid", "digest", "portProblem"), "address": ("name", "uid", "digest")}
 _OBSERVED_AT_ONCE = 250  # entities that a node identifies in one go: four milliseconds in which it does nothing else
 _NOT_FOUND, _NOT_KNOWN = 404, 501
 _STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
@@ -205,9 +206,9 @@ class AmqpNodeAdmin:
         while True:
             with _Errors():
                 page = await self._reachable(self._management).query(
-                    _TYPES[kind], ("name", "uid", "digest"), offset=offset, count=_OBSERVED_AT_ONCE
+                    _TYPES[kind], _OBSERVED[kind], offset=offset, count=_OBSERVED_AT_ONCE
                 )
-            yield [ObservedEntity(item["name"], item["uid"] or "", item["digest"]) for item in page]
+            yield [_observed(item) for item in page]
             offset += len(page)
             if len(page) < _OBSERVED_AT_ONCE:
                 return
@@ -215,7 +216,7 @@ class AmqpNodeAdmin:
     async def find(self, kind: EntityType, name: str) -> ObservedEntity | None:
         """Return what the node has under a name, or None."""
         found = await self._read(_TYPES[kind], name)
-        return None if found is None else ObservedEntity(name, found.get("uid") or "", found["digest"])
+        return None if found is None else _observed(found)
 
     async def find_address(self, name: str) -> AddressEntity | None:
         """Return an address with all that the node knows of it, or None."""
@@ -507,6 +508,10 @@ def _read_address(attributes: dict[str, Any]) -> AddressEntity:
         generation=attributes.get("generation") or 0,
         settings=read_settings(attributes),
     )
+
+
+def _observed(found: dict[str, Any]) -> ObservedEntity:
+    return ObservedEntity(found["name"], found.get("uid") or "", found["digest"], found.get("portProblem") or "")
 
 
 def _read_space(attributes: dict[str, Any]) -> SpaceEntity:

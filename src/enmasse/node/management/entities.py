@@ -72,7 +72,7 @@ class Entities:
         self.hosts: dict[str, str] = {}
         """The spaces that further host names stand for."""
         self.changes = 0
-        """The number of entities created, changed and deleted since the start."""
+        """The number of changes of entities since the start: of those created, changed and deleted."""
         self._addresses: dict[str, Address] = {}
         """The addresses that are built, by the names of their entities."""
         self._idle_counts: dict[tuple[str, int], dict[str, Any]] = {}
@@ -479,6 +479,10 @@ class Entities:
             "subscriptionBytes": space.usage.subscription_bytes,
         }
         return attributes | self.extra_status(name)
+
+    def note_change(self) -> None:
+        """Count a change of what an entity shows that no request has made, so that control reads it."""
+        self.changes += 1
 
     def _counts_of(self, record: Record) -> dict[str, Any]:
         """Return the counters of an address that is not built."""
