@@ -12,6 +12,8 @@ Each room's ``errors.py`` refines this tree.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 __all__ = [
     "ConfigError",
     "EnmasseError",
@@ -19,11 +21,21 @@ __all__ = [
     "RemoteError",
     "ResourceError",
     "UnavailableError",
+    "kept",
 ]
 
 
 class EnmasseError(Exception):
     """Anything that this package raises on purpose."""
+
+
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+def kept(error: ErrorT) -> ErrorT:
+    """Return an error without the frames that it came through: who keeps it is in one of them, which is a cycle."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 class LocalError(EnmasseError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Final
+from weakref import WeakMethod
 
 MAX_WAITING: Final = 64
 """Each keeps what it had read: more are refused instead."""
@@ -42,7 +43,8 @@ class Holder(Party):
     Args:
         budget: the budget.
         path: the names of its owners: space, user, address ...
-        give_up: called to free what it holds, or a part of that, as another is entitled to it.
+        give_up: the method of whom it belongs to that frees what it holds, or a part of that, as another is
+            entitled to it. It is held weakly: whom it belongs to has it.
     """
 
     __slots__ = ("_budget", "_give_up", "_path")
@@ -52,7 +54,7 @@ class Holder(Party):
         super().__init__(None, object())
         self._budget = budget
         self._path = path
-        self._give_up = give_up
+        self._give_up = WeakMethod(give_up)
 
     def resize(self, size: int) -> bool:
         """Change how many bytes it holds, and return whether that was possible; less always is."""
@@ -112,7 +114,11 @@ class Holder(Party):
 
     def give_up(self) -> None:
         """Free some bytes, as another is entitled to them."""
-        self._give_up()
+        give_up = self._give_up()
+        if give_up is None:
+            self.leave()
+        else:
+            give_up()
 
     def _change(self, size: int) -> None:
         budget = self._budget

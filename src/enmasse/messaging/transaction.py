@@ -215,6 +215,7 @@ class Transaction:
     """
 
     __slots__ = (
+        "__weakref__",
         "_core",
         "_done",
         "_phase",

@@ -233,8 +233,8 @@ class ClientConnection:
 
     # A node has tens of thousands: a dictionary of so many attributes takes more than the connection otherwise.
     __slots__ = (
-        "_connections", "_is_logged", "_room", "admission", "bounds", "closing", "container", "engine", "events",
-        "limits", "links", "opened_at_ms", "peer", "properties", "space", "url", "user",
+        "__weakref__", "_connections", "_is_logged", "_room", "admission", "bounds", "closing", "container", "engine",
+        "events", "limits", "links", "opened_at_ms", "peer", "properties", "space", "url", "user",
     )  # fmt: skip
 
     protocol: ClassVar[str]

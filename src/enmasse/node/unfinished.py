@@ -101,6 +101,7 @@ class Unfinished:
     """
 
     __slots__ = (
+        "__weakref__",
         "_begun",
         "_connection",
         "_core",

@@ -17,7 +17,7 @@ from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, 
 from enmasse.wire.amqp.types import Symbol
 from enmasse.wire.mqtt.packets import PublishProperties, Will
 from tests.conformance.node_scene import Node, NodePeer, durable
-from tests.unit.node import mqtt_scene
+from tests.unit.node import mqtt_scene, stomp_scene
 from tests.unit.node.mqtt_scene import V3, V5
 
 
@@ -265,3 +265,122 @@ def test_nothing_of_an_amqp_client_waits_for_the_collector(act: Callable[[Node],
     act(node)
     with nothing_waits():
         act(node)
+
+
+# STOMP
+
+
+def hang_up(scene: stomp_scene.Scene, *clients: stomp_scene.Client) -> None:
+    """Clients lose their connections, and stay away."""
+    for client in clients:
+        client.engine.lost()
+        scene.go_on()
+        scene.clients.remove(client)
+        vars(client).clear()
+    scene.harness.advance(60)
+    scene.harness.commit()
+
+
+def sends_and_subscribes(scene: stomp_scene.Scene) -> None:
+    for address in stomp_scene.KINDS:
+        client = scene.client()
+        client.subscribe(address, ack="client-individual")
+        client.send(address, receipt="r")
+        message = next(frame for frame in client.told() if frame.command == "MESSAGE")
+        client.say("ACK", id=message["ack"])
+        hang_up(scene, client)
+
+
+def leaves_messages_without_an_outcome(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.subscribe("topic", ack="client")
+    client.subscribe("queue", "1", ack="client-individual")
+    client.send("topic")
+    client.send("queue", receipt="r")
+    assert len(client.told()) == 3
+    hang_up(scene, client)
+    client = scene.client()
+    client.subscribe("queue")
+    client.told()
+    hang_up(scene, client)
+
+
+def says_goodbye(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.subscribe("queue")
+    client.say("UNSUBSCRIBE", id="0")
+    client.send("topic", receipt="r")
+    client.say("DISCONNECT", receipt="bye")
+    assert client.told()[-1]["receipt-id"] == "bye"
+    hang_up(scene, client)
+
+
+def makes_an_error(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.subscribe("queue")
+    client.send("nowhere")
+    client.one("ERROR")
+    hang_up(scene, client)
+
+
+def says_half_a_frame(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.engine.receive(b"SEND\ndestination:queue\n\n" + b"x" * 20_000, scene.now)
+    hang_up(scene, client)
+
+
+def ends_transactions(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.subscribe("queue", ack="client-individual")
+    for name, end in (("1", "COMMIT"), ("2", "ABORT"), ("3", "")):
+        client.say("BEGIN", transaction=name)
+        client.send("queue", transaction=name)
+        if end:
+            client.say(end, transaction=name)
+    (message,) = client.told()
+    client.say("ACK", id=message["ack"], transaction="3")
+    hang_up(scene, client)
+    client = scene.client()
+    client.subscribe("queue")
+    client.told()
+    assert scene.node.find("queue").depth == 0
+    hang_up(scene, client)
+
+
+def keeps_a_durable_subscription_for_a_while(scene: stomp_scene.Scene) -> None:
+    client = scene.client(client_id="c")
+    client.subscribe("topic", durable_subscription_name="d")
+    client.send("topic")
+    assert len(client.told()) == 1
+    hang_up(scene, client)
+    client = scene.client(client_id="c")
+    client.subscribe("topic", durable_subscription_name="d")
+    client.say("UNSUBSCRIBE", id="0", durable_subscription_name="d")
+    hang_up(scene, client)
+
+
+def waits_for_a_receiver(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.send("any", receipt="r")
+    assert client.told() == []
+    hang_up(scene, client)
+
+
+STOMP = [
+    sends_and_subscribes,
+    leaves_messages_without_an_outcome,
+    says_goodbye,
+    makes_an_error,
+    says_half_a_frame,
+    ends_transactions,
+    keeps_a_durable_subscription_for_a_while,
+    waits_for_a_receiver,
+]
+
+
+@pytest.mark.parametrize("act", STOMP, ids=lambda act: str(act.__name__))
+def test_nothing_of_a_stomp_client_waits_for_the_collector(act: Callable[[stomp_scene.Scene], None]) -> None:
+    scene = stomp_scene.Scene()
+    act(scene)
+    with nothing_waits():
+        act(scene)

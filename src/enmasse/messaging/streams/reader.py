@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort
@@ -77,6 +77,11 @@ class StreamConsumer(Consumer):
         super().__init__(address, port, presettle)
         self._is_draining = False
 
+    @property
+    def sink(self) -> Self:
+        """Itself: it is the delivery of all that it sends, as nothing depends on what is settled of it."""
+        return self
+
     def on_credit(self, gained: int, drain: bool) -> None:
         """Send what there is for the credit; a drain ends when nothing is left to come from the disk."""
         if drain:
@@ -117,15 +122,6 @@ class StreamConsumer(Consumer):
     def pump(self) -> None:
         """Send what there is, as far as credit goes."""
         raise NotImplementedError
-
-
-class Sent:
-    """A delivery that a reader may settle; nothing depends on it."""
-
-    __slots__ = ("sink",)
-
-    def __init__(self, sink: Consumer) -> None:
-        self.sink = sink
 
 
 class Position:

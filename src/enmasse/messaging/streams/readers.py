@@ -21,7 +21,6 @@ from enmasse.messaging.streams.reader import (
     READ_BYTES,
     START_FILTER,
     Position,
-    Sent,
     StreamConsumer,
     chosen_partitions,
     frame_at,
@@ -91,7 +90,7 @@ class _Place:
 class MessageReader(StreamConsumer):
     """Messages one by one, of one partition or of all in turn."""
 
-    __slots__ = ("_places", "_sent")
+    __slots__ = ("_places",)
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, options.presettle)
@@ -101,7 +100,6 @@ class MessageReader(StreamConsumer):
         for partition in partitions:
             offset, since_us = self._start(partition, options.filters.get(START_FILTER))
             self._places.append(_Place(Position(partition, offset, limit), since_us))
-        self._sent = Sent(self)
 
     def _start(self, partition: Partition, start: Any) -> tuple[int, int]:
         """Return the offset to begin at, and the time before which rows are left out."""
@@ -155,13 +153,12 @@ class MessageReader(StreamConsumer):
         """Send what is ready of one partition."""
         send = self.send
         presettle = self.presettle
-        sent = self._sent
         port = self.port
         payloads = place.payloads
         start = at = place.at
         end = min(len(payloads), at + port.credit)
         while at < end and not self.is_blocked:
-            send(sent, payloads[at], presettle)
+            send(self, payloads[at], presettle)
             at += 1
         place.at = at
         self.deliveries += at - start
@@ -304,7 +301,7 @@ def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> S
 class FrameReader(StreamConsumer):
     """Whole frames of one partition; credit counts frames."""
 
-    __slots__ = ("_end", "_position", "_sent")
+    __slots__ = ("_end", "_position")
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, options.presettle)
@@ -313,7 +310,6 @@ class FrameReader(StreamConsumer):
         self._end = number_filter(options.filters, TO_FILTER, None)
         start = partition.visible if start is None else max(start, partition.low)
         self._position = Position(partition, start, READ_BYTES)
-        self._sent = Sent(self)
 
     @property
     def is_reading(self) -> bool:
@@ -336,7 +332,7 @@ class FrameReader(StreamConsumer):
             position.offset = piece[1]
             self.deliveries += 1
             self.unsettled += not self.presettle
-            self.send(self._sent, piece[2], self.presettle, FRAME_FORMAT)
+            self.send(self, piece[2], self.presettle, FRAME_FORMAT)
         if end is not None and position.offset >= end:
             self.port.detach()
             self.on_detached()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.part import Part
 from enmasse.node.transactions import Transactions
 from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.amqp.sections import data_start
@@ -47,18 +48,18 @@ class _Retired:
             self._receiver.consumer.on_outcome(self.delivery, FAILED)
 
 
-class Settling:
+class Settling(Part["StompConnection"]):
     """The deliveries of one connection without an outcome, and its transactions.
 
     Attributes:
         unacknowledged: subscription and delivery by number; no delivery where its sender had settled it.
     """
 
-    __slots__ = ("_begun", "_connection", "_txn_ids", "unacknowledged")
+    __slots__ = ("_begun", "_txn_ids", "unacknowledged")
 
     def __init__(self, connection: StompConnection) -> None:
+        super().__init__(connection)
         self.unacknowledged: dict[int, tuple[Receiver, Any]] = {}
-        self._connection = connection
         self._begun: Transactions | None = None
         self._txn_ids: dict[str, bytes] = {}
         """The ids of transactions by the client's names."""
@@ -120,12 +121,12 @@ class Settling:
             for each in numbers:
                 self._retire(transaction, each, outcome)
             if receipt is not None:
-                self._connection.engine.put_receipt(receipt)
+                self.whole.engine.put_receipt(receipt)
             return
         for each in numbers:
             self._settle(each, outcome)
         if receipt is not None:
-            engine, due = self._connection.engine, receipt
+            engine, due = self.whole.engine, receipt
             receiver.consumer.confirm(lambda: engine.put_receipt(due))
 
     # Transactions
@@ -139,7 +140,7 @@ class Settling:
         if name in self._txn_ids:
             raise RemoteError("amqp:not-allowed", f"transaction {name!r:.100} is begun already")
         if self._begun is None:
-            connection = self._connection
+            connection = self.whole
             assert connection.space is not None
             self._begun = Transactions(connection.space.core, connection.limits, connection.party)
         self._txn_ids[name] = self._begun.declare()
@@ -160,7 +161,7 @@ class Settling:
             RemoteError: it cannot be part of it.
         """
         transaction = self._transaction(name)
-        link = self._connection.links[sender]
+        link = self.whole.links[sender]
         assert link.end is not None
         if link.metered is not None:
             link.metered.add_bytes(len(payload))
@@ -185,7 +186,7 @@ class Settling:
         Raises:
             RemoteError: there is none of that name.
         """
-        connection = self._connection
+        connection = self.whole
         txn_id = self._txn_ids.pop(name, None)
         if txn_id is None or self._begun is None:
             raise RemoteError("amqp:transaction:unknown-id", f"there is no transaction {name!r:.100}")

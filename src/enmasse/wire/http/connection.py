@@ -17,6 +17,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
+from enmasse.errors import kept
 from enmasse.wire.http.answers import CONTINUE, HttpError, answer_of
 from enmasse.wire.http.handler import Handler
 from enmasse.wire.http.heads import (
@@ -419,12 +420,12 @@ class Connection:
             return
         if phase is _STREAM:
             # The answer has begun, so the client notices by its incomplete end.
-            self.error = error
+            self.error = kept(error)
             self._leave(is_more_coming=False)
             return
         if phase in (_HEAD, _BODY):
             self.closes = True
-            self.error = error
+            self.error = kept(error)
             if phase is _HEAD:
                 self.request = None
         self._put_answer(*answer_of(error))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from h2.errors import ErrorCodes
 
+from enmasse.errors import kept
 from enmasse.wire.http.answers import HttpError, answer_of
 from enmasse.wire.http.connection import BODY_TIMEOUT_S, FREE_BYTES, MAX_KNOWN_HEADS, MIN_BODY_RATE
 from enmasse.wire.http.heads import MAX_BODY_BYTES, Request, read_fields
@@ -60,9 +61,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body", "_gathered", "_has_ended", "_holds_room", "_is_whole", "_known", "_owed", "_owner", "_pending",
-        "_phase", "_since", "_unacknowledged", "closes", "error", "handler", "is_blocked", "is_used", "may_owe",
-        "more_headers", "more_room", "request", "requests", "stream", "trace",
+        "__weakref__", "_body", "_gathered", "_has_ended", "_holds_room", "_is_whole", "_known", "_owed", "_owner",
+        "_pending", "_phase", "_since", "_unacknowledged", "closes", "error", "handler", "is_blocked", "is_used",
+        "may_owe", "more_headers", "more_room", "request", "requests", "stream", "trace",
     )  # fmt: skip
 
     def __init__(self, owner: Http2Connection, handler: Handler) -> None:
@@ -283,11 +284,11 @@ class Exchange:
         phase = self._phase
         if phase is _Phase.STREAM:
             # The answer has begun, so the client notices by its incomplete end.
-            self.error = error
+            self.error = kept(error)
             self._reset(ErrorCodes.INTERNAL_ERROR)
         elif phase in (_Phase.ASKED, _Phase.BODY, _Phase.HANDLED):
             if self.closes:
-                self.error = error
+                self.error = kept(error)
             self.answer(*answer_of(error))
 
     def begin_stream(self, start: bytes) -> bool:

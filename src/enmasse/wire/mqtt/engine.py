@@ -16,7 +16,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar
 
-from enmasse.errors import RemoteError
+from enmasse.errors import RemoteError, kept
 from enmasse.wire.mqtt.fields import Cursor
 from enmasse.wire.mqtt.handler import NOBODY, PeerHandler, PublishSink
 from enmasse.wire.mqtt.output import PUBACK, PUBCOMP, PUBREC, PUBREL, Output
@@ -469,7 +469,7 @@ class Engine(Output):
         """
         if self._phase in (Phase.LINGER, Phase.DONE):
             return
-        self.error = error
+        self.error = kept(error)
         self._leave(self._last_words(error, reason_of(error) if reason is None else reason, server_reference))
 
     def close(self) -> None:

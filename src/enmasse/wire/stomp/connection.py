@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
-from enmasse.errors import RemoteError
+from enmasse.errors import RemoteError, kept
 from enmasse.wire.stomp.frames import (
     COMMANDS,
     MAX_BODY_BYTES,
@@ -30,8 +30,8 @@ from enmasse.wire.stomp.frames import (
     split_receipt,
     unknown_command,
 )
-from enmasse.wire.stomp.handler import Handler, SendSink
-from enmasse.wire.stomp.remainder import Awaited, Remainder
+from enmasse.wire.stomp.handler import NOBODY, Handler, SendSink
+from enmasse.wire.stomp.remainder import Awaited, Remainder, no_limit
 
 TURN_BYTES = 1 << 20
 """The most output of a connection between two writes; beyond that its output is blocked."""
@@ -94,7 +94,7 @@ class Connection:
         "_created", "_has_sent", "_last_received", "_last_sent", "_linger_until",
         "_phase", "_read_to", "_receipt", "_receives_every_s", "_rest", "_sends_every_s", "_server",
         "_sinks", "error", "handler", "has_more", "is_blocked", "is_held", "is_late", "is_paused",
-        "more_room", "out", "out_bytes", "trace", "version", "wake",
+        "out", "out_bytes", "trace", "version", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, server: str) -> None:
@@ -111,7 +111,6 @@ class Connection:
         self.is_blocked = False
         self.is_held = False
         self.trace: Callable[[bool, bytes], None] | None = None
-        self.more_room: Callable[[int], bool] = lambda _size: True
         self._server = server
         self._phase = _Phase.CONNECT
         self._created = self._last_received = self._last_sent = now
@@ -120,12 +119,21 @@ class Connection:
         self._receives_every_s = 0.0
         self._sends_every_s = 0.0
         self._sinks: dict[bytes, tuple[SendSink, int]] = {}
-        self._rest = Remainder(lambda size: self.more_room(size))  # noqa: PLW0108  it is set later
+        self._rest = Remainder()
         """The beginning of an incomplete frame; with ``has_more``, frames that were not parsed yet."""
         self._receipt: bytes | None = None
         """The receipt of the frame that is being read."""
         self._read_to = 0
         """The end of the frame that is being handled."""
+
+    @property
+    def more_room(self) -> Callable[[int], bool]:
+        """Tells whether an incomplete frame may take so many bytes."""
+        return self._rest.more_room
+
+    @more_room.setter
+    def more_room(self, ask: Callable[[int], bool]) -> None:
+        self._rest.more_room = ask
 
     @property
     def closed(self) -> bool:
@@ -474,7 +482,7 @@ class Connection:
         """
         if self._phase in (_Phase.LINGER, _Phase.DONE):
             return
-        self.error = error
+        self.error = kept(error)
         version = self.version
         headers = [("message", error.description), ("condition", error.condition), ("content-type", "text/plain")]
         if error.condition == "stomp:version":
@@ -498,8 +506,13 @@ class Connection:
         self._phase = _Phase.LINGER
         self._linger_until = self._last_received + LINGER_S
         self._forget_input()
-        self.handler.on_closed(self.error)
+        self._tell_end()
         self.wake(self)
+
+    def _tell_end(self) -> None:
+        self.handler.on_closed(self.error)
+        self.handler = NOBODY
+        self.more_room = no_limit
 
     def lost(self) -> None:
         """End the connection, as the socket is closed."""
@@ -518,5 +531,5 @@ class Connection:
         self._phase = _Phase.DONE
         self._forget_input()
         if not has_ended:
-            self.handler.on_closed(self.error)
+            self._tell_end()
         self.wake(self)

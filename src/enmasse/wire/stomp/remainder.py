@@ -35,18 +35,23 @@ class Awaited(Enum):
     """The rest of a length that is known."""
 
 
+def no_limit(_size: int) -> bool:
+    """Return true: there is room for any number of bytes."""
+    return True
+
+
 class Remainder:
     """The beginning of an incomplete frame.
 
-    Args:
+    Attributes:
         more_room: called with a number of bytes; returns true if so many may be kept. 0 gives the room back.
     """
 
-    __slots__ = ("_awaited", "_holds_room", "_more_room", "_needed", "_sought", "data")
+    __slots__ = ("_awaited", "_holds_room", "_needed", "_sought", "data", "more_room")
 
-    def __init__(self, more_room: Callable[[int], bool]) -> None:
+    def __init__(self) -> None:
         self.data = bytearray()
-        self._more_room = more_room
+        self.more_room: Callable[[int], bool] = no_limit
         self._holds_room = False
         self._awaited = Awaited.HEAD
         self._needed = 0
@@ -104,7 +109,7 @@ class Remainder:
             raise FrameError(f"a body has up to {MAX_BODY_BYTES} bytes, and then a NUL")
         if size > FREE_BYTES:
             self._holds_room = True
-            if not self._more_room(size):
+            if not self.more_room(size):
                 raise FrameError("there is no room for frames that are not complete: send smaller ones, or later")
 
     def take(self) -> bytes:
@@ -118,4 +123,4 @@ class Remainder:
         self.data.clear()
         if self._holds_room:
             self._holds_room = False
-            self._more_room(0)
+            self.more_room(0)
