@@ -378,7 +378,10 @@ class EngineProtocol(Borrower):
             if self._rest or self.engine.has_more:
                 return
         self._rest = _NOTHING
-        self._guard("the loss of", self.engine.lost)
+        engine = self.engine
+        self._guard("the loss of", engine.lost)
+        # They know each other.
+        engine.wake, engine.is_late = _nobody, _never
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
@@ -502,6 +505,15 @@ class EngineProtocol(Borrower):
         if self._closed is None:
             self._closed = self._turn.loop.create_future()
         await asyncio.shield(self._closed)
+
+
+def _nobody(_engine: Any) -> None:
+    """Wake nobody, as the socket is gone."""
+
+
+def _never(_is_hot: bool) -> bool:
+    """Return false: nobody waits for the engine."""
+    return False
 
 
 def _describe_peer(transport: asyncio.Transport) -> str:

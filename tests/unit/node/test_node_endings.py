@@ -5,10 +5,12 @@ A collection looks at everything that a node holds, so it comes late, and what w
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,8 @@ from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, 
 from enmasse.wire.amqp.types import Symbol
 from enmasse.wire.mqtt.packets import PublishProperties, Will
 from tests.conformance.node_scene import Node, NodePeer, durable
-from tests.unit.node import mqtt_scene, stomp_scene
+from tests.support.polling import until_async
+from tests.unit.node import http_scene, mqtt_scene, stomp_scene
 from tests.unit.node.mqtt_scene import V3, V5
 
 
@@ -384,3 +387,91 @@ def test_nothing_of_a_stomp_client_waits_for_the_collector(act: Callable[[stomp_
     act(scene)
     with nothing_waits():
         act(scene)
+
+
+# HTTP, over sockets
+
+
+async def posts_and_receives(scene: http_scene.Scene) -> None:
+    async with scene.client() as client:
+        for address in http_scene.ADDRESSES:
+            if address != "any":
+                answer = await client.post(f"{address}/messages", content="x", headers={"Content-Type": "text/plain"})
+                assert answer.is_success, answer.text
+        for query in ({"auto": "true"}, {}):
+            answer = await client.post("orders/receive", params={"wait": 30, **query})
+            messages = answer.json()["messages"]
+            assert messages
+            await client.post("orders/messages", content="y")
+        answer = await client.post("orders/settle", json={"leases": [messages[0]["lease"]]})
+        assert answer.json()["settled"] == 1
+        assert (await client.get("orders/messages")).json()
+        # This one stays leased as the client goes.
+        await client.post("orders/receive", params={"wait": 30})
+
+
+async def makes_errors(scene: http_scene.Scene) -> None:
+    async with scene.client() as client:
+        assert (await client.post("nowhere/messages", content="x")).status_code == 404
+        assert (await client.post("orders/settle", content="{")).status_code == 400
+    async with scene.client("shop.ns") as client:
+        assert (await client.post("orders/messages", content="x")).status_code == 401
+
+
+async def is_another_user(scene: http_scene.Scene) -> None:
+    async with scene.client() as client:
+        assert (await client.post("orders/messages", content="x")).is_success
+        client.base_url = str(client.base_url).replace("open.ns", "shop.ns")
+        assert (await client.post("orders/messages", content="x")).status_code == 401
+
+
+async def waits_as_it_is_cut(scene: http_scene.Scene) -> None:
+    async with scene.client() as client:
+        asking = asyncio.create_task(client.post("any/receive", params={"wait": 60}))
+        await until_async(lambda: scene.server.connections.links)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def follows_events(scene: http_scene.Scene) -> None:
+    async with scene.client() as client:
+        for address in ("log", "news", "orders"):
+            async with client.stream("GET", f"{address}/events", headers={"Accept": "text/event-stream"}) as answer:
+                assert answer.status_code == 200
+                await until_async(lambda: scene.server.connections.links)
+                await client.post(f"{address}/messages", content="x")
+                async for line in answer.aiter_lines():
+                    if line.startswith("data"):
+                        break
+
+
+async def asks(scene: http_scene.Scene) -> None:
+    async with scene.client() as client, scene.client() as other:
+        asking = asyncio.create_task(client.post("any/request", content="?", params={"wait": 60}))
+        answer = await other.post("any/receive", params={"wait": 30, "auto": "true"})
+        (question,) = answer.json()["messages"]
+        assert question["replyTo"]
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+HTTP = [posts_and_receives, makes_errors, is_another_user, waits_as_it_is_cut, follows_events, asks]
+
+
+@pytest.mark.parametrize("is_http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
+def test_nothing_of_an_http_client_waits_for_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_http2: bool
+) -> None:
+    monkeypatch.setattr(http_scene.Scene, "is_http2", is_http2)
+
+    async def story(scene: http_scene.Scene) -> None:
+        async def all_of_it() -> None:
+            for act in HTTP:
+                await act(scene)
+                await until_async(lambda: not scene.server.connections.shells)
+
+        await all_of_it()
+        with nothing_waits():
+            await all_of_it()
+
+    http_scene.play(tmp_path, story)

@@ -55,6 +55,7 @@ class Asking(Receiving):
         self._body = body
         self._sender: Sender = connection.sender(address)
         self._post: Post | None = None
+        """The question, until it is done or given up: it knows this request."""
         self._is_sent = False
 
     def _attach(self) -> None:
@@ -92,6 +93,7 @@ class Asking(Receiving):
         self._sender.send(self._post)
 
     def _sent(self, error: HttpError | None) -> None:
+        self._post = None
         if error is not None and not self.is_over:
             self.is_over = True
             self._connection.soon(lambda: self._connection.detached(self, is_logged=False))
@@ -130,8 +132,9 @@ class Asking(Receiving):
         self._connection.finish(head(200, kind, headers), body)
 
     def _give_up(self) -> None:
-        if self._post is not None:
-            self._post.is_given_up = True
+        post, self._post = self._post, None
+        if post is not None:
+            post.is_given_up = True
             self._sender.give_up()
 
     def cancel(self) -> None:

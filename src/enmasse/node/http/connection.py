@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from weakref import ref
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
@@ -144,9 +145,11 @@ class HttpConnection(ClientConnection):
         """Make the engine of this connection, and keep it in ``engine``."""
         connections = self._connections
         dates = connections.shared(_Dates)
+        mine = ref(self)
 
         def date() -> bytes:
-            space = self.space
+            connection = mine()
+            space = None if connection is None else connection.space
             # The time of the turn, once there is one: the clock is not read for each message.
             second = connections.wall_ms() // 1_000 if space is None else space.core.wall_us // 1_000_000
             return dates.line(second)
@@ -562,7 +565,7 @@ class HttpConnection(ClientConnection):
                 )
             properties[PRODUCER_PROPERTY] = _producer_of(self.admission.rights.owner, key)
         sender = Sender(self, target, f"{target}\n{key}" if key else target)
-        link = sender.link = ClientLink(sender, target, target, target, is_sender=True)
+        link = ClientLink(sender, target, target, target, is_sender=True)
         try:
             self.count(link, address)
             end = address.attach_producer(

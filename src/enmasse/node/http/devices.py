@@ -240,18 +240,25 @@ class _Sending:
         sender.check(len(payload))
         self._connection = connection
         self._sender = sender
-        self._post = Post(payload, WAIT_S, self._done, is_settled=is_settled)
+        self._payload = payload
+        self._is_settled = is_settled
+        self._post: Post | None = None
+        """The message, until it is done or given up: it knows this request."""
 
     def start(self) -> None:
         """Send the message."""
-        self._sender.send(self._post)
+        self._post = post = Post(self._payload, WAIT_S, self._done, is_settled=self._is_settled)
+        self._sender.send(post)
 
     def cancel(self) -> None:
         """Leave the message unsent, if it is: the client is gone."""
-        self._post.is_given_up = True
+        post, self._post = self._post, None
+        if post is not None:
+            post.is_given_up = True
         self._sender.give_up()
 
     def _done(self, error: HttpError | None) -> None:
+        self._post = None
         if error is None:
             self._accepted()
         else:

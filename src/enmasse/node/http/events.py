@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
@@ -43,12 +44,14 @@ class _EventHolder(Holder):
     """The leases of a stream of events, each of which makes room as it is settled."""
 
     __slots__ = ("events",)
-    events: Events
+    events: ref[Events]
 
     def settle(self, name: str, outcome: Any) -> None:
         """Give a leased message its outcome."""
         super().settle(name, outcome)
-        self.events.gain(1)
+        events = self.events()
+        if events is not None:
+            events.gain(1)
 
     def leave_if_idle(self) -> None:
         """Stay: more is to come."""
@@ -62,7 +65,9 @@ class Events(Receiving):
         request: its request.
     """
 
-    __slots__ = ("_beat_at", "_headers", "_holder", "_is_stream", "_lease_s", "_query", "_withheld")
+    __slots__ = (
+        "__weakref__", "_beat_at", "_headers", "_holder", "_is_stream", "_lease_s", "_query", "_withheld",
+    )  # fmt: skip
 
     def __init__(self, connection: HttpConnection, request: Request) -> None:
         route: Route = request.route
@@ -77,7 +82,7 @@ class Events(Receiving):
         self._beat_at = 0.0
         self._withheld = 0
         self._holder = _EventHolder(connection.leases, connection.owner, route.address)
-        self._holder.events = self
+        self._holder.events = ref(self)
 
     def start(self) -> None:
         """Attach, and begin the answer."""

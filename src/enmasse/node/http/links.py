@@ -23,7 +23,6 @@ from enmasse.wire.http.answers import HttpError
 if TYPE_CHECKING:
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
-    from enmasse.node.client_connection import ClientLink
     from enmasse.node.http.connection import HttpConnection
 
 
@@ -74,7 +73,7 @@ class Sender:
     """
 
     __slots__ = (
-        "_connection", "_serial", "_unanswered", "_user_ids", "highest", "is_detach_sent", "key", "limit", "link",
+        "_connection", "_serial", "_unanswered", "_user_ids", "highest", "is_detach_sent", "key", "limit",
         "most_bytes", "passes_from", "received", "sink", "status", "target", "waiting",
     )  # fmt: skip
 
@@ -82,7 +81,6 @@ class Sender:
         self.target = target
         self.key = key
         """By which its connection finds it."""
-        self.link: ClientLink
         self.received = self.limit = self.highest = 0
         self.sink: Producer | MeteredSink
         self.most_bytes = 0
@@ -171,11 +169,12 @@ class Sender:
 
     def _want(self) -> HttpError:
         """Return why a message found no credit."""
-        end = self.link.end
+        link = self._connection.links.get(self)
+        end = None if link is None else link.end
         is_unattended = end is not None and end.address.is_unattended
         if is_unattended:
             return _refusal(503, f"{self.target!r:.200} has no receiver: send again once there is one", "no-consumer")
-        if self.link.metered is not None and self.link.metered.is_withheld:
+        if link is not None and link.metered is not None and link.metered.is_withheld:
             return _refusal(429, f"{self.target!r:.200} takes no more a second: send slower", "rate")
         if self.status == 202:
             return _refusal(429, f"{self.target!r:.200} has no room: send again once it was received from", "no-room")

@@ -118,18 +118,23 @@ def _post_event(connection: HttpConnection, request: Request, body: bytes) -> No
 class _Sending:
     """A request with one message."""
 
-    __slots__ = ("_connection", "_post", "_sender")
+    __slots__ = ("_connection", "_payload", "_post", "_sender", "_wait_s")
 
     def __init__(self, connection: HttpConnection, sender: Sender, payload: bytes, wait_s: float) -> None:
         self._connection = connection
         self._sender = sender
-        self._post = Post(payload, wait_s, self._done)
+        self._payload = payload
+        self._wait_s = wait_s
+        self._post: Post | None = None
+        """The message, until it is done or given up: it knows this request."""
 
     def start(self) -> None:
         """Send the message."""
-        self._sender.send(self._post)
+        self._post = post = Post(self._payload, self._wait_s, self._done)
+        self._sender.send(post)
 
     def _done(self, error: HttpError | None) -> None:
+        self._post = None
         self._sender.finish()
         if error is None:
             self._connection.finish(_ACCEPTED[self._sender.status], _OUTCOME)
@@ -138,7 +143,9 @@ class _Sending:
 
     def cancel(self) -> None:
         """Leave the message unsent, if it is: the client is gone."""
-        self._post.is_given_up = True
+        post, self._post = self._post, None
+        if post is not None:
+            post.is_given_up = True
         self._sender.give_up()
 
 
@@ -216,6 +223,8 @@ class Batch:
             self._outcomes[at] = problem(error)
         self._left -= 1
         if not self._left:
+            # They know this request.
+            self._posts.clear()
             self._sender.finish()
             lines = b"".join(json.dumps(outcome).encode() + b"\n" for outcome in self._outcomes)
             self._connection.finish(head(200, LINES_TYPE), lines)
@@ -224,4 +233,5 @@ class Batch:
         """Leave unsent what is: the client is gone."""
         for post in self._posts:
             post.is_given_up = True
+        self._posts.clear()
         self._sender.give_up()

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from enmasse.errors import kept
 from enmasse.wire.http.answers import CONTINUE, HttpError, answer_of
-from enmasse.wire.http.handler import Handler
+from enmasse.wire.http.handler import NOBODY, Handler
 from enmasse.wire.http.heads import (
     MAX_BODY_BYTES,
     MAX_HEAD_BYTES,
@@ -91,6 +91,11 @@ _HEAD, _ASKED, _BODY = _Phase.HEAD, _Phase.ASKED, _Phase.BODY
 _HANDLED, _STREAM, _LINGER, _DONE = _Phase.HANDLED, _Phase.STREAM, _Phase.LINGER, _Phase.DONE
 
 
+def no_limit(_size: int) -> bool:
+    """Return true: there is room for any number of bytes."""
+    return True
+
+
 class Connection:
     """A server's HTTP/1.1 connection.
 
@@ -126,7 +131,7 @@ class Connection:
         self.is_late: Callable[[bool], bool] = lambda _is_hot: False
         self.has_more = self.is_paused = self.is_blocked = self.is_held = False
         self.trace: Callable[[bool, bytes], None] | None = None
-        self.more_room: Callable[[int], bool] = lambda _size: True
+        self.more_room: Callable[[int], bool] = no_limit
         self._date = date
         self._phase = _HEAD
         self._now = self._since = now
@@ -552,8 +557,13 @@ class Connection:
         self._phase = _LINGER
         self._linger_until = self._now + LINGER_S
         self._forget_input()
-        self.handler.on_closed(self.error)
+        self._tell_end()
         self.wake(self)
+
+    def _tell_end(self) -> None:
+        self.handler.on_closed(self.error)
+        self.handler = NOBODY
+        self.more_room = no_limit
 
     def lost(self) -> None:
         """End the connection, as the socket is closed."""
@@ -574,5 +584,5 @@ class Connection:
         self._phase = _DONE
         self._forget_input()
         if not has_ended:
-            self.handler.on_closed(self.error)
+            self._tell_end()
         self.wake(self)

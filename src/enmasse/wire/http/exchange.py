@@ -17,7 +17,8 @@ from h2.errors import ErrorCodes
 
 from enmasse.errors import kept
 from enmasse.wire.http.answers import HttpError, answer_of
-from enmasse.wire.http.connection import BODY_TIMEOUT_S, FREE_BYTES, MAX_KNOWN_HEADS, MIN_BODY_RATE
+from enmasse.wire.http.connection import BODY_TIMEOUT_S, FREE_BYTES, MAX_KNOWN_HEADS, MIN_BODY_RATE, no_limit
+from enmasse.wire.http.handler import NOBODY
 from enmasse.wire.http.heads import MAX_BODY_BYTES, Request, read_fields
 
 # A connection and its exchanges know each other.
@@ -78,8 +79,8 @@ class Exchange:
         self.is_used = True
         """True if it has had a stream since the connection looked last."""
         self.trace: Callable[[bool, bytes], None] | None = None
-        self.more_room: Callable[[int], bool] = lambda _size: True
-        self.may_owe: Callable[[int], bool] = lambda _size: True
+        self.more_room: Callable[[int], bool] = no_limit
+        self.may_owe: Callable[[int], bool] = no_limit
         """Returns true if so many bytes of the answer may be kept; 0 gives the room of all back."""
         self._owner = owner
         self._phase = _Phase.FREE
@@ -452,6 +453,8 @@ class Exchange:
         self._count()
         self._owner.left(self)
         self.handler.on_closed(self.error)
+        self.handler = NOBODY
+        self.more_room = self.may_owe = no_limit
 
 
 def _check_size(size: int) -> None:

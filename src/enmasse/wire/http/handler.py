@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from enmasse.wire.http.heads import Request
 
@@ -34,3 +34,10 @@ class Handler(Protocol):
 
     def on_closed(self, error: Exception | None) -> None:
         """Called when the connection ends; ``error`` is the reason if the server closed it."""
+
+
+class _Nobody(Handler):
+    """Takes the place of the handler of a connection that has ended, which knows its engine, and hears no more."""
+
+
+NOBODY: Any = _Nobody()  # type: ignore[abstract]  # nothing is read any more

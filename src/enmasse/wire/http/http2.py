@@ -33,7 +33,7 @@ from h2.settings import SettingCodes
 
 from enmasse.wire.http.connection import CHECK_S, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S, TURN_BYTES
 from enmasse.wire.http.exchange import MAX_OWED_BYTES, Exchange
-from enmasse.wire.http.handler import Handler
+from enmasse.wire.http.handler import NOBODY, Handler
 from enmasse.wire.http.heads import MAX_HEAD_BYTES
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -67,6 +67,10 @@ class _Frames(H2Connection):
 
     MAX_CLOSED_STREAMS = 2 * MAX_STREAMS
     DEFAULT_MAX_HEADER_LIST_SIZE = MAX_FIELD_BYTES
+
+    def end(self) -> None:
+        """Receive nothing any more: what receives each kind of frame are methods of its own, and so a cycle."""
+        self._frame_dispatch_table: dict[Any, Any] = {}
 
 
 class Http2Connection:
@@ -349,4 +353,6 @@ class Http2Connection:
             exchange.lost()
         self._active.clear()
         self._free.clear()
+        self._make_handler = lambda _exchange: NOBODY
+        self.frames.end()
         self.wake(self)
