@@ -60,9 +60,11 @@ Where the specifications leave a choice, a node does this:
 - A topic name with a wildcard is refused by reason code 0x90, a topic filter with a misplaced one by 0x8F: both end
   the connection.
 - A remaining length with more bytes than it takes is an error in version 5 alone, as 3.1.1 does not forbid it.
-- Subscriptions of a client that overlap get a copy each, with the QoS and the identifier of their own.
-- A subscription that ends takes along what waited for it. A message that is in flight then is brought to its end on
-  the same connection; if that is cut before its acknowledgement, it is not sent again.
+- What several subscriptions of a client match comes once, unless the space says otherwise; see
+  [filters that overlap](mqtt.md#filters-that-overlap).
+- A subscription that ends takes along what waited for it alone. A message that is in flight then is brought to its
+  end on the same connection; if that is cut before its acknowledgement, it is not sent again, unless another one of
+  the client has it too.
 - Packets other than PUBLISH have up to 512 KiB, a packet up to 4,096 topic filters and 1,000 user properties.
 """
 

@@ -486,11 +486,26 @@ def test_what_was_begun_is_brought_to_its_end_after_the_end_of_a_subscription(sc
     assert seen(back(scene, device).told()) == [("pubrel", third.packet_id, False)]
 
 
-@clause("mqtt5:3.3.4-2", "mqtt5:3.3.4-3", "mqtt5:3.3.4-5", "mqtt3:3.3.5-1")
+@clause("mqtt5:3.3.4-2", "mqtt5:3.3.4-3", "mqtt5:3.3.4-4", "mqtt3:3.3.5-1")
 @each_version
-def test_where_subscriptions_overlap_each_has_its_copy_and_the_highest_qos_is_there(
+def test_what_several_subscriptions_match_comes_once_with_the_highest_qos_and_all_identifiers(
     scene: Scene, version: Version
 ) -> None:
+    device, sender = scene.client(version), scene.client()
+    for qos, text in enumerate(("topic/#", "topic/a", "topic/+")):
+        device.subscribed(text, qos=qos, identifier=qos + 1 if version is V5 else 0)
+    sender.publish("topic/a", b"x", 2)
+    (message,) = device.messages()
+    assert message.qos == 2
+    if version is V5:
+        assert message.properties is not None
+        assert sorted(message.properties.subscription_identifiers) == [1, 2, 3]
+
+
+@clause("mqtt5:3.3.4-5", "mqtt3:3.3.5-1")
+@each_version
+def test_of_several_copies_each_has_the_qos_and_the_identifier_of_its_own(scene: Scene, version: Version) -> None:
+    scene.space.copies_overlapping = True
     device, sender = scene.client(version), scene.client()
     for qos, text in enumerate(("topic/#", "topic/a", "topic/+")):
         device.subscribed(text, qos=qos, identifier=qos + 1 if version is V5 else 0)

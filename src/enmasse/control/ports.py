@@ -81,6 +81,7 @@ class SpaceEntity:
         port: where its clients need not name it; 0 for none of its own.
         oidc: what is agreed with the provider that knows its users; None where there is none.
         acknowledges_undeliverable: whether clients of MQTT 3.1.1 have messages acknowledged that lead nowhere.
+        copies_overlapping: whether sessions of MQTT have a copy of a message for each of their filters that match.
     """
 
     entity_type: ClassVar[EntityType] = "space"
@@ -96,6 +97,7 @@ class SpaceEntity:
     port: int = 0
     oidc: Mapping[str, Any] | None = field(default=None, repr=False)
     acknowledges_undeliverable: bool = False
+    copies_overlapping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,9 @@ class Origin(Protocol):
     def has_no_local(self) -> bool:
         """True if some of its filters do not want what it sends itself."""
 
+    def takes_own(self, subscription: Any, name: str) -> bool:
+        """Return true if a subscription of its filters, some of which do not, is given what it sends to a name."""
+
 
 class Account(Protocol):
     """The bound of what several addresses store together: of a space, or of a session for its subscriptions."""

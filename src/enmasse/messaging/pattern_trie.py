@@ -7,7 +7,7 @@ once for each word; so a search takes time by the words of the name and the bran
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from enmasse.messaging.patterns import Pattern, Start, Wild
 
@@ -165,6 +165,62 @@ class PatternTrie(Generic[ValueT]):
         if len(found) == 1:
             return list(found[0])
         return list(dict.fromkeys(value for values in found for value in values))
+
+    def count(self, name: str, most: int) -> int:
+        """Return the number of values whose topic filters match a name; no more are looked for than ``most``.
+
+        No more than ``MAX_STEPS`` branches are followed, so it may be less than there are.
+        """
+        words = name.split("/")
+        pending: list[tuple[_Node[ValueT], int]] = [(self._root, 0)]
+        found = steps = 0
+        while pending and found < most and steps < MAX_STEPS:
+            node, depth = pending.pop()
+            steps += 1
+            if depth == len(words):
+                found += len(node.held())
+                if node.rest is not None:
+                    found += len(node.rest.held())
+                continue
+            if node.is_rest:
+                pending.append((node, depth + 1))
+            if node.rest is not None:
+                pending.append((node.rest, depth))
+            if node.any is not None:
+                pending.append((node.any, depth + 1))
+            child = _child(node, words[depth])
+            if child is not None:
+                pending.append((child, depth + 1))
+        return found
+
+    def example(self, pattern: Pattern) -> str:
+        """Return a name that a pattern matches, with words that other patterns have in the places of wildcards."""
+        words: list[str] = []
+        node: _Node[ValueT] | None = self._root
+        for word in pattern:
+            if word is Wild.REST:
+                while node is not None and (text := _word_of(node)) is not None:
+                    words.append(text)
+                    node = _child(node, text) or node.any
+                break
+            text = word if isinstance(word, str) else None if node is None else _word_of(node)
+            words.append(_NO_WORD if text is None else text)
+            node = None if node is None else _child(node, words[-1]) or node.any
+        return "/".join(words)
+
+
+MAX_STEPS = 256
+"""Branches that are followed to count what matches a name: enough for some dozens of patterns with as many words."""
+
+_NO_WORD = "+"
+"""In the place of a word of which nothing is known: no name has it."""
+
+
+def _word_of(node: _Node[Any]) -> str | None:
+    """Return the latest word that follows and stands for itself, else one for any; ``None`` if none follows."""
+    if node.words is not None:
+        return next(reversed(node.words))
+    return node.word if node.word is not None or node.any is None else _NO_WORD
 
 
 def _simplified(pattern: Pattern) -> Pattern:

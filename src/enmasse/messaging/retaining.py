@@ -32,11 +32,13 @@ from enmasse.wire.amqp.sections import (
     with_message_annotations,
     without_message_annotations,
 )
+from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.facts import Facts
+    from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.queues.subscription import Subscription
     from enmasse.messaging.retained import Value
     from enmasse.messaging.retained_log import RetainedLog
@@ -58,7 +60,7 @@ RETAIN_NAME = RETAIN.encode()
 _RETAINED = RETAINED.encode()
 _SMALL_ANNOTATIONS = b"\x00\x53\x72\xc1"
 _RETAINED_FIELD = encode(RETAINED) + encode(True)
-_MOST_BYTES, _MOST_FIELDS = 0xFF - len(_RETAINED_FIELD), 0xFE
+_MOST_FIELDS = 0xFE
 _HEADER_START = b"\x00\x53\x70"
 _LIST_8 = b"\xc0"
 _BEFORE_PROPERTIES = frozenset(b"\x00\x53" + bytes((code,)) for code in range(HEADER, MESSAGE_ANNOTATIONS + 1))
@@ -203,8 +205,15 @@ def retain(
 # Receivers of values
 
 
-def copy_of(value: Value, core: Core) -> bytes:
-    """Return a retained value for a receiver: annotated as such, with the time to live that it has left."""
+def copy_of(value: Value, core: Core, number: int = 0) -> bytes:
+    """Return a retained value for a receiver: annotated as such, with the time to live that it has left.
+
+    Args:
+        value: the value.
+        core: the core, for the time.
+        number: of the filter that asked for it, where the receiver has several; it is the annotation's value.
+    """
+    field = encode(RETAINED) + encode(UInt(number)) if number else _RETAINED_FIELD
     payload = value.payload
     if value.ends_us:
         payload = with_ttl(payload, max(1, (value.ends_us - core.steady_us) // 1_000))
@@ -213,15 +222,15 @@ def copy_of(value: Value, core: Core) -> bytes:
         at = 5 + payload[4]
     if (
         payload.startswith(_SMALL_ANNOTATIONS, at)
-        and payload[at + 4] < _MOST_BYTES
+        and payload[at + 4] < 0xFF - len(field)
         and payload[at + 5] < _MOST_FIELDS
     ):
         # Nearly always: one more field, without a look at the others.
         size, stop = payload[at + 4], at + 5 + payload[at + 4]
-        head = payload[: at + 4] + bytes((size + len(_RETAINED_FIELD), payload[at + 5] + 2))
-        return head + payload[at + 6 : stop] + _RETAINED_FIELD + payload[stop:]
+        head = payload[: at + 4] + bytes((size + len(field), payload[at + 5] + 2))
+        return head + payload[at + 6 : stop] + field + payload[stop:]
     try:
-        return with_message_annotations(payload, {RETAINED: True})
+        return with_message_annotations(payload, {RETAINED: UInt(number) if number else True})
     except DecodeError:
         # It was read when it was set; the journal has its own checks.
         return payload
@@ -232,34 +241,42 @@ class Feed:
 
     Args:
         subscription: belongs to a topic.
-        values: the values, with ``None`` wherever others may go on; see ``Retained.search``.
-        version: of the latest value that it is to get; see ``Retained.version``.
     """
 
-    __slots__ = ("_subscription", "_values", "_version")
+    __slots__ = ("_searches", "_subscription")
 
-    def __init__(self, subscription: Subscription, values: Iterator[Value | None], version: int) -> None:
+    def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
-        self._values = values
-        self._version = version
+        self._searches: dict[int, tuple[Iterator[Value | None], int]] = {}
+        """By the numbers of filters that ask, the values, with ``None`` wherever others may go on (see
+        ``Retained.search``), and the version of the latest that it is to get (``Retained.version``)."""
+
+    def add(self, number: int, values: Iterator[Value | None], version: int) -> None:
+        """Give values for a filter behind those for others; its own are given again from the first one on."""
+        self._searches.pop(number, None)
+        self._searches[number] = values, version
 
     def go_on(self) -> bool:
         """Give the subscription what there is room for; return whether there may be more."""
-        subscription, core = self._subscription, self._subscription.core
+        subscription, core, searches = self._subscription, self._subscription.core, self._searches
         for _ in range(FED_AT_ONCE):
             if core.is_pressed and subscription.log is not None:
                 core.hold(subscription)
                 return True
             if not self._has_room():
                 return True
+            number, (values, version) = next(iter(searches.items()))
             try:
-                value = next(self._values)
+                value = next(values)
             except StopIteration:
-                return False
+                del searches[number]
+                if not searches:
+                    return False
+                continue
             if value is None:
                 break
-            if value.version <= self._version:
-                payload = copy_of(value, core)
+            if value.version <= version:
+                payload = copy_of(value, core, number)
                 subscription.receive(payload, known_facts(payload))
         subscription.due()
         return True
@@ -271,18 +288,22 @@ class Feed:
         return subscription.free_bytes > 0
 
 
-def feed(subscription: Subscription, *, skips_system: bool = False) -> None:
-    """Give a topic's subscription all retained values of the topic that match its pattern, beginning in this turn.
+def feed(subscription: Subscription, *, skips_system: bool = False, pattern: Pattern = (), number: int = 0) -> None:
+    """Give a topic's subscription all retained values of the topic that match a pattern, beginning in this turn.
 
     Args:
         subscription: belongs to a topic; values that it was being given are given again from the first one on.
         skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
+        pattern: what is asked for; all that the subscription wants, unless it is said.
+        number: of the filter that asks, where the subscription is for several.
     """
     topic = subscription.topic
     assert topic is not None
     index = topic.retained.index
     if index is None or not topic.retained.values:
         return
-    found = index.search(subscription.pattern, home=topic.retained, skips_system=skips_system)
-    subscription.feed = Feed(subscription, found, index.version)
+    found = index.search(pattern or subscription.pattern, home=topic.retained, skips_system=skips_system)
+    if subscription.feed is None:
+        subscription.feed = Feed(subscription)
+    subscription.feed.add(number, found, index.version)
     subscription.due()

@@ -85,6 +85,8 @@ class Space:
         self.acknowledges_undeliverable = False
         """True if clients of MQTT before version 5 have messages acknowledged that lead nowhere; else they are
         disconnected."""
+        self.copies_overlapping = False
+        """True if sessions of MQTT that begin now get a copy for each of their filters that match."""
         self.addresses: dict[str, Address] = {}
         """Addresses that exist; others are made on request (``address``)."""
         self.pending: dict[str, str] = {}

@@ -457,7 +457,7 @@ spec:
 apiVersion: enmasse.io/v1beta1
 kind: AddressSpace
 metadata: {name: kept, namespace: default}
-spec: {authenticationService: {name: keycloak}, mqtt: {undeliverable: acknowledge}}
+spec: {authenticationService: {name: keycloak}, mqtt: {undeliverable: acknowledge, overlapping: each}}
 ---
 apiVersion: enmasse.io/v1beta1
 kind: AddressSpace

@@ -15,7 +15,7 @@ from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.records import stored_sessions
 from enmasse.messaging.sessions.session import NEVER, Session
-from enmasse.messaging.sessions.session_filter import SessionLink, SubscribeRequest
+from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink, SubscribeRequest
 from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.sessions.wills import WillMessage
 from enmasse.messaging.space import Space
@@ -23,7 +23,7 @@ from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
 from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
+from enmasse.wire.amqp.sections import RETAINED, TOPIC_NAME, Header, Sections, encode_message
 
 KINDS: dict[str, Callable[..., Address]] = {"topic": Topic, "queue": Queue}
 DIRECT: dict[str, Callable[..., Address]] = {"anycast": Anycast, "multicast": Multicast}
@@ -40,7 +40,13 @@ class Published(NamedTuple):
     body: str
     qos: int
     is_duplicate: bool
-    filter: str
+    filters: tuple[str, ...]
+
+    @property
+    def filter(self) -> str:
+        """The filter, of which there is one."""
+        (text,) = self.filters
+        return text
 
 
 class Port:
@@ -56,9 +62,14 @@ class Port:
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         assert self.credit > 0
-        qos = min(self.link.filter.qos, 2 if Sections(payload).header.durable else 0)
+        found = self.filters(payload)
+        if not found:
+            if not settled:
+                self.link.consumer.on_outcome(delivery, ACCEPTED)
+            return
+        qos = min(max(one.qos for one in found), 2 if Sections(payload).header.durable else 0)
         if qos == 0:
-            self.client.got.append(Published(0, body_of(payload), 0, False, self.link.filter.text))
+            self.client.got.append(Published(0, body_of(payload), 0, False, texts(found)))
             if not settled:
                 self.link.consumer.on_outcome(delivery, ACCEPTED)
             return
@@ -69,7 +80,16 @@ class Port:
 
     def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
         assert not self.is_detached
-        self.client.put(Published(packet_id, body_of(payload), qos, is_duplicate, self.link.filter.text))
+        self.client.put(Published(packet_id, body_of(payload), qos, is_duplicate, texts(self.filters(payload))))
+
+    def filters(self, payload: bytes) -> list[SessionFilter]:
+        """The filters that a message is sent for."""
+        joint = self.link.joint
+        if joint is None:
+            return [self.link.filter]
+        annotations = Sections(payload).message_annotations
+        number = annotations.get(RETAINED)
+        return joint.matching(annotations.get(TOPIC_NAME, joint.name), 0 if number in (None, True) else number)
 
     def follow(self, _delivery: Any) -> bool:
         return False
@@ -183,6 +203,9 @@ class Client:
 
     deleted = taken_over
 
+    def changed(self, link: SessionLink) -> None:
+        pass
+
     def filter_ended(self, text: str, error: RemoteError) -> None:
         self.ended.append(text)
 
@@ -222,6 +245,10 @@ class Client:
         return [published.body for published in self.got]
 
 
+def texts(filters: list[SessionFilter]) -> tuple[str, ...]:
+    return tuple(one.text for one in filters)
+
+
 def body_of(payload: bytes) -> str:
     body = Sections(payload).body
     assert isinstance(body, bytes)
@@ -239,12 +266,14 @@ class Scene:
         options: dict[str, dict[str, Any]] | None = None,
         limits: SpaceLimits | None = None,
         max_bytes: int = 0,
+        overlapping: str = "once",
     ) -> None:
         self.declared = {"news": "topic"} if addresses is None else addresses
         self.options = options or {}
         self.harness = harness or CoreHarness()
         self.limits = limits or SpaceLimits()
         self.max_bytes = max_bytes
+        self.overlapping = overlapping
         core = self.harness.core
         # As a node does it; addresses have the numbers below.
         counter = self.harness.storage.get(Table.ENTITY, LOG_COUNTER)
@@ -252,6 +281,7 @@ class Scene:
         stored = list(stored_sessions(self.harness.storage))
         self.space = Space(core, "ns/shop", lambda: "id", max_bytes=max_bytes)
         self.space.limit(self.limits)
+        self.space.copies_overlapping = overlapping == "each"
         self._logs = 0
         made = [self.make(name, kind) for name, kind in self.declared.items()]
         for address in made:
@@ -297,4 +327,7 @@ class Scene:
         """The node dies, and another one starts over what is on disk, after some time by the wall clock."""
         harness = self.harness.restarted(through)
         harness.wall_shift_s = self.harness.wall_shift_s + self.harness.clock.now + away_s
-        return Scene(self.declared, harness, options=self.options, limits=self.limits, max_bytes=self.max_bytes)
+        return Scene(
+            self.declared, harness, options=self.options, limits=self.limits, max_bytes=self.max_bytes,
+            overlapping=self.overlapping,
+        )  # fmt: skip

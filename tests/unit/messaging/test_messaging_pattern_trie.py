@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.messaging import pattern_trie
 from enmasse.messaging.pattern_trie import PatternTrie
-from enmasse.messaging.patterns import Pattern, Start, Wild, matches, parse
+from enmasse.messaging.patterns import Pattern, Start, Wild, matches, parse, parse_filter
 
 WORDS = st.sampled_from(["a", "b", "ab", "", Wild.ANY, Wild.REST, Start("a"), Start("")])
 PATTERNS = st.lists(WORDS, min_size=1, max_size=5).map(tuple)
 NAMES = st.lists(st.sampled_from(["a", "b", "ab", "", "ac", "*"]), min_size=1, max_size=6).map("/".join)
+
+FILTERS = st.tuples(st.lists(st.sampled_from(["a", "b", "", "+"]), min_size=1, max_size=5), st.booleans()).map(
+    lambda parts: "/".join([*parts[0], *(["#"] if parts[1] else [])])
+)
 
 
 def holding(patterns: list[Pattern]) -> PatternTrie[int]:
@@ -45,6 +51,24 @@ def test_nothing_is_left_of_patterns_that_were_removed(patterns: list[Pattern]) 
     for number, pattern in enumerate(patterns):
         trie.remove(pattern, number)
     assert trie._root.is_empty
+
+
+@given(st.lists(FILTERS, max_size=8), NAMES, st.integers(1, 9))
+def test_topic_filters_that_match_are_counted_up_to_a_number(filters: list[str], name: str, most: int) -> None:
+    trie = holding([parse_filter(text) for text in filters])
+    assert min(most, trie.count(name, most)) == min(most, len(trie.find(name)))
+
+
+@given(st.lists(FILTERS, max_size=8), FILTERS)
+def test_a_name_is_found_that_a_topic_filter_matches(filters: list[str], text: str) -> None:
+    pattern = parse_filter(text)
+    assert matches(pattern, holding([parse_filter(one) for one in filters]).example(pattern))
+
+
+def test_to_count_takes_a_bounded_number_of_steps() -> None:
+    trie = holding([parse_filter("/".join(words) + "/x") for words in product("a+", repeat=12)])
+    assert trie.count("/".join("a" * 12) + "/y", 1) == 0
+    assert trie.count("/".join("a" * 12) + "/x", 64) >= 64
 
 
 def test_a_value_with_several_patterns_is_found_once() -> None:

@@ -103,6 +103,9 @@ class Connection:
 
     deleted = taken_over
 
+    def changed(self, link: Any) -> None:
+        pass
+
     def filter_ended(self, text: str, error: Exception) -> None:
         raise AssertionError(text)
 
@@ -126,7 +129,9 @@ class Subscriber(Device):
 
     def opened(self) -> None:
         if not self.has_subscribed:
-            self.session.subscribe(SubscribeRequest("news/#", self.qos))
+            for text in ("news/#", "news/+", "+/n"):
+                # Whatever comes, comes once for all of them.
+                self.session.subscribe(SubscribeRequest(text, self.qos))
             self.session.after_stored(self._subscribed)
 
     def _subscribed(self) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
 
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits
+from enmasse.messaging.sessions.records import SESSION
 from enmasse.messaging.sessions.session import NEVER
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.messaging.sessions.wills import GRACE_S
-from enmasse.messaging.storage import Table
+from enmasse.messaging.storage import Operation, Table
 from enmasse.wire.amqp.sections import with_message_annotations
 from tests.unit.messaging.session_scene import Client, Scene, message
 
@@ -222,13 +226,84 @@ def test_an_ended_filter_stays_ended() -> None:
     assert records(scene, Table.SUBSCRIPTION) == []
 
 
-def test_overlapping_filters_get_a_copy_each() -> None:
-    scene = Scene()
+def test_overlapping_filters_get_a_copy_each_if_the_space_says_so() -> None:
+    scene = Scene(overlapping="each")
     client = scene.client()
     client.subscribe("news/#", 1)
     client.subscribe("news/+", 0)
     scene.send("news/a", "one")
     assert sorted((got.filter, got.qos) for got in client.got) == [("news/#", 1), ("news/+", 0)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_what_an_older_version_stored_comes_as_it_was_stored_and_what_is_new_once(qos: int, restarts: int) -> None:
+    scene = Scene(overlapping="each")
+    client = scene.client()
+    client.credit = 1
+    for text in ("news/#", "news/+", "+/a", "news/b"):
+        client.subscribe(text, qos)
+    scene.send("news/a", "begun")
+    begun = client.got
+    assert len(begun) == 3
+    client.leave()
+    scene.send("news/a", "old")
+    scene.send("news/b", "old")
+    # The older version kept a subscription for each filter, as is done for a copy each, and said nothing of it.
+    for key, value in list(scene.harness.storage.scan_all(Table.SESSION)):
+        if key[4:] == SESSION:
+            record = json.loads(value)
+            assert record.pop("overlapping") == "each"
+            scene.harness.core.store_in_time([Operation(Table.SESSION, key, json.dumps(record).encode())])
+    scene.harness.commit()
+    scene.overlapping = "once"
+    for number in range(restarts):
+        scene = scene.restart()
+        scene.send("news/a", f"new {number}")
+        assert scene.space.sessions.get("device").depth == 3 + 3 + 3 + number + 1  # type: ignore[union-attr]
+    client = scene.client()
+    client.acknowledges = True
+    assert [one.packet_id for one in client.got[:3]] == [one.packet_id for one in begun]
+    for one in client.got:
+        client.acknowledge(one)
+    scene.harness.commit()
+    counts = Counter(client.bodies)
+    assert counts == {"begun": 3, "old": 6} | {f"new {number}": 1 for number in range(restarts)}
+    # Nothing is left of the older version's subscriptions, on disk either.
+    scene.harness.commit()
+    assert client.session.depth == 0
+    assert len(client.links) == 1
+    assert len(records(scene, Table.SUBSCRIPTION)) == 1
+    client.session.unsubscribe("news/#")
+    client.leave()
+    scene = scene.restart()
+    scene.send("news/a", "last")
+    assert scene.client().bodies == ["last"]
+    assert not scene.harness.faults
+
+
+def test_the_end_of_a_filter_takes_along_what_an_older_version_stored_for_it_alone() -> None:
+    scene = Scene(overlapping="each")
+    client = scene.client()
+    for text in ("news/#", "news/+"):
+        client.subscribe(text)
+    client.leave()
+    scene.send("news/a", "old")
+    session = scene.space.sessions.get("device")
+    assert session is not None
+    session.is_joint = True
+    scene.harness.core.store_in_time([session.record()])
+    scene.harness.commit()
+    scene = scene.restart()
+    client = Client(scene, "device")
+    client.credit = 0
+    client.open()
+    assert len(records(scene, Table.SUBSCRIPTION)) == 2
+    client.session.unsubscribe("news/+")
+    scene.harness.commit()
+    assert len(records(scene, Table.SUBSCRIPTION)) == 1
+    client.leave()
+    assert scene.client().bodies == ["old"]
 
 
 def test_a_filter_that_comes_again_has_the_new_options_and_keeps_its_messages() -> None:
@@ -256,9 +331,11 @@ def test_no_local_leaves_out_what_the_client_sends_itself() -> None:
     other.subscribe("news/#", 1)
     scene.send("news/a", "mine", origin=client.session)
     scene.send("news/a", "theirs", origin=other.session)
-    assert [(got.filter, got.body) for got in client.got if got.body == "mine"] == [("news/a", "mine")]
-    assert sorted(got.filter for got in client.got if got.body == "theirs") == ["news/#", "news/+", "news/a"]
-    assert other.bodies == ["mine", "theirs"]
+    assert client.bodies == other.bodies == ["mine", "theirs"]
+    client.session.unsubscribe("news/a")
+    scene.harness.commit()
+    scene.send("news/a", "mine", origin=client.session)
+    assert client.bodies == ["mine", "theirs"]
 
 
 def test_a_node_that_stops_in_order_leaves_sessions_as_they_are() -> None:

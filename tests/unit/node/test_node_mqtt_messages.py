@@ -116,7 +116,7 @@ def test_what_is_malformed_is_told_as_it_is(payload: bytes) -> None:
 def encoder(**options: Any) -> Encoder:
     telling = {
         "space": "ns/shop", "is_v5": True, "topic": "orders", "is_fixed": False, "takes": False,
-        "keeps_retain": False, "identifier": 0,
+        "keeps_retain": False, "identifiers": (),
     }  # fmt: skip
     return Encoder(EncoderKey(**{**telling, **options}), lambda: NOW_MS)
 
@@ -141,7 +141,7 @@ def message(body: bytes, qos: int = 1, topic: str = "", **properties: Any) -> by
     )
 )
 def test_packets_are_the_same_whatever_came_before(messages: list[tuple[bytes, int, str]]) -> None:
-    shared = encoder(identifier=3)
+    shared = encoder(identifiers=(3,))
     for body, qos, topic in messages:
         shared.read(message(body, qos, topic, content_type="x/y"))
         name = (topic or "orders").encode()

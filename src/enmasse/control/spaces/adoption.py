@@ -91,9 +91,18 @@ def adopted_space(entity: SpaceEntity, node: str, *, service: str, plan: str | N
         "authenticationService": {"type": entity.authentication} if is_local else {"name": service},
         "limits": _without_defaults(bounds),
         "endpoints": endpoints or None,
-        "mqtt": {"undeliverable": "acknowledge"} if entity.acknowledges_undeliverable else None,
+        "mqtt": _mqtt_of(entity),
     }
     return decode(_document(ADDRESS_SPACE, entity, node, spec))
+
+
+def _mqtt_of(entity: SpaceEntity) -> dict[str, str] | None:
+    options = {}
+    if entity.acknowledges_undeliverable:
+        options["undeliverable"] = "acknowledge"
+    if entity.copies_overlapping:
+        options["overlapping"] = "each"
+    return options or None
 
 
 def choose_service(entity: SpaceEntity, resolved: Mapping[str, Authentication]) -> str:

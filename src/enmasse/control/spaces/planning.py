@@ -77,6 +77,7 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         port=view.port,
         oidc=view.authentication.oidc,
         acknowledges_undeliverable=space.spec.mqtt is not None and space.spec.mqtt.undeliverable == "acknowledge",
+        copies_overlapping=space.spec.mqtt is not None and space.spec.mqtt.overlapping == "each",
     )
 
 

@@ -477,6 +477,7 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "port": entity.port,
             "oidc": None if entity.oidc is None else dict(entity.oidc),
             "acknowledgeUndeliverable": entity.acknowledges_undeliverable,
+            "copyOverlapping": entity.copies_overlapping,
             **{name: getattr(entity.limits, field) for field, name in _SPACE_LIMITS.items()},
         }
     else:
@@ -528,4 +529,5 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         port=attributes.get("port") or 0,
         oidc=attributes.get("oidc"),
         acknowledges_undeliverable=bool(attributes.get("acknowledgeUndeliverable")),
+        copies_overlapping=bool(attributes.get("copyOverlapping")),
     )

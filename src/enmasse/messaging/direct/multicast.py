@@ -102,8 +102,8 @@ class MulticastConsumer(Consumer):
         self.waiting_bytes = 0
         self.is_aside = False
         self.starved_since: float | None = None
-        self._retained: _Spread | None = None
-        """The copy of the retained value that it was given last."""
+        self._retained: dict[int, _Spread] = {}
+        """The copies of the retained value that it was given last, by the numbers of filters that asked."""
 
     @property
     def can_take(self) -> bool:
@@ -143,13 +143,17 @@ class MulticastConsumer(Consumer):
         self.waiting.clear()
         self.waiting_bytes = 0
 
-    def give_retained(self) -> None:
-        """Send the retained value of the address, once there is credit for it; one that still waits is enough."""
+    def give_retained(self, number: int = 0) -> None:
+        """Send the retained value of the address, once there is credit for it; one that still waits is enough.
+
+        Args:
+            number: of the filter that asks, where the receiver is for several.
+        """
         address = self.address
         value = address.retained.get(address.name)
-        if value is not None and self._retained not in self.waiting:
-            self._retained = _Spread(copy_of(value, address.core), None, 0, True, 0)
-            self.keep(self._retained)
+        if value is not None and self._retained.get(number) not in self.waiting:
+            self._retained[number] = spread = _Spread(copy_of(value, address.core, number), None, 0, True, 0)
+            self.keep(spread)
             self.flush()
 
     def on_credit(self, gained: int, drain: bool) -> None:

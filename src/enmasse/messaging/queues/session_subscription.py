@@ -5,12 +5,15 @@ Rules:
    subscription that gets a message loses its oldest first; one that has none lets the largest other lose its own.
 2. What is not durable, and not stored by the topic in any case, is for connected clients only.
 3. While nobody is connected messages wait on disk and not in memory, whatever their number.
-4. A connection that goes, and a node that dies, is no failed attempt: nothing becomes a dead letter of that.
+4. What a session wants may have several sources, each a topic filter with a pattern in the topic's trie; a message is
+   found once for all of them.
+5. A connection that goes, and a node that dies, is no failed attempt: nothing becomes a dead letter of that.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +40,7 @@ OFFLINE_WINDOW = -1
 """The bytes in memory of a subscription without a client: no message stays there."""
 
 Key = tuple[int, int]
-"""The number of a session's log, and of its filter."""
+"""The number of a session's log, and of its filter; 0 if it is for several together, or for a group."""
 
 
 class SessionRoom:
@@ -97,9 +100,13 @@ class SessionSubscription(Subscription):
 
     Args:
         key: identifies its filter.
+
+    Attributes:
+        sources: what is wanted, as topic filters, with the number of the session's filters that want it.
+        is_retired: true if it gets nothing more, and ends with the last message that it has.
     """
 
-    __slots__ = ("is_trimming", "key", "room")
+    __slots__ = ("is_retired", "is_trimming", "key", "room", "sources")
     holds_back = False
 
     def __init__(
@@ -109,15 +116,22 @@ class SessionSubscription(Subscription):
         log_id: int,
         *,
         topic: str,
-        pattern: Pattern,
+        source: str,
         options: AddressSettings,
         key: Key,
     ) -> None:
         self.key = key
+        self.sources = {source: 1} if source else {}
+        self.is_retired = False
         self.room: SessionRoom | None = None
         self.is_trimming = False
-        super().__init__(core, name, log_id, topic=topic, pattern=pattern, options=options)
+        super().__init__(core, name, log_id, topic=topic, pattern=(), options=options)
         self.window = OFFLINE_WINDOW
+
+    @property
+    def patterns(self) -> Iterable[Pattern]:
+        """The patterns of the names that it wants."""
+        return map(parse_filter, self.sources)
 
     @property
     def skips_volatile(self) -> bool:  # type: ignore[override]  # others never change
@@ -199,6 +213,8 @@ class SessionSubscription(Subscription):
                 room is not None and room.exceeds(0) and self.pager is not None and (self.pager.at is not None)
             )
         super().on_turn(now)
+        if self.is_retired and not self.depth and self.topic is not None:
+            self.topic.sessions.end(self)
 
     # Clients
 
@@ -228,6 +244,28 @@ class SessionSubscription(Subscription):
             self.room = None
 
 
+class SessionWatch(VolatileSubscription):
+    """A subscription of a session to one topic that ends with its connection.
+
+    Args:
+        source: the names that are wanted, as a topic filter.
+
+    Attributes:
+        sources: as those of a durable one.
+    """
+
+    __slots__ = ("sources",)
+
+    def __init__(self, core: Core, source: str, *, topic: str) -> None:
+        self.sources = {source: 1}
+        super().__init__(core, source, 0, topic=topic, pattern=())
+
+    @property
+    def patterns(self) -> Iterable[Pattern]:
+        """The patterns of the names that it wants."""
+        return map(parse_filter, self.sources)
+
+
 def footprint_at(source: str) -> Footprint:
     """Return what a filter's part at one topic counts for, beside the filter."""
     return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source))
@@ -236,9 +274,11 @@ def footprint_at(source: str) -> Footprint:
 class SessionSubscribing:
     """The subscriptions of sessions to one topic."""
 
-    __slots__ = ("_kept", "_options", "_topic")
+    __slots__ = ("_kept", "_options", "_topic", "greater")
 
     def __init__(self, topic: Topic) -> None:
+        self.greater: dict[Subscription, Subscription] = {}
+        """By subscriptions for QoS 0, those of the same sessions for QoS 1 and 2, which have what both want."""
         self._topic = topic
         self._kept: dict[Key, SessionSubscription] = {}
         self._options: AddressSettings | None = None
@@ -266,27 +306,81 @@ class SessionSubscribing:
 
         Args:
             key: identifies the filter.
-            source: the names that are wanted, as a topic filter.
+            source: the names that are wanted, as a topic filter; empty if ``widen`` is to say.
             name: what to call it in a report.
         """
         topic = self._topic
         log_id, _ = topic.core.new_log()
         subscription = self._build(key, log_id, source, name)
-        record = {"session": key[0], "filter": key[1], "log": log_id, "source": source}
-        self._write(subscription, json.dumps(record, separators=(",", ":")).encode())
+        self._write(subscription, source)
         return subscription
 
-    def _write(self, subscription: SessionSubscription, record: bytes) -> None:
+    def _write(self, subscription: SessionSubscription, source: str) -> None:
+        """Have a subscription written, once that is possible and unless it has ended or is another's by then."""
+        key, log_id = subscription.key, subscription.log_id
+        record = {"session": key[0], "filter": key[1], "log": log_id, "source": source}
+        value = json.dumps(record, separators=(",", ":")).encode()
+
         def decided(reason: str | None) -> None:
-            if reason is not None and self._kept.get(subscription.key) is subscription:
-                self._write(subscription, record)
+            if reason is not None and self._kept.get(key) is subscription:
+                self._write(subscription, source)
 
         core = self._topic.core
         # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
-        core.store(
-            [core.log_counter(), Operation(Table.SUBSCRIPTION, self._record_key(subscription.log_id), record)],
-            decided,
-        )
+        core.store([core.log_counter(), Operation(Table.SUBSCRIPTION, self._record_key(log_id), value)], decided)
+
+    def rename(self, subscription: SessionSubscription, key: Key) -> None:
+        """Have a subscription be that of another key, with no source yet: an older version made it for one filter."""
+        del self._kept[subscription.key]
+        for source in list(subscription.sources):
+            self.narrow(subscription, source)
+        subscription.key = key
+        self._kept[key] = subscription
+        self._write(subscription, "")
+
+    def retire(self, subscription: SessionSubscription) -> None:
+        """Have a subscription get nothing more; it ends with the last message that it has."""
+        for source in list(subscription.sources):
+            self.narrow(subscription, source)
+        subscription.is_retired = True
+        subscription.due()
+
+    def widen(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
+        """Have a subscription get what one more filter of its session wants."""
+        sources = subscription.sources
+        sources[source] = sources.get(source, 0) + 1
+        if sources[source] == 1:
+            self._topic.widen(subscription, parse_filter(source))
+            self._count(subscription, memory_of(0, source))
+
+    def narrow(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
+        """Have a subscription get no more what a filter of its session wants, unless another does."""
+        sources = subscription.sources
+        sources[source] -= 1
+        if not sources[source]:
+            del sources[source]
+            self._topic.narrow(subscription, parse_filter(source))
+            self._count(subscription, -memory_of(0, source))
+
+    def _count(self, subscription: SessionSubscription | SessionWatch, change: int) -> None:
+        """Correct the memory that a subscription counts for."""
+        before = subscription.footprint
+        subscription.footprint = Footprint(0, before.size + change)
+        space = self._topic.space
+        if space is not None:
+            space.usage.give_back(before)
+            space.usage.take(subscription.footprint)
+
+    def pair(self, greater: Subscription, lesser: Subscription) -> None:
+        """Have a session's subscription for QoS 0 not get what the one for QoS 1 and 2 gets."""
+        if self.greater.get(lesser) is not greater:
+            self.greater[lesser] = greater
+            self._topic.version += 1
+
+    def unpair(self, lesser: Subscription) -> None:
+        """Have a session's subscription for QoS 0 get all that it wants."""
+        if self.greater.pop(lesser, None) is not None:
+            self._topic.version += 1
 
     def load(self, record: dict[str, Any]) -> None:
         """Take up a durable subscription of an earlier run of the node."""
@@ -295,19 +389,18 @@ class SessionSubscribing:
 
     def _build(self, key: Key, log_id: int, source: str, name: str) -> SessionSubscription:
         topic = self._topic
-        pattern = parse_filter(source)
         subscription = SessionSubscription(
-            topic.core, name, log_id, topic=topic.name, pattern=pattern, options=self.options, key=key
+            topic.core, name, log_id, topic=topic.name, source=source, options=self.options, key=key
         )
         subscription.footprint = footprint_at(source)
         self._kept[key] = subscription
         topic.subscribe(subscription)
         return subscription
 
-    def watch(self, source: str) -> VolatileSubscription:
+    def watch(self, source: str) -> SessionWatch:
         """Make a subscription that ends with its connection."""
         topic = self._topic
-        subscription = VolatileSubscription(topic.core, source, 0, topic=topic.name, pattern=parse_filter(source))
+        subscription = SessionWatch(topic.core, source, topic=topic.name)
         subscription.footprint = footprint_at(source)
         topic.subscribe(subscription)
         return subscription

@@ -7,6 +7,7 @@ back the topic's senders, or waits on disk, as its topic's policy says.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -107,6 +108,11 @@ class Subscription(Backlog):
         self.writes_durable = options.storage != "memory"
         self.writes_all = options.storage == "durable"
         super().__init__(core, name, None, (log_id, SHARED_PARTITION), options)
+
+    @property
+    def patterns(self) -> Iterable[Pattern]:
+        """The patterns of the names below its topic that it wants."""
+        return (self.pattern,)
 
     @classmethod
     def declared(cls, core: Core, name: str, declaration: Declaration) -> Self:

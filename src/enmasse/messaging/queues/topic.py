@@ -18,6 +18,7 @@ from enmasse.messaging.log.entry import DONE, MOVING
 from enmasse.messaging.log.sequences import producer_name
 from enmasse.messaging.log.shared_log import SharedLog
 from enmasse.messaging.pattern_trie import PatternTrie
+from enmasse.messaging.patterns import Pattern
 from enmasse.messaging.queues.producers import NumberedProducer
 from enmasse.messaging.queues.queue import MAX_CREDIT, Staged, grant_credit
 from enmasse.messaging.queues.redelivery import NO_SENDER
@@ -209,10 +210,8 @@ class Topic(Address):
             self.space.usage.take(subscription.footprint)
         if subscription.holds_back:
             self.windows.update(subscription)
-        if isinstance(subscription, VolatileSubscription):
-            self._volatile.add(subscription.pattern, subscription)
-        else:
-            self._stored.add(subscription.pattern, subscription)
+        for pattern in subscription.patterns:
+            self.widen(subscription, pattern)
         self.version += 1
         self.due()
 
@@ -223,14 +222,29 @@ class Topic(Address):
         if self.space is not None:
             self.space.usage.give_back(subscription.footprint)
         self.windows.remove(subscription)
-        if isinstance(subscription, VolatileSubscription):
-            self._volatile.remove(subscription.pattern, subscription)
-        else:
-            self._stored.remove(subscription.pattern, subscription)
+        for pattern in subscription.patterns:
+            self.narrow(subscription, pattern)
+        self.sessions.unpair(subscription)
         if subscription.share is not None and subscription.log is self.log:
             self.log.leave(subscription.share)
         self.version += 1
         self.due()
+
+    def widen(self, subscription: Subscription, pattern: Pattern) -> None:
+        """Feed a subscription what a pattern stands for; nothing comes twice that several of its patterns match."""
+        if isinstance(subscription, VolatileSubscription):
+            self._volatile.add(pattern, subscription)
+        else:
+            self._stored.add(pattern, subscription)
+        self.version += 1
+
+    def narrow(self, subscription: Subscription, pattern: Pattern) -> None:
+        """Feed a subscription no longer what a pattern alone of its own stands for."""
+        if isinstance(subscription, VolatileSubscription):
+            self._volatile.remove(pattern, subscription)
+        else:
+            self._stored.remove(pattern, subscription)
+        self.version += 1
 
     def end_volatile(self, subscription: Subscription) -> None:
         """End a volatile subscription that has lost its last subscriber."""
@@ -251,7 +265,12 @@ class Topic(Address):
         """
         stored, volatile = self._stored.find(target), self._volatile.find(target)
         if origin is not None and origin.has_no_local:
-            return [s for s in stored if s.origin is not origin], [s for s in volatile if s.origin is not origin]
+            stored = [s for s in stored if s.origin is not origin or origin.takes_own(s, target)]
+            volatile = [s for s in volatile if s.origin is not origin or origin.takes_own(s, target)]
+        greater = self.sessions.greater
+        if greater and volatile:
+            found: set[Subscription] = {*stored, *volatile}
+            volatile = [s for s in volatile if greater.get(s) not in found]
         return stored, volatile
 
     # Messages

@@ -1,9 +1,10 @@
 """What a filter of a session reaches: the addresses it stands for, and its links and durable subscriptions there.
 
 Rules:
-1. What a filter reaches it has a subscription of its own for, at each topic: a durable one (``SessionSubscription``)
-   if the session outlives its connection and the filter's QoS is not 0, else one that ends with the connection. A
-   group that shares a filter has one for all its members.
+1. What a filter reaches it has a subscription for at each topic, together with the session's other filters there
+   (``joint``), or by itself if the session gets a copy for each: a durable one (``SessionSubscription``) if the
+   session outlives its connection and the filter's QoS is not 0, else one that ends with the connection. A group that
+   shares a filter has one for all its members.
 2. A filter with wildcards reaches topics and multicast addresses, those declared later included; others are
    reached by their exact names alone, as an outcome there takes something away, or by ``Space.find`` as for any
    receiver.
@@ -19,12 +20,14 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import DETACHED, FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.patterns import words_problem
+from enmasse.messaging.patterns import parse_filter, words_problem
 from enmasse.messaging.queues.consumer import BacklogConsumer
-from enmasse.messaging.queues.session_subscription import SessionSubscription, footprint_at
+from enmasse.messaging.queues.session_subscription import SessionSubscription, SessionWatch, footprint_at
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.retaining import feed
+from enmasse.messaging.sessions.joint import NUMBER, Joint
+from enmasse.messaging.sessions.names import REACHED
 from enmasse.messaging.sessions.session_filter import SessionLink
 from enmasse.messaging.streams.readers import CONSUMER
 from enmasse.wire.amqp.performatives import RELEASED
@@ -99,11 +102,21 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
     name = address.name
     if name in filter_.links:
         return None
+    if session.is_joint and filter_.group is None and address.kind in REACHED:
+        return _connect_jointly(filter_, address, source)
     kept = _kept(filter_, address, source) if isinstance(address, Topic) else None
     if session.holder is None:
         return None
-    link = SessionLink(session, filter_, address, source)
-    link.port = session.holder.make_port(link)
+    link = _link(SessionLink(session, filter_, address, source), kept)
+    filter_.links[name] = link
+    return link
+
+
+def _link(link: SessionLink, kept: SessionSubscription | None) -> SessionLink:
+    """Give a new link its two ends; at a durable subscription, if there is one."""
+    session, filter_, address, source = link.session, link.filter, link.address, link.source
+    holder = session.require_holder()
+    link.port = holder.make_port(link)
     presettle = filter_.qos == 0
     if kept is not None:
         link.is_kept = filter_.group is None
@@ -121,10 +134,163 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
         try:
             link.consumer = address.attach_consumer(link.port, _options(filter_, source))
         except AttachError:
-            session.holder.left(link)
+            holder.left(link)
             raise
-    filter_.links[name] = link
     return link
+
+
+def _connect_jointly(filter_: SessionFilter, address: Address, source: str) -> SessionLink | None:
+    """Let a filter reach an address together with the others of its session that do; see ``connect``."""
+    session, name = filter_.session, address.name
+    joint = session.joints.get(name)
+    if joint is None:
+        joint = session.joints[name] = Joint(name)
+    try:
+        if isinstance(address, Topic) and filter_.is_durable:
+            _keep_jointly(joint, filter_, address, source)
+        if filter_ not in joint.filters:
+            joint.add(filter_, source)
+        if session.holder is None:
+            return None
+        rank = filter_.qos > 0 if isinstance(address, Topic) else None
+        link = joint.links.get(rank)
+        if link is not None:
+            link.users += 1
+            filter_.links[name] = link
+            _widen(link, filter_, source)
+            made = None
+        else:
+            link = made = _link(
+                SessionLink(session, filter_, address, source, joint=joint, rank=rank), filter_.kept.get(name)
+            )
+            joint.links[rank] = filter_.links[name] = link
+    except AttachError:
+        _part(joint, filter_)
+        raise
+    if isinstance(address, Topic) and len(joint.links) > 1:
+        address.sessions.pair(*(subscription_of(joint.links[rank]) for rank in (True, False)))
+    for one in joint.links.values():
+        if one is not made:
+            session.holder.changed(one)
+    return made
+
+
+def _widen(link: SessionLink, filter_: SessionFilter, source: str) -> None:
+    """Have a link give a filter what it wants, too."""
+    watched = link.consumer.address
+    if isinstance(watched, SessionWatch) and watched.topic is not None:
+        watched.topic.sessions.widen(watched, source)
+    _widen_options(link, filter_)
+
+
+def _widen_options(link: SessionLink, filter_: SessionFilter) -> None:
+    consumer = link.consumer
+    if not isinstance(link.address, Topic):
+        consumer.presettle = not link.is_numbered
+    elif filter_.no_local:
+        subscription_of(link).origin = filter_.session
+
+
+def subscription_of(link: SessionLink) -> Subscription:
+    """Return the subscription at whose topic a link is."""
+    found = link.consumer.address
+    assert isinstance(found, Subscription)
+    return found
+
+
+def _keep_jointly(joint: Joint, filter_: SessionFilter, topic: Topic, source: str) -> None:
+    """Have a filter's part in the durable subscription at a topic, which is made now unless it is there."""
+    session = filter_.session
+    name = topic.name
+    kept = joint.kept
+    if kept is not None and (kept.is_closed or kept.topic is not topic):
+        kept = None
+    if kept is not None and filter_.kept.get(name) is kept:
+        return
+    if kept is None:
+        kept = topic.sessions.find((session.log_id, NUMBER))
+        if kept is not None and kept.depth:
+            # It may be for filters that were there.
+            joint.is_mixed = True
+    # An older version kept a subscription for each filter.
+    before = topic.sessions.find((session.log_id, filter_.number))
+    if kept is None and before is not None:
+        topic.sessions.rename(before, (session.log_id, NUMBER))
+        kept, before = before, None
+    if kept is None:
+        if filter_.kept:
+            _require_room(filter_, source)
+        kept = topic.sessions.subscribe((session.log_id, NUMBER), "", session.name)
+    if kept.room is not session.room:
+        kept.belong(session.room)
+    if filter_.no_local:
+        kept.origin = session
+    topic.sessions.widen(kept, source)
+    joint.kept = filter_.kept[name] = kept
+    if before is not None and not before.is_retired:
+        before.belong(session.room)
+        topic.sessions.retire(before)
+        session.has_leftovers = True
+
+
+def leftovers_of(filter_: SessionFilter) -> list[SessionSubscription]:
+    """Return the subscriptions that an older version kept for a filter alone, as far as something is left in them."""
+    session = filter_.session
+    if not session.has_leftovers:
+        return []
+    return [one for one in session.room.subscriptions if one.is_retired and one.key[1] == filter_.number]
+
+
+def join_leftovers(filter_: SessionFilter) -> None:
+    """Have a client get what an older version stored for a filter alone, as it was stored."""
+    session = filter_.session
+    for kept in leftovers_of(filter_):
+        topic = kept.topic
+        source = None if topic is None else filter_.filter.part_of(topic.name, owns_subtree=True)
+        if topic is None or source is None or not session.may_reach(source):
+            continue
+        try:
+            session.leftover_links[kept] = _link(SessionLink(session, filter_, topic, source), kept)
+        except AttachError:
+            session.sessions.unreached += 1
+
+
+def _part(joint: Joint, filter_: SessionFilter) -> None:
+    """Take a filter out of what several have in common at an address; the last one ends it."""
+    session, name = filter_.session, joint.name
+    _unlink(joint, filter_)
+    _forget_part(joint, filter_)
+    joint.remove(filter_)
+    if not joint.filters:
+        session.joints.pop(name, None)
+    elif session.holder is not None:
+        for link in joint.links.values():
+            session.holder.changed(link)
+
+
+def _unlink(joint: Joint, filter_: SessionFilter) -> None:
+    link = filter_.links.get(joint.name)
+    if link is None:
+        return
+    if link.users == 1:
+        leave(link)
+        return
+    link.users -= 1
+    del filter_.links[joint.name]
+    watched = link.consumer.address
+    if isinstance(watched, SessionWatch) and watched.topic is not None:
+        watched.topic.sessions.narrow(watched, joint.filters[filter_])
+    _widen_options(link, filter_)
+
+
+def _forget_part(joint: Joint, filter_: SessionFilter) -> None:
+    kept = filter_.kept.pop(joint.name, None)
+    if kept is None or kept.topic is None:
+        return
+    kept.topic.sessions.narrow(kept, joint.filters[filter_])
+    if not kept.sources:
+        joint.kept = None
+        kept.topic.sessions.end(kept)
 
 
 def connect_all(filter_: SessionFilter, reached: list[tuple[Address, str]]) -> list[SessionLink]:
@@ -219,26 +385,52 @@ def join_all(filter_: SessionFilter) -> None:
             return
 
 
+def source_at(filter_: SessionFilter, name: str) -> str:
+    """Return what a filter stands for at an address that it reaches."""
+    link = filter_.links[name]
+    return link.source if link.joint is None else link.joint.filters[filter_]
+
+
+def options_changed(filter_: SessionFilter) -> None:
+    """Have the links of a filter keep to its new options [MQTT-3.8.4-3]."""
+    session = filter_.session
+    for link in filter_.links.values():
+        joint = link.joint
+        if joint is None:
+            session.require_holder().changed(link)
+            continue
+        _widen_options(link, filter_)
+        for one in joint.links.values():
+            session.require_holder().changed(one)
+
+
 def give_retained(filter_: SessionFilter) -> None:
     """Send the retained values of the names that a filter stands for [MQTT-3.3.1-6]."""
-    for link in filter_.links.values():
+    for name, link in filter_.links.items():
         consumer = link.consumer
+        number = 0 if link.joint is None else filter_.number
         if isinstance(consumer, MulticastConsumer):
-            consumer.give_retained()
+            consumer.give_retained(number)
         elif isinstance(consumer.address, Subscription) and isinstance(link.address, Topic):
-            feed(consumer.address, skips_system=True)
+            pattern = parse_filter(source_at(filter_, name))
+            feed(consumer.address, skips_system=True, pattern=pattern, number=number)
 
 
 def disconnect(filter_: SessionFilter) -> None:
-    """Detach the links of a filter."""
-    for link in list(filter_.links.values()):
-        leave(link)
+    """Detach the links that are for a filter alone, and take it out of those that it has together with others."""
+    for name, link in list(filter_.links.items()):
+        if link.joint is None:
+            leave(link)
+        elif name in filter_.kept:
+            _unlink(link.joint, filter_)
+        else:
+            _part(link.joint, filter_)
 
 
 def leave(link: SessionLink) -> None:
     """Detach a link from its address: what it was sent and has no outcome is given back, or stays in flight."""
     session = link.session
-    link.filter.links.pop(link.address.name, None)
+    forget(link)
     if not link.is_open:
         return
     link.is_open = False
@@ -255,10 +447,35 @@ def leave(link: SessionLink) -> None:
     link.port = DETACHED
 
 
+def forget(link: SessionLink) -> None:
+    """Take a link from the filters that it is for."""
+    name = link.address.name
+    joint = link.joint
+    if joint is None:
+        if link.filter.links.get(name) is link:
+            del link.filter.links[name]
+        for kept, other in list(link.session.leftover_links.items()):
+            if other is link:
+                del link.session.leftover_links[kept]
+        return
+    if isinstance(link.address, Topic) and (lesser := joint.links.get(False)) is not None:
+        link.address.sessions.unpair(subscription_of(lesser))
+    for filter_ in list(joint.users_of(link)):
+        del filter_.links[name]
+        if name not in filter_.kept:
+            joint.remove(filter_)
+    for rank, other in list(joint.links.items()):
+        if other is link:
+            del joint.links[rank]
+    if not joint.filters:
+        link.session.joints.pop(name, None)
+
+
 def forget_kept(filter_: SessionFilter) -> None:
-    """End the durable subscriptions of a filter."""
-    kept, filter_.kept = filter_.kept, {}
-    for subscription in kept.values():
+    """End the durable subscriptions of a filter, and its part in those that it has together with others."""
+    for name in list(filter_.kept):
+        address_went(filter_, name)
+    for subscription in leftovers_of(filter_):
         if subscription.topic is not None:
             subscription.topic.sessions.end(subscription)
 
@@ -302,6 +519,10 @@ def _resolve(filter_: SessionFilter) -> None:
 
 def address_went(filter_: SessionFilter, name: str) -> None:
     """Leave an address that a filter does not reach any more."""
+    joint = filter_.session.joints.get(name)
+    if joint is not None and filter_ in joint.filters:
+        _part(joint, filter_)
+        return
     link = filter_.links.get(name)
     if link is not None:
         leave(link)

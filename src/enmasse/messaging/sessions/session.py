@@ -2,8 +2,8 @@
 
 Rules:
 1. A session is a named set of subscriptions: its filters have what they reach (``reaching``).
-2. Filters of one session that overlap get a copy each, with each one's own QoS and identifier: as Mosquitto does
-   unless told otherwise, and as [MQTT-3.3.4-2] allows.
+2. What several filters of one session want comes once (``joint``); or, as [MQTT-3.3.4-2] allows, a copy for each,
+   with its own QoS and identifier, if the space said so when the session began.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SESSION_BYTES, Footprint, memory_of
+from enmasse.messaging.pattern_trie import PatternTrie
+from enmasse.messaging.patterns import parse_filter
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.session_subscription import SessionRoom, footprint_at
 from enmasse.messaging.sessions import reaching, records
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from enmasse.errors import RemoteError
     from enmasse.messaging.core import Core
     from enmasse.messaging.queues.backlog import Backlog
+    from enmasse.messaging.queues.session_subscription import SessionSubscription
+    from enmasse.messaging.queues.subscription import Subscription
+    from enmasse.messaging.sessions.joint import Joint
     from enmasse.messaging.sessions.journal import SessionJournal
     from enmasse.messaging.sessions.records import Flight
     from enmasse.messaging.sessions.session_filter import SessionHolder
@@ -33,6 +38,9 @@ if TYPE_CHECKING:
     from enmasse.messaging.sessions.wills import Will
     from enmasse.messaging.storage import Operation
 
+
+MAX_MATCHES: Final = 64
+"""The most filters of a session that may match one name: each has a part in what is done with every message to it."""
 
 NEVER: Final = 0xFFFF_FFFF
 """The expiry of a session that does not end by itself, in seconds [MQTT 3.1.2.11.2]."""
@@ -59,15 +67,20 @@ class Session:
         outgoing: what is in flight towards the client.
         incoming: what was received of it with QoS 2.
         filters: by their texts.
+        joints: what its filters have in common, by the names of addresses.
+        is_joint: true if what several filters want comes once.
+        has_leftovers: true if an older version may have kept a subscription for each filter.
+        leftover_links: the links to these while a client is connected.
         holder: the connection that has it, while there is one.
         left_us: when its client went, by the wall clock; 0 while one is there.
         will: the will of the connection.
     """
 
     __slots__ = (
-        "__weakref__", "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s", "filters",
-        "holder", "incoming", "is_over", "is_present", "left_us", "log_id", "may_receive", "may_send", "outgoing",
-        "owner", "room", "sessions", "user", "will",
+        "__weakref__", "_crowd", "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s",
+        "filters", "has_leftovers", "holder", "incoming", "is_joint", "is_over", "is_present", "joints", "left_us",
+        "leftover_links", "log_id", "may_receive", "may_send", "outgoing", "owner", "room", "sessions", "user",
+        "will",
     )  # fmt: skip
 
     def __init__(self, sessions: Sessions, client_id: str, owner: str, user: str, log_id: int) -> None:
@@ -81,6 +94,12 @@ class Session:
         self.expiry_s = 0
         self.left_us = 0
         self.filters: dict[str, SessionFilter] = {}
+        self.joints: dict[str, Joint] = {}
+        self.is_joint = not sessions.space.copies_overlapping
+        self.has_leftovers = False
+        self.leftover_links: dict[SessionSubscription, SessionLink] = {}
+        self._crowd: PatternTrie[SessionFilter] | None = None
+        """The filters by their patterns, if there are more than may match one name."""
         self.holder: SessionHolder | None = None
         self.may_receive: Callable[[str], bool] | None = None
         self.may_send: Callable[[str], bool] | None = None
@@ -103,6 +122,11 @@ class Session:
     def has_no_local(self) -> bool:
         """True if some of its filters do not want what its client sends."""
         return self._has_no_local
+
+    def takes_own(self, subscription: Subscription, name: str) -> bool:
+        """Return true if one of its subscriptions is given what its own client sends to a name; see ``Origin``."""
+        joint = self.joints.get(subscription.topic_name)
+        return joint is not None and joint.takes_own(subscription, name)
 
     @property
     def core(self) -> Core:
@@ -153,7 +177,8 @@ class Session:
                 "user": self.user,
                 "expiry": self.expiry_s,
                 "left": self.left_us,
-            },
+            }
+            | ({} if self.is_joint else {"overlapping": "each"}),
         )
 
     # Filters
@@ -171,13 +196,16 @@ class Session:
         filter_ = SessionFilter(self, self._next_number + 1, Filter(wish.filter)) if before is None else before
         if not filter_.filter.is_wild:
             self.require_allowed(filter_.filter.topic)
-        was_durable = before is not None and before.is_durable
-        no_local = filter_.no_local
+        if before is None:
+            self._require_few(filter_)
+        was_durable, had_qos, no_local = filter_.is_durable, filter_.qos > 0, filter_.no_local
         filter_.apply(wish)
         self._has_no_local = self._has_no_local or wish.no_local
-        if before is not None and (was_durable != filter_.is_durable or no_local != wish.no_local):
+        if before is not None and (was_durable != filter_.is_durable or self._is_moved(filter_, had_qos, no_local)):
             reaching.disconnect(filter_)
             reaching.forget_kept(filter_)
+        elif before is not None:
+            reaching.options_changed(filter_)
         reached = reaching.reach(filter_, is_new=True)
         if before is None:
             first = footprint_at(reached[0][1]).size if reached else 0
@@ -207,6 +235,38 @@ class Session:
             reaching.give_retained(filter_)
         return wish.qos
 
+    def _is_moved(self, filter_: SessionFilter, had_qos: bool, no_local: bool) -> bool:
+        """Return true if the new options of a filter need other subscriptions than those that it has a part in."""
+        if self.is_joint and filter_.group is None:
+            return had_qos != (filter_.qos > 0)
+        return no_local != filter_.no_local
+
+    def _require_few(self, filter_: SessionFilter) -> None:
+        """Check that no name is known that more of the filters match than may, with one more.
+
+        Whether there is such a name cannot always be told without looking at all that there are. Two are tried: one
+        that the filter matches and which has words of its own wherever that has wildcards, and one which takes the
+        words of other filters there.
+
+        Raises:
+            AttachError: there is one.
+        """
+        if len(self.filters) < MAX_MATCHES:
+            self._crowd = None
+            return
+        if self._crowd is None:
+            self._crowd = PatternTrie()
+            for other in self.filters.values():
+                self._crowd.add(parse_filter(other.filter.topic), other)
+        crowd, pattern = self._crowd, parse_filter(filter_.filter.topic)
+        for name in (filter_.filter.topic, crowd.example(pattern)):
+            if crowd.count(name, MAX_MATCHES) >= MAX_MATCHES:
+                raise AttachError(
+                    "amqp:resource-limit-exceeded",
+                    f"{MAX_MATCHES} filters of the session match {name!r:.200}, as many as may match one name: "
+                    f"unsubscribe from some before {filter_.text!r:.200}, or use fewer that are wider",
+                )
+
     def unsubscribe(self, text: str) -> bool:
         """End a filter; false if there is none."""
         filter_ = self.filters.get(text)
@@ -219,6 +279,8 @@ class Session:
 
     def _add(self, filter_: SessionFilter) -> None:
         self.filters[filter_.text] = filter_
+        if self._crowd is not None:
+            self._crowd.add(parse_filter(filter_.filter.topic), filter_)
         self.sessions.index.add(filter_.filter.words, filter_)
         self.sessions.space.usage.take(filter_.footprint)
 
@@ -226,6 +288,8 @@ class Session:
         reaching.disconnect(filter_)
         reaching.forget_kept(filter_)
         del self.filters[filter_.text]
+        if self._crowd is not None:
+            self._crowd.remove(parse_filter(filter_.filter.topic), filter_)
         self.sessions.index.remove(filter_.filter.words, filter_)
         self.sessions.space.usage.give_back(filter_.footprint)
         if filter_.group is not None:
@@ -249,29 +313,43 @@ class Session:
     def link_ended(self, link: SessionLink, error: RemoteError | None) -> None:
         """Note that an address has detached a link."""
         link.is_open = False
-        link.filter.links.pop(link.address.name, None)
+        filters = [link.filter] if link.joint is None else list(link.joint.users_of(link))
+        is_leftover = link in self.leftover_links.values()
+        reaching.forget(link)
         holder = self.holder
         if holder is not None:
             holder.left(link)
         link.port = DETACHED
-        if holder is not None and not link.filter.filter.is_wild and error is not None:
-            holder.filter_ended(link.filter.text, error)
+        if holder is not None:
+            for filter_ in filters:
+                if not (filter_.filter.is_wild or error is None or is_leftover):
+                    holder.filter_ended(filter_.text, error)
 
     @property
     def links(self) -> Iterator[SessionLink]:
-        """The links of the connection."""
-        return (link for filter_ in self.filters.values() for link in filter_.links.values())
+        """The links of the connection; first those to what an older version left."""
+        yield from self.leftover_links.values()
+        for filter_ in self.filters.values():
+            for link in filter_.links.values():
+                if link.joint is None:
+                    yield link
+        for joint in self.joints.values():
+            yield from joint.links.values()
 
     def link_like(self, before: SessionLink) -> SessionLink | None:
         """Return the link that is in the place of one of an earlier connection."""
+        address = before.consumer.address
+        if before.is_kept:
+            # A subscription of its own has one receiver.
+            return next((link for link in self.links if link.consumer.address is address), None)
         found = before.filter.links.get(before.address.name)
-        return found if found is not None and found.consumer.address is before.consumer.address else None
+        return found if found is not None and found.consumer.address is address else None
 
     def link_of(self, flight: Flight) -> SessionLink | None:
         """Return the link for what an earlier run of the node had in flight."""
         for link in self.links:
             consumer = link.consumer
-            if link.filter.number != flight.number or not isinstance(consumer, BacklogConsumer):
+            if not (link.is_kept or link.number == flight.number) or not isinstance(consumer, BacklogConsumer):
                 continue
             if consumer.address.owner[0] == flight.place.owner:
                 return link
@@ -282,13 +360,14 @@ class Session:
 
     def backlog_of(self, flight: Flight) -> Backlog | None:
         """Return the queue or subscription in which such a message lies."""
+        owner = flight.place.owner
+        own = next((one for one in self.room.subscriptions if one.owner[0] == owner), None)
         filter_ = self._filter_of(flight)
-        if filter_ is None:
-            return None
-        backlogs: list[Any] = [*(filter_.kept if filter_.group is None else filter_.group.kept).values()]
+        if own is not None or filter_ is None:
+            return own
+        backlogs: list[Any] = [] if filter_.group is None else [*filter_.group.kept.values()]
         if not backlogs and not filter_.filter.is_wild:
             backlogs = [self.sessions.space.address(filter_.filter.topic)]
-        owner = flight.place.owner
         return next((one for one in backlogs if getattr(one, "owner", (0, 0))[0] == owner), None)
 
     def is_shared(self, flight: Flight) -> bool:
@@ -308,9 +387,9 @@ class Session:
                 "amqp:unauthorized-access",
                 f"user {self.user!r} may not receive from {filter_.filter.topic!r:.200} any more",
             )
-            lost = [link for link in filter_.links.values() if not self.may_reach(link.source)]
-            for link in lost:
-                reaching.address_went(filter_, link.address.name)
+            lost = [name for name in filter_.links if not self.may_reach(reaching.source_at(filter_, name))]
+            for name in lost:
+                reaching.address_went(filter_, name)
             if lost and not filter_.links:
                 self.unsubscribe(filter_.text)
                 holder.filter_ended(filter_.text, error)
@@ -327,6 +406,7 @@ class Session:
         """Begin to send, once the client knows that it is connected: first what was in flight, then what waits."""
         holder = self.require_holder()
         for filter_ in list(self.filters.values()):
+            reaching.join_leftovers(filter_)
             reached = reaching.reach(filter_)
             names = {address.name for address, source in reached if self.may_reach(source)}
             for name in list(filter_.kept):
@@ -355,8 +435,8 @@ class Session:
         """Let go of the connection: links are detached, and what is in flight stays where that is right."""
         self.outgoing.detach()
         self.incoming.detach()
-        for filter_ in self.filters.values():
-            reaching.disconnect(filter_)
+        for link in list(self.links):
+            reaching.leave(link)
         self.holder = self.may_receive = self.may_send = None
         self._waiting.clear()
 

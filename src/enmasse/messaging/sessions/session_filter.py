@@ -8,6 +8,7 @@ from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.limits import Footprint, filter_footprint
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.sessions.filters import Filter
+from enmasse.messaging.sessions.joint import NUMBER
 
 # A session and its filters know each other.
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.queues.session_subscription import SessionSubscription
     from enmasse.messaging.sessions.groups import Group
+    from enmasse.messaging.sessions.joint import Joint
     from enmasse.messaging.sessions.session import Session
 
 
@@ -43,6 +45,9 @@ class SessionHolder(Protocol):
 
     def left(self, link: SessionLink) -> None:
         """Forget a link, as it has left its address."""
+
+    def changed(self, link: SessionLink) -> None:
+        """Keep to the options of a link's filters, which have changed, or to others that have come or gone."""
 
     def taken_over(self) -> None:
         """Close, as another connection has the session now."""
@@ -78,31 +83,60 @@ class SubscribeRequest(NamedTuple):
 
 
 class SessionLink:
-    """A receiving link: one address that a filter of a connected session reaches.
+    """A receiving link: one address that a filter of a connected session reaches, or several together.
 
     Attributes:
         session: the session.
-        filter: the filter.
+        filter: the filter; of several, the one that it was made for.
+        joint: the filters that reach the address together; ``None`` if it is for one alone.
+        users: the number of filters that it is for.
         address: the address that it reaches.
         source: what the filter stands for there, as a filter.
         port: the connection's end; ``DETACHED`` once that is gone.
         consumer: the address's end.
+        rank: of several at a topic, whether they are those of QoS 1 and 2; else ``None``.
         is_kept: true if what is in flight on it stays with the session.
         is_open: true until it is detached.
     """
 
-    __slots__ = ("address", "consumer", "filter", "is_kept", "is_open", "port", "session", "source")
+    __slots__ = (
+        "address", "consumer", "filter", "is_kept", "is_open", "joint", "port", "rank", "session", "source", "users",
+    )  # fmt: skip
 
     port: SessionPort
     consumer: Consumer
 
-    def __init__(self, session: Session, filter_: SessionFilter, address: Address, source: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        filter_: SessionFilter,
+        address: Address,
+        source: str,
+        *,
+        joint: Joint | None = None,
+        rank: bool | None = None,
+    ) -> None:
         self.session = session
         self.filter = filter_
+        self.joint = joint
+        self.users = 1
+        self.rank = rank
         self.address = address
         self.source = source
         self.is_kept = False
         self.is_open = True
+
+    @property
+    def number(self) -> int:
+        """The number that what is in flight on it has on disk."""
+        return self.filter.number if self.joint is None else NUMBER
+
+    @property
+    def is_numbered(self) -> bool:
+        """True if some of its messages may have QoS 1 or 2."""
+        if self.rank is not None:
+            return self.rank
+        return any(one.qos for one in ((self.filter,) if self.joint is None else self.joint.filters))
 
     def keeps(self, qos: int) -> bool:
         """Return true if a message in flight stays with the session while its client is away."""

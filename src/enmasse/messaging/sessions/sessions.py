@@ -448,6 +448,7 @@ class Sessions:
             self.space.owners.adopt(session)
         session.expiry_s = record["expiry"]
         session.left_us = record["left"]
+        session.is_joint = record.get("overlapping") != "each"
         session.restore(stored.filters)
         session.incoming.load(stored.incoming)
         self._add(session)

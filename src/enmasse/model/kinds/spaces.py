@@ -225,6 +225,9 @@ class MqttOptions(Model):
     """What becomes of a client of MQTT 3.1.1 that publishes with QoS 1 or 2 to a name that leads nowhere or that it
     may not use, as the protocol has no error for it: it is disconnected, or the message is acknowledged, dropped and
     counted. Left out: `disconnect`."""
+    overlapping: Literal["once", "each"] | None = None
+    """How often a client has a message that several of its filters match: once, with the highest QoS and the
+    identifiers of all, or a copy for each of them. Of sessions that begin from then on. Left out: `once`."""
 
 
 class SparkOptions(Model):

@@ -358,6 +358,7 @@ class Entities:
         self.records[SPACE_TYPE][name] = record
         space.configure(max_bytes=record.get("maxBytes", 0))
         space.acknowledges_undeliverable = record.get("acknowledgeUndeliverable", False)
+        space.copies_overlapping = record.get("copyOverlapping", False)
         limits, is_metered = space_limits(record), space.meter is not None
         is_other_ttl = limits.ttl_ms != space.usage.limits.ttl_ms
         space.limit(limits)

@@ -133,6 +133,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "port": Field(int, is_changeable=True, most=MAX_PORT),
         "oidc": Field(dict, is_changeable=True),
         "acknowledgeUndeliverable": Field(bool, is_changeable=True),
+        "copyOverlapping": Field(bool, is_changeable=True),
     },
     ADDRESS_TYPE: {
         "space": Field(str),

@@ -170,11 +170,12 @@ class Content:
         qos: the highest quality of service with which it may be delivered.
         is_retain: whether it came to be retained.
         is_retained: whether it is a copy of a retained value.
+        number: of the filter that asked for that, where it is one of several together; else 0.
         is_timed: whether the properties tell the time that is left until a time of day.
         properties: those of version 5.
     """
 
-    __slots__ = ("is_retain", "is_retained", "is_timed", "payload", "properties", "qos", "topic")
+    __slots__ = ("is_retain", "is_retained", "is_timed", "number", "payload", "properties", "qos", "topic")
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
@@ -183,6 +184,7 @@ class Content:
         self.is_retain = False
         self.is_retained = False
         self.is_timed = False
+        self.number = 0
         self.properties = PublishProperties()
 
 
@@ -208,7 +210,9 @@ def _read(sections: Sections, now_ms: int) -> Content:
     content = Content(body)
     content.topic = _text(annotations.get(TOPIC_NAME))
     content.is_retain = annotations.get(RETAIN) is True
-    content.is_retained = annotations.get(RETAINED) is True
+    asked = annotations.get(RETAINED)
+    content.is_retained = bool(asked)
+    content.number = int(asked) if isinstance(asked, int) and asked is not True else 0
     if header.durable:
         content.qos = 1 if annotations.get(QOS) == 1 else 2
     told = content.properties

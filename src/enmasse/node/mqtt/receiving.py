@@ -33,6 +33,9 @@ WINDOW: Final = 1_000
 MAX_HEADS: Final = 256
 """The most beginnings of messages that an encoder knows: topic names and properties, mostly."""
 
+MAX_CHOICES: Final = 256
+"""The most names of which a receiver knows for which of its filters they are, and the most identifiers in that."""
+
 MAX_HEAD_BYTES: Final = 2 << 10
 """The longest one that is kept."""
 
@@ -50,7 +53,7 @@ class EncoderKey(NamedTuple):
         is_fixed: whether messages below a topic have this name, too, as what is subscribed to is another address.
         takes: whether receiving takes messages away, so that the subscription's QoS counts alone.
         keeps_retain: whether the RETAIN flag is told as it was published.
-        identifier: the subscription identifier; 0 without one.
+        identifiers: the subscription identifiers.
     """
 
     space: str
@@ -59,16 +62,27 @@ class EncoderKey(NamedTuple):
     is_fixed: bool
     takes: bool
     keeps_retain: bool
-    identifier: int
+    identifiers: tuple[int, ...]
 
 
 class _Head(NamedTuple):
-    """The fields of a packet before the payload, of messages that begin alike."""
+    """The fields of a packet before the payload, of messages that begin alike.
+
+    Attributes:
+        topic: the topic name.
+        qos: the highest quality of service.
+        retain: the RETAIN flag.
+        properties: those of version 5.
+        name: the name that the message was sent to, if it is one below an address.
+        number: of the filter that asked for it, if it is a retained value for one of several together.
+    """
 
     topic: bytes
     qos: int
     retain: bool
     properties: bytes
+    name: str | None
+    number: int
 
 
 class Encoder:
@@ -104,7 +118,7 @@ class Encoder:
         self._prefix = b""
         self._size = -1
         self._skip = 0
-        self._head = _Head(b"", 0, False, b"")
+        self._head = _Head(b"", 0, False, b"", None, 0)
         self._body = b""
         self._starts = [b"", b"", b""]
         """What precedes the payload, or the packet identifier, by QoS; for a payload of ``_starts_size``."""
@@ -117,6 +131,11 @@ class Encoder:
     def topic(self) -> bytes:
         """The topic name of the message."""
         return self._head.topic
+
+    @property
+    def asked(self) -> tuple[str | None, int]:
+        """The name below an address that the message was sent to, and the number of the filter that asked for it."""
+        return self._head[4:]
 
     def read(self, payload: bytes) -> None:
         """Read a message, for the packets that are asked for then."""
@@ -166,13 +185,12 @@ class Encoder:
             told = content.properties
             if key.is_fixed and content.topic is not None:
                 told.user_properties.append(("x-opt-topic-name", content.topic))
-            properties = with_properties(
-                encode_publish_properties(told), 0, (key.identifier,) if key.identifier else ()
-            )
+            properties = with_properties(encode_publish_properties(told), 0, key.identifiers)
         # Only topics and multicast addresses have retained values; elsewhere a sender may say anything.
         is_value = content.is_retained and not key.is_fixed
         retain = is_value or (key.keeps_retain and content.is_retain)
-        return _Head((key.topic if name is None else name).encode(errors="replace"), content.qos, retain, properties)
+        topic = (key.topic if name is None else name).encode(errors="replace")
+        return _Head(topic, content.qos, retain, properties, content.topic, content.number)
 
     def plain(self) -> bytes:
         """Return the packet of QoS 0."""
@@ -231,8 +249,20 @@ class Encoders:
         return found
 
 
+class _Choice(NamedTuple):
+    """How messages to one name are told of, which several filters may match.
+
+    Attributes:
+        encoder: encodes them; ``None`` if no filter matches any more.
+        qos: the highest quality of service.
+    """
+
+    encoder: Encoder | None
+    qos: int
+
+
 class Receiver:
-    """The port for one address of a subscription; a ``SessionPort``.
+    """The port for one address of a subscription, or of several together; a ``SessionPort``.
 
     Args:
         home: the client's subscriptions.
@@ -242,8 +272,8 @@ class Receiver:
     """
 
     __slots__ = (
-        "_encoder", "_engine", "_has_aliases", "_home", "_most_bytes", "_outgoing", "_put", "_qos",
-        "_takes", "_used", "_written", "credit", "has_begun", "is_detach_sent", "is_limited", "link",
+        "_choices", "_encoder", "_engine", "_has_aliases", "_home", "_is_mixed", "_most_bytes", "_outgoing", "_put",
+        "_qos", "_takes", "_told", "_used", "_written", "credit", "has_begun", "is_detach_sent", "is_limited", "link",
     )  # fmt: skip
 
     def __init__(self, home: Subscriptions, link: SessionLink, encoder: Encoder, *, takes: bool) -> None:
@@ -252,8 +282,14 @@ class Receiver:
         self.is_detach_sent = False
         self._home = home
         self._engine = home.engine
-        self._encoder = encoder
-        self._qos: int = link.filter.qos
+        self._encoder: Encoder
+        """Encodes the messages; of several filters together, as if none of them said anything."""
+        self._qos: int
+        self._is_mixed: bool
+        """True if each message is looked at for the filters that it is for."""
+        self._choices: dict[tuple[str | None, int], _Choice] = {}
+        self._told = 0
+        """The identifiers in these."""
         self._takes = takes
         self._outgoing = home.session.outgoing
         self.has_begun = False
@@ -266,6 +302,7 @@ class Receiver:
         """The same of QoS 1 and 2."""
         self._written: list[Any] = []
         """The deliveries of QoS 0 that are accepted once they are written."""
+        self.apply(encoder)
 
     @property
     def is_numbered(self) -> bool:
@@ -289,23 +326,61 @@ class Receiver:
             consumer.on_blocked(True)
 
     def apply(self, encoder: Encoder) -> None:
-        """Keep to the options that the filter has now."""
+        """Keep to the options that the filters have now."""
+        link = self.link
         self._encoder = encoder
-        self._qos = self.link.filter.qos
+        self._is_mixed = link.joint is not None and link.joint.is_mixed
+        self._qos = (2 if link.is_numbered else 0) if self._is_mixed else link.filter.qos
+        self._choices.clear()
+        self._told = 0
+
+    def _choose(self, payload: bytes) -> _Choice:
+        """Return how a message is told of, by the filters that it is for; its encoder has read it."""
+        plain = self._encoder
+        if payload is not plain.payload:
+            plain.read(payload)
+        asked = plain.asked
+        choice = self._choices.get(asked)
+        if choice is None:
+            choice = self._learn(asked)
+        encoder = choice.encoder
+        if encoder is not None and payload is not encoder.payload:
+            encoder.read(payload)
+        return choice
+
+    def _learn(self, asked: tuple[str | None, int]) -> _Choice:
+        name, number = asked
+        joint = self.link.joint
+        assert joint is not None
+        filters = joint.matching(joint.name if name is None else name, number)
+        identifiers = tuple(filter_.identifier for filter_ in filters if filter_.identifier)
+        if len(self._choices) >= MAX_CHOICES or self._told + len(identifiers) > MAX_CHOICES:
+            self._choices.clear()
+            self._told = 0
+        self._told += len(identifiers)
+        encoder = self._home.encoder_of(self.link, filters) if filters else None
+        choice = self._choices[asked] = _Choice(encoder, max((filter_.qos for filter_ in filters), default=0))
+        return choice
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message for one credit."""
         self.credit -= 1
-        encoder = self._encoder
-        if payload is not encoder.payload:
-            encoder.read(payload)
-        qos = self._qos
+        if self._is_mixed:
+            choice = self._choose(payload)
+            if choice.encoder is None:
+                self._leave_out(delivery, settled)
+                return
+            encoder, qos = choice.encoder, choice.qos
+        else:
+            encoder, qos = self._encoder, self._qos
+            if payload is not encoder.payload:
+                encoder.read(payload)
         if encoder.qos < qos:
             qos = encoder.qos
         if not qos:
             packet = encoder.packet or encoder.plain()
             if self._has_aliases:
-                packet = self._aliased(0, 0)
+                packet = self._aliased(encoder, 0, 0)
             if len(packet) <= self._most_bytes:
                 self._engine.put(packet)
             elif not settled and self._takes_more(delivery):
@@ -325,7 +400,7 @@ class Receiver:
             if self._outgoing.may_repeat and self._outgoing.was_sent(self.link, delivery):
                 self.publish(packet_id, payload, qos, True)
             elif self._has_aliases:
-                self._engine.put(self._aliased(qos, packet_id))
+                self._engine.put(self._aliased(encoder, qos, packet_id))
             else:
                 self._engine.put(encoder.numbered(qos, packet_id))
         if not self._used:
@@ -336,18 +411,19 @@ class Receiver:
 
     def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
         """Put out a message that has its identifier, for no credit."""
-        encoder = self._encoder
+        # What was begun is brought to its end, whether there still is a filter for it or not.
+        encoder = (self._choose(payload).encoder if self._is_mixed else None) or self._encoder
         if payload is not encoder.payload or is_duplicate:
             encoder.read(payload)
         if self._has_aliases:
-            self._engine.put(self._aliased(qos, packet_id, is_duplicate=is_duplicate))
+            self._engine.put(self._aliased(encoder, qos, packet_id, is_duplicate=is_duplicate))
         else:
             packet = encoder.numbered(qos, packet_id)
             self._engine.put(bytes((packet[0] | 8,)) + packet[1:] if is_duplicate else packet)
 
-    def _aliased(self, qos: int, packet_id: int, *, is_duplicate: bool = False) -> bytes:
-        topic, alias = self._engine.alias(self._encoder.topic)
-        return self._encoder.aliased(qos, packet_id, topic, alias, is_duplicate=is_duplicate)
+    def _aliased(self, encoder: Encoder, qos: int, packet_id: int, *, is_duplicate: bool = False) -> bytes:
+        topic, alias = self._engine.alias(encoder.topic)
+        return encoder.aliased(qos, packet_id, topic, alias, is_duplicate=is_duplicate)
 
     def _takes_more(self, delivery: Any) -> bool:
         """Give back a message that is too large for the client, if others may take it; false if it is dropped."""
@@ -360,6 +436,10 @@ class Receiver:
     def _discard(self, delivery: Any, settled: bool) -> None:
         """Treat a message that is too large as if it had been delivered [MQTT-3.1.2-25]."""
         self.link.address.dropped += 1
+        self._leave_out(delivery, settled)
+
+    def _leave_out(self, delivery: Any, settled: bool) -> None:
+        """Do not send a message: it is for a filter that is no more, or too large."""
         if not settled:
             self.link.consumer.on_outcome(delivery, ACCEPTED)
         self._gain(1)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from enmasse.errors import RemoteError
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.sessions.names import REACHED
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
-from enmasse.node.client_connection import ClientLink
+from enmasse.node.client_connection import MAX_LINKS, ClientLink
 from enmasse.node.mqtt.receiving import Encoder, EncoderKey, Receiver
 from enmasse.node.mqtt.statistics import is_of_statistics
 from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.mqtt.packets import Filter, Reason, Subscribe, Unsubscribe, Version
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enmasse.messaging.sessions.session import Session
-    from enmasse.messaging.sessions.session_filter import SessionLink
+    from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink
     from enmasse.node.mqtt.connection import MqttConnection
 
 
@@ -77,8 +80,12 @@ class Subscriptions:
         if is_of_statistics(wanted.text):
             self._connection.subscribe_to_statistics(wanted.text, identifier)
             return 0
-        was_there = wanted.text in self.session.filters
-        granted = self.session.subscribe(
+        filters = self.session.filters
+        if len(filters) >= MAX_LINKS and wanted.text not in filters:
+            raise AttachError(
+                "amqp:resource-limit-exceeded", f"the session has {MAX_LINKS} filters, as many as one may have"
+            )
+        return self.session.subscribe(
             SubscribeRequest(
                 wanted.text,
                 wanted.qos,
@@ -88,23 +95,6 @@ class Subscriptions:
                 identifier,
             )
         )
-        if was_there:
-            self._apply(wanted.text)
-        return granted
-
-    def _apply(self, text: str) -> None:
-        """Have the ports of a filter that was there before keep to its new options [MQTT-3.8.4-3]."""
-        for link in self.session.filters[text].links.values():
-            port = cast("Receiver", link.port)
-            was_numbered = port.is_numbered
-            port.apply(self._encoder_of(link))
-            if port.is_numbered and not was_numbered:
-                # Unlike that of a port by itself, its credit does not heed what the client takes: it counts as two.
-                self.numbered += 2
-                self.fill()
-            elif was_numbered and not port.is_numbered:
-                self.numbered -= 1
-            self._tell_blocked()
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
         """Unsubscribe from filters, and answer once that is kept."""
@@ -154,6 +144,11 @@ class Subscriptions:
         return port
 
     def _encoder_of(self, link: SessionLink) -> Encoder:
+        """Return the encoder of all messages of a link; of several filters together none decides for all."""
+        return self.encoder_of(link, () if link.joint is not None and link.joint.is_mixed else (link.filter,))
+
+    def encoder_of(self, link: SessionLink, filters: Sequence[SessionFilter]) -> Encoder:
+        """Return the encoder of messages that some filters of a link match."""
         space = self._connection.space
         assert space is not None
         # What takes messages away, and streams, are reached by exact names alone.
@@ -164,11 +159,32 @@ class Subscriptions:
             link.filter.filter.topic if is_exact else link.address.name,
             is_exact,
             is_exact,
-            link.filter.retain_as_published,
-            link.filter.identifier,
+            any(filter_.retain_as_published for filter_ in filters),
+            tuple(filter_.identifier for filter_ in filters if filter_.identifier),
         )
         core = space.core
         return self._connection.encoders.of(key, lambda: core.wall_us // 1000)
+
+    def changed(self, link: SessionLink) -> None:
+        """Have the port of a link keep to the new options of its filters [MQTT-3.8.4-3]."""
+        port = cast("Receiver", link.port)
+        was_numbered = port.is_numbered
+        port.apply(self._encoder_of(link))
+        joint, client_link = link.joint, self._links.get(port)
+        if joint is not None and client_link is not None and link.users > 1:
+            client_link.name = f"{link.users} filters"
+            client_link.address = joint.name
+        if not port.has_begun:
+            return
+        if port.is_numbered and not was_numbered:
+            # Unlike that of a port by itself, its credit does not heed what the client takes: it counts as two.
+            self.numbered += 2
+            self.fill()
+        elif was_numbered and not port.is_numbered:
+            self.numbered -= 1
+        else:
+            return
+        self._tell_blocked()
 
     def joined(self, link: SessionLink) -> None:
         """Register a link that has its consumer, and let it begin."""
