@@ -1,17 +1,33 @@
-"""Bounds the messages that wait for credit, of protocols whose clients are not told how many they may send.
+"""Messages that wait for credit, of protocols whose clients are not told how many they may send.
 
 While they are few, the connection is read on, so that what comes behind them is served: pings, acknowledgements,
 subscriptions. A connection with too many is not read.
 
 Rules:
-1. Each connection is assured ``ASSURED_BYTES``. Beyond, it takes bytes from a budget of the node.
-2. A space takes from the budget as long as it has no more than what it leaves free: half of it alone, a third beside
+1. Messages to one address wait in the order in which they came; those that the address gave back come first again.
+2. A message waits for ``PATIENCE_S`` in all, however often it is tried meanwhile. Where the answer is the end of the
+   connection it comes once no message to the address was taken for that time, as it takes those with it that would be
+   taken soon.
+3. Once a connection is to end for that, no more of it is sent: what is answered so is not stored after that.
+4. Each connection is assured ``ASSURED_BYTES``. Beyond, it takes bytes from a budget of the node.
+5. A space takes from the budget as long as it has no more than what it leaves free: half of it alone, a third beside
    another that does the same. So nobody has to give up what waits, and no space can take all.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+
+PATIENCE_S: Final = 30.0
+"""Seconds that a message may wait for credit, that is for a receiver, for room, for a rate or for the disk."""
+
+RETRY_S: Final = 1.0
+"""Seconds until what could not be written is tried again: a full disk does not pass at once, and receivers that need
+no disk get a copy each time."""
 
 ASSURED_BYTES: Final = 1 << 20
 """The bytes that may wait of each connection, whatever others have."""
@@ -75,3 +91,137 @@ class WaitingRoom:
                 return False
             self._held = wanted
         return True
+
+
+class WaitingMessage:
+    """A message that waits for credit.
+
+    Args:
+        payload: the message.
+
+    Attributes:
+        deadline: the time at which it has waited too long; 0 until that is set.
+        is_tried: true if the address had it, and gave it back.
+    """
+
+    __slots__ = ("deadline", "is_tried", "payload")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.deadline = 0.0
+        self.is_tried = False
+
+
+MessageT = TypeVar("MessageT", bound=WaitingMessage)
+
+
+class WaitingSender(Generic[MessageT]):
+    """The link of a connection that sends to one address, with the messages that wait for its credit.
+
+    Attributes:
+        received: the messages that have been sent.
+        limit: the number up to which they may be.
+        waiting: the messages that wait, those that came again first.
+        is_detach_sent: true once the address takes no more.
+    """
+
+    __slots__ = ("_returned", "_taken_at", "has_taken", "is_detach_sent", "limit", "received", "waiting")
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.limit = 0
+        self.is_detach_sent = False
+        self.waiting: deque[MessageT] = deque()
+        self._returned = 0
+        """The messages at the beginning of those that wait that have come again since the last turn."""
+        self.has_taken = False
+        """True if a message was accepted since the last turn while others waited; it may be true without such."""
+        self._taken_at = -PATIENCE_S
+        """The time at which that was last so."""
+
+    @property
+    def credit(self) -> int:
+        """The number of messages that may be sent now."""
+        return self.limit - self.received
+
+    # What differs between protocols
+
+    @property
+    def core(self) -> Core:
+        """The core whose turn it takes part in."""
+        raise NotImplementedError
+
+    @property
+    def is_ending(self) -> bool:
+        """True if the connection is to end."""
+        raise NotImplementedError
+
+    def patience(self, message: MessageT) -> float:
+        """Return the seconds that a message may wait."""
+        raise NotImplementedError
+
+    def ends_all(self, message: MessageT) -> bool:
+        """Return true if the answer to a message that has waited too long is the end of the connection."""
+        raise NotImplementedError
+
+    def waited(self, message: MessageT) -> None:
+        """Note that a message waits no longer."""
+        raise NotImplementedError
+
+    def give_up(self, message: MessageT) -> None:
+        """Answer a message that has waited too long."""
+        raise NotImplementedError
+
+    def send_waiting(self, message: MessageT) -> None:
+        """Send a message that has waited."""
+        raise NotImplementedError
+
+    # Waiting
+
+    def give_back(self, message: MessageT) -> None:
+        """Have a message wait again that the address gave back: before the others, as it was sent before them."""
+        message.is_tried = True
+        self.waiting.insert(self._returned, message)
+        self._returned += 1
+
+    def expire(self, now: float) -> None:
+        """Give up the messages that have waited too long; ``go_on`` is to follow."""
+        waiting = self.waiting
+        for at in range(self._returned):
+            message = waiting[at]
+            message.deadline = message.deadline or now + self.patience(message)
+        self._returned = 0
+        for message in reversed(waiting):
+            if message.deadline:
+                break
+            message.deadline = now + self.patience(message)
+        if self.has_taken:
+            self.has_taken = False
+            self._taken_at = now
+        while waiting and not self.is_ending:
+            message = waiting[0]
+            has_credit = self.received < self.limit and not self.is_detach_sent
+            if now < self._deadline(message) or (has_credit and not message.is_tried):
+                return
+            waiting.popleft()
+            self.waited(message)
+            self.give_up(message)
+
+    def _deadline(self, message: MessageT) -> float:
+        if self.ends_all(message):
+            return max(message.deadline, self._taken_at + PATIENCE_S)
+        return message.deadline
+
+    def go_on(self, now: float) -> float | None:
+        """Send waiting messages as far as there is credit; return when to come back for the rest, if there is any."""
+        waiting = self.waiting
+        while waiting:
+            message = waiting[0]
+            if self._returned or (message.is_tried and self.core.is_pausing):
+                return min(now + RETRY_S, self._deadline(message))
+            if self.received >= self.limit or self.is_detach_sent:
+                return self._deadline(message)
+            waiting.popleft()
+            self.waited(message)
+            self.send_waiting(message)
+        return None

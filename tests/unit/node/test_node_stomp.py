@@ -10,7 +10,7 @@ from enmasse.messaging.limits import SpaceLimits
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.node.stomp import connection as stomp_connection
-from enmasse.node.stomp.links import PATIENCE_S
+from enmasse.node.waiting import PATIENCE_S
 from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.amqp.sections import Header, Sections, encode_message, with_message_annotations
 from enmasse.wire.stomp.connection import LINGER_S

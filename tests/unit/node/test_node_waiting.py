@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from enmasse.node import waiting
 from enmasse.node.waiting import ASSURED_BYTES, GRAIN_BYTES, WaitingBudget, WaitingRoom
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 from enmasse.wire.mqtt.packets import NEVER_EXPIRES, Will
-from tests.unit.node import mqtt_scene
+from tests.unit.node import mqtt_scene, stomp_scene
 from tests.unit.node.mqtt_scene import V3, V5
 
 ROOM = {"maxBytes": 1_000}
@@ -18,20 +19,75 @@ MESSAGES = 25
 """More than a client of a library is used to have without an answer."""
 
 
-class MqttPublisher:
-    """One of MQTT; QoS 1."""
+class Publisher(ABC):
+    """A client of any protocol whose messages have outcomes; of node and client nothing is written on the way."""
+
+    client: Any
+
+    def __init__(self, scene: Any) -> None:
+        self.scene = scene
+
+    @property
+    def has_codes(self) -> bool:
+        """True if a message that is not accepted has an answer that does not end the connection."""
+        return False
+
+    @abstractmethod
+    def publish(self, address: str, body: bytes) -> None:
+        """Send a message."""
+
+    @abstractmethod
+    def outcomes(self) -> list[str]:
+        """``accepted`` or ``refused``, of each message since the last time; it has heard of nothing else."""
+
+    @abstractmethod
+    def take(self) -> None:
+        """Subscribe to the queue ``other``, and acknowledge the message that it has."""
+
+    @abstractmethod
+    def taken(self) -> bytes:
+        """The body of the message that has come; what else was heard is forgotten."""
+
+    @abstractmethod
+    def leave_other(self) -> bool:
+        """Unsubscribe, and tell whether that was answered."""
+
+    @abstractmethod
+    def is_alive(self) -> bool:
+        """Ask for a sign of life, and tell whether it came."""
+
+    @abstractmethod
+    def talk(self) -> bool:
+        """Carry what was said; nothing is committed. True if it has heard anything."""
+
+    @property
+    @abstractmethod
+    def is_cut(self) -> bool:
+        """True if the node has ended the connection."""
+
+
+class MqttPublisher(Publisher):
+    """One of MQTT."""
 
     def __init__(self, scene: mqtt_scene.Scene, version: Any, qos: int, **options: Any) -> None:
-        self.scene, self.qos = scene, qos
-        self.client = scene.client(version, **options)
+        super().__init__(scene)
+        self.qos = qos
+        if qos == 2:
+            # Identifiers of a session that lasts are on disk.
+            options = {"session_expiry_s": NEVER_EXPIRES, "is_clean": False, **options}
+        self.client: mqtt_scene.Client = scene.client(version, **options)
+
+    @property
+    def has_codes(self) -> bool:
+        return self.client.is_v5
 
     def publish(self, address: str, body: bytes) -> None:
         self.client.publish(address, body, self.qos)
 
     def outcomes(self) -> list[str]:
         told = self.client.told()
-        assert {one.kind for one in told} <= {"puback", "pubrec", "disconnect"}, told
-        return ["accepted" if one.reason < 0x80 else "refused" for one in told if one.kind != "disconnect"]
+        assert {one.kind for one in told} <= {"puback", "pubrec"}, told
+        return ["accepted" if one.reason < 0x80 else "refused" for one in told]
 
     def take(self) -> None:
         assert self.client.subscribed("other", qos=1) == [1]
@@ -39,36 +95,106 @@ class MqttPublisher:
         self.client.acknowledge(message)
         self.scene.go_on()
 
+    def taken(self) -> bytes:
+        (message,) = [one for one in self.client.told() if one.kind == "publish"]
+        return message.payload
+
+    def leave_other(self) -> bool:
+        self.client.unsubscribe("other")
+        return self.client.one("unsuback").codes in ([], [0])
+
     def is_alive(self) -> bool:
         self.client.engine.put(b"\xc0\x00")
         return [one.kind for one in self.client.told()] == ["pingresp"]
 
+    def talk(self) -> bool:
+        while self.client.exchange():
+            self.scene.harness.turn()
+        return bool(self.client.heard)
 
-PUBLISHERS = {
+    @property
+    def is_cut(self) -> bool:
+        return self.client.is_cut
+
+
+class StompPublisher(Publisher):
+    """One of STOMP."""
+
+    def __init__(self, scene: stomp_scene.Scene) -> None:
+        super().__init__(scene)
+        self.client: stomp_scene.Client = scene.client()
+        self._sent = 0
+
+    def publish(self, address: str, body: bytes) -> None:
+        self._sent += 1
+        self.client.send(address, body, persistent="true", receipt=f"m{self._sent}")
+
+    def outcomes(self) -> list[str]:
+        told = self.client.told()
+        assert {frame.command for frame in told} <= {"RECEIPT", "ERROR"}, told
+        assert all(frame["receipt-id"].startswith("m") for frame in told), told
+        return ["accepted" if frame.command == "RECEIPT" else "refused" for frame in told]
+
+    def take(self) -> None:
+        self.client.say("SUBSCRIBE", id="0", destination="other", ack="client-individual")
+        self.client.say("ACK", id=self.client.one("MESSAGE")["ack"])
+        self.scene.go_on()
+
+    def taken(self) -> bytes:
+        (message,) = [frame for frame in self.client.told() if frame.command == "MESSAGE"]
+        return message.body
+
+    def leave_other(self) -> bool:
+        self.client.say("UNSUBSCRIBE", id="0", receipt="bye")
+        return self.client.one("RECEIPT")["receipt-id"] == "bye"
+
+    def is_alive(self) -> bool:
+        self._sent += 1
+        self.client.say("BEGIN", transaction=f"t{self._sent}", receipt="begun")
+        return self.client.one("RECEIPT")["receipt-id"] == "begun"
+
+    def talk(self) -> bool:
+        self.scene.harness.turn()
+        return self.client.write()
+
+    @property
+    def is_cut(self) -> bool:
+        return self.client.engine.closed
+
+
+MQTT = {
     "MQTT 3.1.1": (V3, 1),
     "MQTT 3.1.1, QoS 2": (V3, 2),
     "MQTT 5": (V5, 1),
     "MQTT 5, QoS 2": (V5, 2),
 }
+PUBLISHERS = [*MQTT, "STOMP"]
 
 
-def scene_of(what: str) -> mqtt_scene.Scene:
+def scene_of(what: str, publisher: str = "MQTT 5") -> Any:
     """Return a node whose address ``queue``, ``topic`` or ``all`` does not take more, or not at once."""
-    options: dict[str, Any] = {"room": {"queue": ROOM}, "a rate": {"queue": {"maxMessageRate": 1}}}.get(what, {})
-    if what == "a slow subscriber":
-        options = {"topic": {"slowPolicy": "block"}}
-    if what == "a slow receiver":
-        options = {"all": {"slowPolicy": "block"}}
-    scene = mqtt_scene.Scene(**options)
+    kinds: dict[str, dict[str, Any]] = {
+        "room": {"queue": ROOM},
+        "a rate": {"queue": {"maxMessageRate": 1}},
+        "a slow subscriber": {"topic": {"slowPolicy": "block"}},
+        "a slow receiver": {"all": {"slowPolicy": "block"}},
+    }
+    options = kinds.get(what, {})
+    scene = stomp_scene.Scene(**options) if publisher == "STOMP" else mqtt_scene.Scene(**options)
     scene.node.address("other", "queue")
     return scene
+
+
+def publisher_of(scene: Any, publisher: str, **options: Any) -> Publisher:
+    """Return a client that is connected."""
+    return StompPublisher(scene) if publisher == "STOMP" else MqttPublisher(scene, *MQTT[publisher], **options)
 
 
 def address_of(what: str) -> str:
     return {"a slow subscriber": "topic", "a slow receiver": "all"}.get(what, "queue")
 
 
-def fill(scene: mqtt_scene.Scene, what: str) -> None:
+def fill(scene: Any, what: str) -> None:
     """Have an address take no more."""
     if what in ("room", "a rate"):
         sender = scene.amqp_sender("queue")
@@ -93,7 +219,7 @@ def fill(scene: mqtt_scene.Scene, what: str) -> None:
     scene.go_on()
 
 
-def pass_time(scene: mqtt_scene.Scene, seconds: float, *, is_full: bool) -> None:
+def pass_time(scene: Any, seconds: float, *, is_full: bool) -> None:
     """Let time pass, on a disk that is full or not."""
     harness = scene.harness
     for _ in range(int(seconds * 2)):
@@ -106,25 +232,23 @@ def pass_time(scene: mqtt_scene.Scene, seconds: float, *, is_full: bool) -> None
 @pytest.mark.parametrize("what", ["room", "a rate", "a slow subscriber", "a slow receiver"])
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_what_comes_behind_messages_that_wait_is_served(publisher: str, what: str) -> None:
-    scene = scene_of(what)
+    scene = scene_of(what, publisher)
     fill(scene, what)
     scene.node.fill("other", 1)
-    client = MqttPublisher(scene, *PUBLISHERS[publisher])
+    client = publisher_of(scene, publisher)
     for number in range(MESSAGES):
         client.publish(address_of(what), b"%d" % number)
     assert len(client.outcomes()) <= 1
     assert client.is_alive()
     client.take()
-    assert scene.space.find("other").counts()["messagesStored"] == 0
+    assert scene.node.find("other").counts()["messagesStored"] == 0
     client.publish("other", b"elsewhere")
-    (message,) = [one for one in client.client.told() if one.kind == "publish"]
-    assert message.payload == b"elsewhere"
-    client.client.unsubscribe("other")
-    assert client.client.one("unsuback").codes in ([], [0])
+    assert client.taken() == b"elsewhere"
+    assert client.leave_other()
     assert not client.client.is_held()
 
 
-def stored(scene: mqtt_scene.Scene, address: str) -> list[bytes]:
+def stored(scene: Any, address: str) -> list[bytes]:
     """Return the bodies of all messages of a queue, taken out of it."""
     receiver = scene.amqp_receiver(address, 1_000)
     scene.go_on()
@@ -137,41 +261,38 @@ def stored(scene: mqtt_scene.Scene, address: str) -> list[bytes]:
 @pytest.mark.parametrize("what", ["room", "the disk"])
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_what_has_waited_too_long_is_answered_and_never_stored(publisher: str, what: str) -> None:
-    scene = scene_of(what)
+    scene = scene_of(what, publisher)
     fill(scene, what)
-    before = 0 if what == "the disk" else 2
-    client = MqttPublisher(scene, *PUBLISHERS[publisher], session_expiry_s=100 if "QoS 2" in publisher else 0)
+    is_full = what == "the disk"
+    client = publisher_of(scene, publisher)
     for number in range(MESSAGES):
         client.publish("queue", b"%d" % number)
-    is_full = what == "the disk"
-    while client.client.exchange():
-        scene.harness.turn()
+    client.talk()
     pass_time(scene, 28, is_full=is_full)
-    assert not client.client.heard
+    assert not client.talk()
     pass_time(scene, 4, is_full=is_full)
-    while client.client.exchange():
-        scene.harness.turn()
-    if "5" in publisher:
+    client.talk()
+    if client.has_codes:
         assert client.outcomes() == ["refused"] * MESSAGES
         assert client.is_alive()
     else:
-        assert client.client.is_cut
+        assert client.is_cut
+        assert client.outcomes() == ["refused"] * (publisher == "STOMP")
     pass_time(scene, 5, is_full=False)
-    assert len(stored(scene, "queue")) == before
-    if "5" in publisher:
+    assert len(stored(scene, "queue")) == (0 if is_full else 2)
+    if client.has_codes:
         client.publish("queue", b"again")
         assert client.outcomes() == ["accepted"]
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_what_the_disk_did_not_take_is_stored_in_its_order_once_it_does(publisher: str) -> None:
-    scene = scene_of("the disk")
-    client = MqttPublisher(scene, *PUBLISHERS[publisher], session_expiry_s=100 if "QoS 2" in publisher else 0)
+    scene = scene_of("the disk", publisher)
+    client = publisher_of(scene, publisher)
     for number in range(9):
         client.publish("queue", b"%d" % number)
         if not number % 3:
-            while client.client.exchange():
-                scene.harness.turn()
+            client.talk()
             pass_time(scene, 2, is_full=True)
             while scene.harness.storage.pending:
                 scene.harness.fail()
@@ -182,8 +303,8 @@ def test_what_the_disk_did_not_take_is_stored_in_its_order_once_it_does(publishe
 
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_a_slow_drain_ends_no_connection_that_has_no_other_answer(publisher: str) -> None:
-    scene = mqtt_scene.Scene(queue={"maxMessageRate": 1})
-    client = MqttPublisher(scene, *PUBLISHERS[publisher])
+    scene = scene_of("a rate", publisher)
+    client = publisher_of(scene, publisher)
     for number in range(2 * MESSAGES):
         client.publish("queue", b"%d" % number)
     found = []
@@ -191,7 +312,7 @@ def test_a_slow_drain_ends_no_connection_that_has_no_other_answer(publisher: str
         found += client.outcomes()
         scene.harness.advance(1)
     found += client.outcomes()
-    if "5" in publisher:
+    if client.has_codes:
         assert {*found} == {"accepted", "refused"}
     else:
         assert found == ["accepted"] * 2 * MESSAGES
@@ -199,16 +320,15 @@ def test_a_slow_drain_ends_no_connection_that_has_no_other_answer(publisher: str
 
 
 @pytest.mark.parametrize("ends", ["there is room", "there is none", "another takes the session over"])
-@pytest.mark.parametrize("publisher", PUBLISHERS)
+@pytest.mark.parametrize("publisher", MQTT)
 def test_a_goodbye_comes_after_what_was_published_before_it(publisher: str, ends: str) -> None:
     scene = scene_of("room")
     fill(scene, "room")
-    will = Will("other", b"will", qos=1)
-    client = MqttPublisher(scene, *PUBLISHERS[publisher], client_id="one", will=will)
+    client = publisher_of(scene, publisher, client_id="one", will=Will("other", b"will", qos=1))
     client.publish("queue", b"before")
     client.client.engine.put(b"\xe0\x00")
-    client.client.told()
-    assert scene.connections.numbers, "it is not closed yet"
+    assert client.outcomes() == []
+    assert not client.is_cut
     if ends == "there is room":
         assert stored(scene, "queue")[2:] == [b"before"]
         assert client.outcomes() == ["accepted"]
@@ -216,10 +336,10 @@ def test_a_goodbye_comes_after_what_was_published_before_it(publisher: str, ends
         scene.harness.advance(31)
         scene.go_on()
     else:
-        scene.client(PUBLISHERS[publisher][0], "one")
-    assert client.client.is_cut
+        scene.client(MQTT[publisher][0], "one")
+    assert not scene.connections.numbers.get(client.client.connection)
     scene.go_on()
-    assert scene.space.find("other").counts()["messagesStored"] == 0, "its will"
+    assert scene.node.find("other").counts()["messagesStored"] == 0, "its will"
 
 
 def test_a_will_that_is_asked_for_comes_after_what_was_published_before() -> None:
@@ -253,6 +373,71 @@ def test_what_a_receiver_has_accepted_is_answered_on_a_full_disk_too(version: An
     again = scene.client(version, "one", session_expiry_s=NEVER_EXPIRES, is_clean=False)
     again.publish("any", b"once", 2, packet_id=1)
     assert again.one("pubrec").reason == 0, "known, and sent to nobody"
+
+
+# Transactions of STOMP
+
+
+def transaction_behind_a_full_queue() -> tuple[Any, Any]:
+    """Return a node and a client whose transactions come behind a message that waits."""
+    scene = scene_of("room", "STOMP")
+    scene.node.address("third", "queue")
+    fill(scene, "room")
+    scene.node.fill("other", 1)
+    client = scene.client()
+    client.say("SUBSCRIBE", id="0", destination="other", ack="client-individual")
+    number = client.one("MESSAGE")["ack"]
+    client.send("queue", b"before", persistent="true")
+    client.say("BEGIN", transaction="a", receipt="begun")
+    client.send("third", b"in a", transaction="a", persistent="true", receipt="posted")
+    client.say("ACK", id=number, transaction="a", receipt="acknowledged")
+    assert [frame["receipt-id"] for frame in client.told()] == ["begun", "posted", "acknowledged"]
+    return scene, client
+
+
+@pytest.mark.parametrize("ends", ["COMMIT", "ABORT"])
+def test_the_end_of_a_transaction_comes_after_messages_that_were_sent_before(ends: str) -> None:
+    scene, client = transaction_behind_a_full_queue()
+    client.say(ends, transaction="a", receipt="ended")
+    client.send("third", b"after a", persistent="true", receipt="after")
+    client.say("BEGIN", transaction="a", receipt="begun again")
+    client.send("third", b"in a again", transaction="a", persistent="true", receipt="posted again")
+    client.say("COMMIT", transaction="a", receipt="committed")
+    client.send("third", b"last", persistent="true", receipt="last")
+    client.say("DISCONNECT", receipt="bye")
+    assert client.told() == []
+    assert scene.node.find("third").counts()["messagesStored"] == 0
+    assert stored(scene, "queue")[2:] == [b"before"]
+    receipts = [frame["receipt-id"] for frame in client.told()]
+    assert {*receipts[:-1]} == {"ended", "after", "begun again", "posted again", "committed", "last"}
+    assert receipts[-1] == "bye"
+    third = [b"in a"] * (ends == "COMMIT") + [b"after a", b"in a again", b"last"]
+    assert sorted(stored(scene, "third")) == sorted(third)
+    assert scene.node.find("other").counts()["messagesStored"] == (ends == "ABORT")
+
+
+def test_what_is_wrong_behind_the_end_of_a_transaction_is_said_in_its_turn() -> None:
+    scene, client = transaction_behind_a_full_queue()
+    client.say("COMMIT", transaction="a", receipt="ended")
+    client.send("nowhere", b"", receipt="lost")
+    client.send("third", b"never", persistent="true", receipt="never")
+    client.say("NACK", id="77", transaction="a")
+    assert client.told() == []
+    assert stored(scene, "queue")[2:] == [b"before"]
+    (error,) = [frame for frame in client.told() if frame.command == "ERROR"]
+    assert (error["receipt-id"], error["condition"]) == ("lost", "amqp:not-found")
+    assert stored(scene, "third") == [b"in a"]
+
+
+def test_a_transaction_whose_end_waits_too_long_leaves_nothing() -> None:
+    scene, client = transaction_behind_a_full_queue()
+    client.say("COMMIT", transaction="a", receipt="ended")
+    assert client.told() == []
+    scene.harness.advance(31)
+    assert client.one("ERROR")["condition"] == "amqp:resource-limit-exceeded"
+    assert len(stored(scene, "queue")) == 2
+    assert stored(scene, "third") == []
+    assert scene.node.find("other").counts()["messagesStored"] == 1
 
 
 # Bounds

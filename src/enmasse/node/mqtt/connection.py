@@ -28,11 +28,11 @@ from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, N
 from enmasse.node.mqtt.login import Login, Refusal
 from enmasse.node.mqtt.messages import head_of
 from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
-from enmasse.node.mqtt.publishing import PATIENCE_S
 from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
 from enmasse.node.users.admission import is_here
+from enmasse.node.waiting import PATIENCE_S
 from enmasse.wire.amqp.sections import data_start
 from enmasse.wire.mqtt.connection import Connection
 from enmasse.wire.mqtt.handler import PublishSink

@@ -285,6 +285,7 @@ class Publications:
         def done(state: Any) -> None:
             if state is ACCEPTED and self.unanswered.get(number) is not None:
                 self.forget_message(number)
+                sender.has_taken = True
                 reason = 0 if target.producer.reaches_any else Reason.NO_MATCHING_SUBSCRIBERS
                 self._engine.put_pubrec(packet_id, reason if self.is_v5 else 0)
                 if self.is_held:

@@ -12,24 +12,22 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.node.mqtt.messages import head_of
+from enmasse.node.waiting import PATIENCE_S, WaitingMessage, WaitingSender
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.wire.amqp.sections import data_start
 from enmasse.wire.mqtt.packets import PublishProperties, Reason
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
+    from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
     from enmasse.node.mqtt.publications import Publications
 
-
-PATIENCE_S: Final = 30.0
-"""Seconds that a message of QoS 1 or 2 may wait for credit, that is for a consumer or for room."""
 
 BRIEFLY_S: Final = 1.0
 """Seconds that a message of QoS 0 may wait for credit: long enough for a consumer that reads, and short, as others of
@@ -38,10 +36,6 @@ the same client wait behind it."""
 ONCE: Final = 0x10000
 """Added to the packet identifier in the number of a delivery of QoS 2."""
 
-RETRY_S: Final = 1.0
-"""Seconds until what could not be written is tried again: a full disk does not pass at once, and receivers that need
-no disk get a copy each time."""
-
 LARGE_BYTES: Final = 4 << 10
 """Messages above this size are counted in bytes while they have no answer; smaller ones are bounded by number."""
 
@@ -49,23 +43,21 @@ MAX_KEPT_BYTES: Final = 16 << 20
 """The most bytes of large messages without an answer; then the connection is not read."""
 
 
-class Waiting:
+class Waiting(WaitingMessage):
     """A message that waits for credit.
 
-    Attributes:
+    Args:
+        target: where it goes.
+        payload: the message.
         number: of the delivery; 0 for QoS 0.
-        deadline: the time at which it has waited too long; 0 until that is set.
-        is_tried: true if the address had it, and gave it back.
     """
 
-    __slots__ = ("deadline", "is_tried", "number", "payload", "target")
+    __slots__ = ("number", "target")
 
-    def __init__(self, target: Target, payload: bytes, number: int, deadline: float = 0.0) -> None:
+    def __init__(self, target: Target, payload: bytes, number: int) -> None:
+        super().__init__(payload)
         self.target = target
-        self.payload = payload
         self.number = number
-        self.deadline = deadline
-        self.is_tried = False
 
 
 class Target:
@@ -86,41 +78,23 @@ class Target:
         self.end = end
 
 
-class Sender:
+class Sender(WaitingSender[Waiting]):
     """The link of a connection to one address; a ``ProducerPort``.
 
     Attributes:
         most_bytes: the largest message.
-        waiting: the messages that wait for credit, those that came again first.
     """
 
-    __slots__ = (
-        "_has_taken", "_home", "_returned", "_sink", "_taken_at", "address", "highest", "is_detach_sent", "limit",
-        "most_bytes", "passes_from", "received", "waiting",
-    )  # fmt: skip
+    __slots__ = ("_home", "_sink", "address", "highest", "most_bytes", "passes_from")
 
     def __init__(self, home: Publications, address: Address) -> None:
+        super().__init__()
         self.address = address
-        self.received = 0
-        self.limit = 0
         self.highest = 0
         self.most_bytes = 0
         self.passes_from = 0
-        self.is_detach_sent = False
-        self.waiting: deque[Waiting] = deque()
         self._home = home
         self._sink: Producer | MeteredSink | None = None
-        self._returned = 0
-        """The messages at the beginning of those that wait that have come again since the last turn."""
-        self._has_taken = False
-        """True if a message was accepted since the last turn, while others waited."""
-        self._taken_at = -PATIENCE_S
-        """The time at which that was last so."""
-
-    @property
-    def credit(self) -> int:
-        """The number of messages that may be sent now."""
-        return self.limit - self.received
 
     @property
     def sink(self) -> Producer | MeteredSink | None:
@@ -151,52 +125,44 @@ class Sender:
     def _unattended(self) -> str:
         return f"{self.address.kind} {self.address.name!r:.200} has no consumer"
 
-    def expire(self, now: float) -> None:
-        """Give up the messages that have waited too long."""
-        waiting = self.waiting
-        for at in range(self._returned):
-            waiting[at].deadline = waiting[at].deadline or now + PATIENCE_S
-        self._returned = 0
-        for message in reversed(waiting):
-            if message.deadline:
-                break
-            message.deadline = now + (PATIENCE_S if message.number else BRIEFLY_S)
-        if self._has_taken:
-            self._has_taken = False
-            self._taken_at = now
+    @property
+    def core(self) -> Core:
+        """The core whose turn it takes part in."""
+        return self._home.space.core
+
+    @property
+    def is_ending(self) -> bool:
+        """True if the connection is to end."""
+        return self._home.is_ending
+
+    def patience(self, message: Waiting) -> float:
+        """Return the seconds that a message may wait."""
+        return PATIENCE_S if message.number else BRIEFLY_S
+
+    def ends_all(self, message: Waiting) -> bool:
+        """Return true if the answer to a message that has waited too long is the end of the connection."""
+        return message.number > 0 and not self._home.is_v5
+
+    def waited(self, message: Waiting) -> None:
+        """Note that a message waits no longer."""
+        self._home.waited(message.number, len(message.payload))
+
+    def give_up(self, message: Waiting) -> None:
+        """Drop a message of QoS 0, and answer another one."""
         home = self._home
-        while waiting and not home.is_ending:
-            message = waiting[0]
-            has_credit = self.received < self.limit and not self.is_detach_sent
-            if now < self._deadline(message) or (has_credit and not message.is_tried):
-                return
-            waiting.popleft()
-            home.waited(message.number, len(message.payload))
-            self._give_up(message)
+        if not message.number:
+            self.address.dropped += 1
+            return
+        home.forget_message(message.number)
+        home.answer(
+            message.number,
+            Reason.QUOTA_EXCEEDED,
+            f"nobody took a message to {message.target.name!r:.200} within {PATIENCE_S:.0f} s: "
+            "the address has no consumer that takes more, or no room, or it could not be written",
+        )
 
-    def _deadline(self, message: Waiting) -> float:
-        if message.number and not self._home.is_v5:
-            # There is no answer but the end of the connection, which takes those with it that would be taken soon.
-            return max(message.deadline, self._taken_at + PATIENCE_S)
-        return message.deadline
-
-    def go_on(self, now: float) -> float | None:
-        """Send waiting messages as far as there is credit; return when to come back for the rest, if there is any."""
-        waiting = self.waiting
-        home = self._home
-        while waiting:
-            message = waiting[0]
-            if self._returned or (message.is_tried and home.space.core.is_pausing):
-                return min(now + RETRY_S, self._deadline(message))
-            if self.received >= self.limit or self.is_detach_sent:
-                return self._deadline(message)
-            waiting.popleft()
-            home.waited(message.number, len(message.payload))
-            self._send_again(message)
-        return None
-
-    def _send_again(self, message: Waiting) -> None:
-        """Send a message that has waited, before those that wait behind it."""
+    def send_waiting(self, message: Waiting) -> None:
+        """Send a message that has waited."""
         home, number, target = self._home, message.number, message.target
         if number:
             home.unanswered[number] = target, message.payload, message.deadline
@@ -207,19 +173,6 @@ class Sender:
         target.end.on_message(message.payload, number, not number, 0)
         if self.received == self.limit:
             target.end.on_exhausted()
-
-    def _give_up(self, message: Waiting) -> None:
-        home = self._home
-        if not message.number:
-            self.address.dropped += 1
-            return
-        home.forget_message(message.number)
-        home.answer(
-            message.number,
-            Reason.QUOTA_EXCEEDED,
-            f"nobody took a message to {message.target.name!r:.200} within {PATIENCE_S:.0f} s: "
-            "the address has no consumer that takes more, or no room",
-        )
 
     def count_one(self) -> None:
         """Count a message that needs no credit."""
@@ -246,7 +199,7 @@ class Sender:
             home.kept_bytes -= len(kept[1])
         if state is ACCEPTED:
             if self.waiting:
-                self._has_taken = True
+                self.has_taken = True
             if home.is_v5 and not kept[0].producer.reaches_any:
                 home.accepted(delivery_id, Reason.NO_MATCHING_SUBSCRIBERS)
             elif delivery_id < ONCE and not home.is_held:
@@ -260,11 +213,9 @@ class Sender:
                 home.answer(delivery_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, self._unattended)
                 return
             home.keep(delivery_id, target, payload)
-            message = Waiting(target, payload, delivery_id, deadline)
-            message.is_tried = True
-            # As they were sent, so they come again.
-            self.waiting.insert(self._returned, message)
-            self._returned += 1
+            message = Waiting(target, payload, delivery_id)
+            message.deadline = deadline
+            self.give_back(message)
             home.wait(delivery_id, len(payload))
             return
         reason, text = _reason_of(state)

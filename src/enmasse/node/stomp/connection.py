@@ -6,11 +6,15 @@ Rules:
 1. An address may end a link in the middle of its turn. What follows for the connection (its end, the end of a sender)
    is done in the connection's own turn, ``on_turn``.
 2. Every error is answered in the same way: ``ERROR``, and the end of the connection.
+3. ``COMMIT`` and ``ABORT`` come after the messages that were sent before them, also those that wait; what has to
+   come after such a frame (messages, what is of the same transaction) waits with it. All else is served at once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
@@ -29,15 +33,17 @@ from enmasse.node.stomp.headers import (
     subscription_of,
     window_of,
 )
-from enmasse.node.stomp.links import PATIENCE_S, Receiver, Sender, Sending
+from enmasse.node.stomp.links import WAITING_OVERHEAD_BYTES, Deferring, Receiver, Sender, Sending
 from enmasse.node.stomp.messages import USER_ID, head_of
 from enmasse.node.stomp.settling import Posting, Settling
+from enmasse.node.waiting import PATIENCE_S, WaitingRoom
 from enmasse.version import __version__
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
 from enmasse.wire.stomp.connection import LINGER_S, Connection
 from enmasse.wire.stomp.handler import SendSink
 
 if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
     from enmasse.messaging.space import Space
 
 
@@ -45,8 +51,17 @@ MAX_SENDERS: Final = 100
 """The most destinations that a connection sends to; the idle one that was used least recently makes room."""
 
 MAX_WAITING: Final = 1_000
-MAX_WAITING_BYTES: Final = 1 << 20
 """The most messages of a connection that wait for credit; a connection with more is not read."""
+
+
+class _Deferred(NamedTuple):
+    """A frame that comes after messages that wait."""
+
+    transaction: str | None
+    """The one that it ends, or is part of."""
+    act: Callable[[], None]
+    receipt: bytes | None
+    size: int
 
 
 class StompConnection(ClientConnection):
@@ -61,8 +76,9 @@ class StompConnection(ClientConnection):
     """
 
     __slots__ = (
-        "_client", "_dropped", "_failure", "_goodbye", "_handles", "_is_leaving", "_login_error", "_receivers",
-        "_senders", "_waiting", "_waiting_bytes", "is_due", "serial", "settling", "unacknowledged",
+        "_client", "_deferred", "_dropped", "_failure", "_goodbye", "_handles", "_is_leaving", "_is_stopped",
+        "_login_error", "_receivers", "_senders", "_waiting", "_waiting_bytes", "_waiting_room", "is_due", "serial",
+        "settling", "unacknowledged",
         "unanswered", "written",
     )  # fmt: skip
 
@@ -88,6 +104,10 @@ class StompConnection(ClientConnection):
         self._goodbye: bytes | None = None
         self._is_leaving = False
         self._waiting = self._waiting_bytes = 0
+        self._waiting_room: WaitingRoom | None = None
+        self._deferred: deque[_Deferred] = deque()
+        self._is_stopped = False
+        """True while the client is not read, as too much of it waits."""
 
     @property
     def name(self) -> str:
@@ -118,23 +138,56 @@ class StompConnection(ClientConnection):
         dropped, self._dropped = self._dropped, []
         for sender in dropped:
             self._remove(sender)
-        if self._failure is None and self._waiting:
-            deadline = min(
-                (found for sender in list(self._senders.values()) if (found := sender.go_on(now)) is not None),
-                default=None,
-            )
-            if deadline is not None and self.space is not None:
-                self.space.core.schedule(self, deadline)
+        if self._waiting or self._deferred:
+            self._go_on(now)
         if self._failure is not None:
             self.engine.fail(*self._failure)
-        elif self._is_leaving and not (self.unanswered or self._waiting):
+        elif self._is_leaving and not (self.unanswered or self._waiting or self._deferred):
             if self._goodbye is not None:
                 self.engine.put_receipt(self._goodbye)
             self.engine.close()
 
+    def _go_on(self, now: float) -> None:
+        """Send what waits as far as there is credit, then do what comes after it."""
+        while True:
+            senders = [sender for sender in self._senders.values() if sender.waiting]
+            for sender in senders:
+                sender.expire(now)
+            if self.is_failing:
+                return
+            deadline = min((found for sender in senders if (found := sender.go_on(now)) is not None), default=None)
+            if deadline is not None:
+                self.core.schedule(self, deadline)
+            if self._waiting or not self._deferred:
+                return
+            deferred = self._deferred.popleft()
+            self._count_waiting(-deferred.size)
+            try:
+                deferred.act()
+            except RemoteError as error:
+                self.fail(error.condition, error.description, deferred.receipt)
+
     def on_deadline(self, now: float) -> None:
         """Check the messages that wait for credit."""
         self.due()
+
+    @property
+    def core(self) -> Core:
+        """The core whose turn it takes part in."""
+        return self._space().core
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the connection ends with this turn, or its next one."""
+        return self._failure is not None
+
+    @property
+    def why_held(self) -> str:
+        """The reason why the client is not read; empty if it is."""
+        if not self._is_stopped:
+            return ""
+        count = self._waiting + len(self._deferred)
+        return f"{count} messages, of {self._waiting_bytes} bytes, wait for a receiver, room or a rate"
 
     def fail(self, condition: str, description: str, receipt: bytes | None = None) -> None:
         """End the connection, in its turn, with the first reason that was given."""
@@ -206,6 +259,9 @@ class StompConnection(ClientConnection):
             receiver.is_detach_sent = True
         self._senders.clear()
         self._receivers.clear()
+        self._deferred.clear()
+        if self._waiting_room is not None:
+            self._waiting_room.resize(0)
         self.unacknowledged.clear()
         found = error if isinstance(error, RemoteError) else None
         if self.space is not None and not self.engine.closed:
@@ -227,6 +283,15 @@ class StompConnection(ClientConnection):
 
     def on_frame(self, command: bytes, headers: dict[str, str], receipt: bytes | None) -> None:
         """Handle a frame other than ``SEND``."""
+        is_end = command in (b"COMMIT", b"ABORT")
+        transaction = headers.get("transaction")
+        if (is_end and (self._waiting or self._deferred)) or self._is_deferred(transaction):
+            size = sum(map(len, headers.values()))
+            self.defer(transaction, lambda: self._do(command, headers, receipt), receipt, size)
+        else:
+            self._do(command, headers, receipt)
+
+    def _do(self, command: bytes, headers: dict[str, str], receipt: bytes | None) -> None:
         if command in (b"ACK", b"NACK"):
             self.settling.settle(command == b"ACK", headers, receipt)
             return
@@ -253,6 +318,13 @@ class StompConnection(ClientConnection):
 
     def make_sink(self, headers: dict[str, str]) -> SendSink:
         """Return the sink for messages with these headers."""
+        transaction = headers.get("transaction")
+        if self._deferred and (transaction is None or self._is_deferred(transaction)):
+            return Deferring(self, headers)
+        return self.sink_of(headers)
+
+    def sink_of(self, headers: dict[str, str]) -> SendSink:
+        """Return the sink for messages with these headers, that nothing is before."""
         destination = required(headers, "destination", "SEND")
         transaction = headers.get("transaction")
         head = head_of(headers)
@@ -304,25 +376,44 @@ class StompConnection(ClientConnection):
         self.engine.forget_sinks()
         self.detached(sender)
 
-    def wait(self, sender: Sender, size: int) -> None:
+    def wait(self, size: int) -> None:
         """Count a message that waits for credit."""
         self._waiting += 1
-        self._waiting_bytes += size
-        if self._waiting > MAX_WAITING or self._waiting_bytes > MAX_WAITING_BYTES:
-            self.engine.hold_input(True)
+        self._count_waiting(size)
         self.due()
 
     def waited(self, size: int) -> None:
         """Count a message that waits no longer."""
         self._waiting -= 1
-        self._waiting_bytes -= size
-        if (
-            self.engine.is_held
-            and not self._is_leaving
-            and 2 * self._waiting <= MAX_WAITING
-            and 2 * self._waiting_bytes <= MAX_WAITING_BYTES
-        ):
+        self._count_waiting(-size)
+
+    def _count_waiting(self, change: int) -> None:
+        """Count bytes that wait, and read the client as long as that is not too much."""
+        self._waiting_bytes += change
+        if self._waiting_room is None:
+            self._waiting_room = self.waiting_room()
+        has_room = self._waiting_room.resize(self._waiting_bytes)
+        count = self._waiting + len(self._deferred)
+        if not self._is_stopped:
+            if count > MAX_WAITING or not has_room:
+                self._is_stopped = True
+                self.engine.hold_input(True)
+        elif has_room and 2 * count <= MAX_WAITING and not self._is_leaving:
+            self._is_stopped = False
             self.engine.hold_input(False)
+
+    def defer(self, transaction: str | None, act: Callable[[], None], receipt: bytes | None, size: int) -> None:
+        """Do what a frame asks for once everything is sent that waits now."""
+        if not self._deferred:
+            # Those of messages do not ask whether something is before them.
+            self.engine.forget_sinks()
+        deferred = _Deferred(transaction, act, receipt, size + WAITING_OVERHEAD_BYTES)
+        self._deferred.append(deferred)
+        self._count_waiting(deferred.size)
+        self.due()
+
+    def _is_deferred(self, transaction: str | None) -> bool:
+        return transaction is not None and any(one.transaction == transaction for one in self._deferred)
 
     # Receiving
 

@@ -1,8 +1,9 @@
 """STOMP's links to addresses: senders and subscriptions.
 
 Rules:
-1. A sender needs credit of its address. Messages without credit wait, in order, for ``PATIENCE_S`` at most; then the
-   connection ends with the reason. A connection with too many waiting messages is not read.
+1. A sender needs credit of its address. Messages without credit wait, in order, for ``PATIENCE_S`` at most, unless
+   others of the destination were taken in that time; then the connection ends with the reason. A connection with too
+   many waiting messages is not read.
 2. A message without a receipt is sent settled, as nobody waits for its outcome. One with a receipt gets its
    ``RECEIPT`` once the address has accepted it; one that was released is sent again while it may wait.
 3. A subscription's window is its prefetch count: in ``auto`` of messages that are not written yet, otherwise of
@@ -11,25 +12,23 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.node.gathered import Gathered
 from enmasse.node.stomp.messages import read_message
+from enmasse.node.waiting import PATIENCE_S, WaitingMessage, WaitingSender
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.wire.amqp.sections import data_start
 from enmasse.wire.stomp.frames import Version, encode_frame
 
 # A connection, its links and what they settle know each other.
 if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
     from enmasse.node.stomp.connection import StompConnection
 
-
-PATIENCE_S: Final = 30.0
-"""Seconds that a message may wait for credit, that is for a receiver or for room."""
 
 WAITING_OVERHEAD_BYTES: Final = 200
 """The bytes that a waiting message costs beside its own."""
@@ -38,51 +37,51 @@ _LEARNT_BYTES = 4 << 10
 """The longest beginning of a message that is cached for comparison with the next."""
 
 
-class Waiting:
+class Waiting(WaitingMessage):
     """A message that waits to be sent, or for its outcome."""
 
-    __slots__ = ("deadline", "payload", "receipt")
+    __slots__ = ("receipt",)
 
     def __init__(self, payload: bytes, receipt: bytes | None) -> None:
-        self.payload = payload
+        super().__init__(payload)
         self.receipt = receipt
-        self.deadline = 0.0
-        """The time at which it has waited too long; 0 until that is set."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes while it waits."""
+        return len(self.payload) + WAITING_OVERHEAD_BYTES
 
 
-class Sender:
+class Sender(WaitingSender[Waiting]):
     """The link of a connection that sends to one destination; a ``ProducerPort``.
 
     Attributes:
         sink: takes the messages: the link's end at the address, or the metering before it.
         most_bytes: the largest message.
-        waiting: the messages that wait for credit.
     """
 
     __slots__ = (
-        "_connection", "_unanswered", "destination", "highest", "is_detach_sent", "limit", "most_bytes",
-        "passes_from", "received", "sink", "target", "waiting",
-    )  # fmt: skip
+        "_connection",
+        "_unanswered",
+        "destination",
+        "highest",
+        "most_bytes",
+        "passes_from",
+        "sink",
+        "target",
+    )
 
     def __init__(self, connection: StompConnection, destination: str, target: str) -> None:
+        super().__init__()
         self.destination = destination
         self.target = target
         """The address of the destination."""
-        self.received = 0
-        self.limit = 0
         self.highest = 0
         self.sink: Producer | MeteredSink
         self.most_bytes = 0
         self.passes_from = 0
-        self.is_detach_sent = False
-        self.waiting: deque[Waiting] = deque()
         self._connection = connection
         self._unanswered: dict[int, Waiting] = {}
-
-    @property
-    def credit(self) -> int:
-        """The number of messages that may be sent now."""
-        return self.limit - self.received
 
     @property
     def is_idle(self) -> bool:
@@ -137,35 +136,43 @@ class Sender:
 
     def _wait(self, message: Waiting) -> None:
         self.waiting.append(message)
-        self._connection.wait(self, len(message.payload) + WAITING_OVERHEAD_BYTES)
+        self._connection.wait(message.size)
         self.sink.on_available(len(self.waiting))
 
-    def go_on(self, now: float) -> float | None:
-        """Send waiting messages as far as there is credit; return the deadline of the first of the rest."""
-        waiting = self.waiting
-        connection = self._connection
-        for message in reversed(waiting):
-            if message.deadline:
-                break
-            message.deadline = now + PATIENCE_S
-        while waiting:
-            message = waiting[0]
-            # Released messages are first, and have their time from now on.
-            message.deadline = message.deadline or now + PATIENCE_S
-            if now >= message.deadline:
-                connection.fail(
-                    "amqp:resource-limit-exceeded",
-                    f"nobody took a message to {self.destination!r:.200} within {PATIENCE_S:.0f} s: "
-                    "the address has no receiver that takes more, or no room",
-                    message.receipt,
-                )
-                return None
-            if self.received >= self.limit or self.is_detach_sent:
-                return message.deadline
-            waiting.popleft()
-            connection.waited(len(message.payload) + WAITING_OVERHEAD_BYTES)
-            self._send(message)
-        return None
+    @property
+    def core(self) -> Core:
+        """The core whose turn it takes part in."""
+        return self._connection.core
+
+    @property
+    def is_ending(self) -> bool:
+        """True if the connection is to end."""
+        return self._connection.is_failing
+
+    def patience(self, message: Waiting) -> float:
+        """Return the seconds that a message may wait."""
+        return PATIENCE_S
+
+    def ends_all(self, message: Waiting) -> bool:
+        """Return true: the only other answer than ``RECEIPT`` is ``ERROR``."""
+        return True
+
+    def waited(self, message: Waiting) -> None:
+        """Note that a message waits no longer."""
+        self._connection.waited(message.size)
+
+    def give_up(self, message: Waiting) -> None:
+        """End the connection, as a message has waited too long."""
+        self._connection.fail(
+            "amqp:resource-limit-exceeded",
+            f"nobody took a message to {self.destination!r:.200} within {PATIENCE_S:.0f} s: "
+            "the address has no receiver that takes more, or no room, or it could not be written",
+            message.receipt,
+        )
+
+    def send_waiting(self, message: Waiting) -> None:
+        """Send a message that has waited."""
+        self._send(message)
 
     # What the address says
 
@@ -189,14 +196,15 @@ class Sender:
         connection.unanswered -= 1
         assert message.receipt is not None
         if state is ACCEPTED:
+            if self.waiting:
+                self.has_taken = True
             connection.engine.put_receipt(message.receipt)
             connection.answered()
             return
         if state is RELEASED and not self.is_detach_sent:
             # Somebody else may take it.
-            self.waiting.appendleft(message)
-            connection.wait(self, len(message.payload) + WAITING_OVERHEAD_BYTES)
-            connection.due()
+            self.give_back(message)
+            connection.wait(message.size)
             return
         condition, description = _reason(state)
         connection.fail(
@@ -252,6 +260,26 @@ class Sending:
             self._size = len(body)
             self._start = self._head + data_start(self._size)
         self._sender.send(self._start + body, receipt)
+
+
+class Deferring:
+    """The ``SendSink`` of messages that come behind the end of a transaction, which waits itself."""
+
+    is_lasting = False
+
+    def __init__(self, connection: StompConnection, headers: dict[str, str]) -> None:
+        self._connection = connection
+        self._headers = headers
+
+    def on_send(self, body: bytes, receipt: bytes | None) -> None:
+        """Send the message after what waits."""
+        connection, headers = self._connection, self._headers
+        connection.defer(
+            headers.get("transaction"),
+            lambda: connection.sink_of(headers).on_send(body, receipt),
+            receipt,
+            len(body) + sum(map(len, headers.values())),
+        )
 
 
 class Receiver:
