@@ -31,6 +31,8 @@ from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.names import ROUTE_DOMAINS
 from enmasse.model.schema.objects import decode, restore
+from tests.support.polling import until_async
+from tests.unit.control.stage import Stage
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 Pair = tuple[str, str]
@@ -460,6 +462,23 @@ def test_a_port_that_a_node_cannot_open_is_told_until_it_can(scene: Scene) -> No
     assert scene.condition("EndpointsReady") == ("False", "PortClosed", "port 31000 cannot be opened")
     scene.endpoints.note_port("default/shop", "")
     assert scene.condition("EndpointsReady") == ("True", "Served", "")
+
+
+def test_what_a_node_says_of_a_port_later_reaches_its_space(perform: Any, tmp_path: Path) -> None:
+    async def body(stage: Stage) -> None:
+        certificates = EndpointCertificates(tmp_path / "tls", None, lambda: BEGIN)
+        async with stage.controlled(resync_s=0.005, certificates=certificates) as plane:
+            spec = {"plan": "standard-unlimited", "endpoints": [endpoint(port=31000)]}
+            space = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "spec": spec}
+            stage.registry.create(decode(space | {"metadata": {"name": "shop", "namespace": "default"}}))
+            await stage.settled(plane)
+            for problem, reason in (("port 31000 cannot be opened", "PortClosed"), ("", "Served")):
+                stage.node.problems["default/shop"] = problem
+                stage.node.changes += 1
+                expected = ("False" if problem else "True", reason, problem)
+                await until_async(lambda: stage.condition("AddressSpace", "shop", "EndpointsReady") == expected)  # noqa: B023
+
+    perform(body)
 
 
 def test_what_applications_need_is_exported_kept_up_to_date_and_taken_away(scene: Scene) -> None:
