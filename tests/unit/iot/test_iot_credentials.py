@@ -19,8 +19,8 @@ from cryptography.x509.oid import NameOID
 
 from enmasse.iot.bulk import read_json_lines
 from enmasse.iot.lookups import Lookups
-from enmasse.iot.registry import Expected
 from enmasse.iot.store import DeviceStore
+from enmasse.iot.tenant_registry import Expected
 from tests.unit.iot.conftest import PLANT
 from tests.unit.iot.test_iot_registry import refused
 

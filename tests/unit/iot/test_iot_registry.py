@@ -11,9 +11,10 @@ import pytest
 from enmasse.errors import ConfigError
 from enmasse.iot.bulk import read_csv, read_json_lines, write_csv
 from enmasse.iot.documents import RegistryError, RegistryUnavailableError
-from enmasse.iot.registry import DeviceRegistry, Expected
+from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.search import read_query
 from enmasse.iot.store import DeviceStore
+from enmasse.iot.tenant_registry import Expected
 from tests.unit.iot.conftest import PLANT
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from enmasse.iot.bulk import read_csv, read_json_lines, write_csv, write_json_li
 from enmasse.iot.command_store import MOST_IN_PAGE, PAGE
 from enmasse.iot.commands import read_command
 from enmasse.iot.documents import RegistryError, RegistryFullError
-from enmasse.iot.registry import Expected, namespace_of, no_tenant
 from enmasse.iot.search import read_query
+from enmasse.iot.tenant_registry import Expected, namespace_of, no_tenant
 from enmasse.model.schema.kinds import IOT_PROJECT, NAMESPACE
 
 if TYPE_CHECKING:
