@@ -36,8 +36,10 @@ from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.transport import Engine
 from enmasse.node.bounds import Bounds
 from enmasse.node.unfinished import EXCEEDED, UNOPENED_BYTES
-from enmasse.node.users.admission import Admission, HostWords, PeerInfo
+from enmasse.node.users.admission import Admission
+from enmasse.node.users.authentication import HostWords
 from enmasse.node.users.gate import Gate
+from enmasse.node.users.peer import PeerInfo
 from enmasse.node.users.rights import MANAGEMENT
 from enmasse.wire.amqp.performatives import AmqpError
 

@@ -50,13 +50,13 @@ from enmasse.node.ports import (
 )
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.trace import Tracer
-from enmasse.node.users.admission import PeerInfo
 from enmasse.node.users.directory import NodeUsers, StoredUsers
 from enmasse.node.users.federation import Federation
 from enmasse.node.users.fields import USER_TYPE
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.owners import KnownOwners
 from enmasse.node.users.password_checker import ProcessChecker
+from enmasse.node.users.peer import PeerInfo
 from enmasse.node.users.review import Reviews
 from enmasse.node.users.rights import known_grants
 from enmasse.node.users.tenancy import DOMAIN, Names

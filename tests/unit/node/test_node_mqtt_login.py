@@ -10,8 +10,8 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.permissions import Grant
 from enmasse.identity.users import User, Users
 from enmasse.node.management.entity_fields import SPACE_TYPE
-from enmasse.node.users.admission import PeerInfo
 from enmasse.node.users.gate import Gate, GateOptions
+from enmasse.node.users.peer import PeerInfo
 from enmasse.wire.mqtt.packets import PublishProperties, Reason, Will
 from enmasse.wire.sasl.scram import Scram
 from tests.conformance.clause_list import clause

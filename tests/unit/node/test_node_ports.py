@@ -11,8 +11,9 @@ from enmasse.api.http_connections import HttpConnections
 from enmasse.errors import ConfigError, RemoteError
 from enmasse.net.connection_limiter import MIN_FILES, OTHER_FILES, ConnectionLimits
 from enmasse.node import ports
-from enmasse.node.users.admission import Admission, PeerInfo
+from enmasse.node.users.admission import Admission
 from enmasse.node.users.gate import Gate
+from enmasse.node.users.peer import PeerInfo
 
 
 def fit(monkeypatch: pytest.MonkeyPatch, hard: int, limits: ConnectionLimits) -> tuple[ConnectionLimits, list[Any]]:

@@ -39,7 +39,7 @@ from enmasse.node.devices.messages import DeviceError
 from enmasse.node.devices.tenants import AMQP, Device
 from enmasse.node.unfinished import FREE_BYTES, UNOPENED_BYTES, Unfinished
 from enmasse.node.user_ids import LinkUserIds
-from enmasse.node.users.admission import HostWords
+from enmasse.node.users.authentication import HostWords
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import MAX_PARTIAL_BYTES

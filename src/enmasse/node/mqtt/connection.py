@@ -31,7 +31,7 @@ from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
 from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
-from enmasse.node.users.admission import is_here
+from enmasse.node.users.peer import is_here
 from enmasse.node.waiting import PATIENCE_S
 from enmasse.wire.amqp.sections import data_start
 from enmasse.wire.mqtt.connection import Connection
