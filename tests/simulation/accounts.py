@@ -78,6 +78,8 @@ class Account:
         """Whether so few messages stay in memory that some wait on disk."""
         self.is_paged = False
         """Whether messages may wait on disk, where priorities are not looked at."""
+        self.is_cut = False
+        """Whether messages may wait for their turns, and so be overtaken by others of less priority."""
         self.is_mixed = False
         """Whether receivers take what they select from whatever place, on disk too."""
         self.copies: dict[int, Copy] = {}
@@ -256,7 +258,11 @@ class Account:
             if other.state != READY or other.is_doubtful or other.is_unordered:
                 continue
             higher = other.message.priority
-            if higher < priority or (higher == priority and is_later) or (higher != priority and self.is_paged):
+            if (
+                higher < priority
+                or (higher == priority and is_later)
+                or (higher != priority and (self.is_paged or self.is_cut))
+            ):
                 continue
             if other.ready_by > now or (other.life and other.expires <= now + EARLY_S):
                 continue

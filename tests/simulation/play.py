@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from enmasse.messaging import core, fan_out
 from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.queues import topic, topic_producer, topic_wave
 from enmasse.messaging.streams import merging as stream_merging
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified, Rejected
 from tests.simulation.clients import payload_of
@@ -16,9 +20,20 @@ from tests.simulation.transacting import Exchange
 from tests.simulation.world import MAX_LINKS, BrokenPromiseError, World
 
 if TYPE_CHECKING:
-    from tests.simulation.scenario import AddressPlan
+    from tests.simulation.scenario import AddressPlan, Scenario
 
 __all__ = ["Play", "play"]
+
+SMALL_TURNS: list[tuple[ModuleType, str, int]] = [
+    (topic, "FEW", 0),
+    (topic_producer, "FEW", 0),
+    (fan_out, "MAX_UNITS", 100),
+    (topic_wave, "STEP_UNITS", 50),
+    (topic_wave, "BATCH_UNITS", 10),
+    (topic_wave, "MAX_STORED_MESSAGES", 3),
+    (core, "MAX_DUE", 2),
+]
+"""Every message of a topic waits for its turns, and what is done in one turn is nearly nothing."""
 
 OUTCOMES = [
     ACCEPTED,
@@ -226,14 +241,15 @@ class Play:
 
 
 @contextmanager
-def _small_runs(frames: int) -> Iterator[None]:
-    """Have streams merge so few frames already, so that a short play sees it."""
-    before = stream_merging.RUN_FRAMES
-    stream_merging.RUN_FRAMES = frames or before
-    try:
+def _small(scenario: Scenario) -> Iterator[None]:
+    """Have streams merge few frames already, and turns bear little, so that a short play sees it."""
+    with ExitStack() as stack:
+        if scenario.run_frames:
+            stack.enter_context(patch.object(stream_merging, "RUN_FRAMES", scenario.run_frames))
+        if scenario.cuts_turns:
+            for module, name, value in SMALL_TURNS:
+                stack.enter_context(patch.object(module, name, value))
         yield
-    finally:
-        stream_merging.RUN_FRAMES = before
 
 
 def play(seed: int, *, show: Callable[[str], None] | None = None) -> None:
@@ -249,7 +265,7 @@ def play(seed: int, *, show: Callable[[str], None] | None = None) -> None:
     again = f"play it again: python -m tests.simulation --seed {seed}"
     game = None
     try:
-        with _small_runs(make_scenario(seed).run_frames):
+        with _small(make_scenario(seed)):
             game = Play(seed)
             if show is not None:
                 game.world.events = [str(game.scenario)]

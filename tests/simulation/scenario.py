@@ -15,6 +15,9 @@ STEPS = 75
 LEAST_LIFE_S = 0.8
 """Of messages at addresses that limit it."""
 
+CUT_TURNS = 0.2
+"""How often turns bear little."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddressPlan:
@@ -50,6 +53,7 @@ class Scenario:
         look: how likely a step ends in a look at what a restart would find.
         pause: how long a step may take, in seconds.
         run_frames: of a stream, so many small frames are merged; 0 is as a real node has it.
+        cuts_turns: whether turns bear so little that topics hand out nearly everything later.
         window: bytes that each address may have in memory; 0 is as a real node has it.
         priorities: to choose from.
         ttls: times to live to choose from, in seconds; 0 is for ever.
@@ -74,6 +78,7 @@ class Scenario:
     look: float = 0.03
     pause: float = 0.05
     run_frames: int = 0
+    cuts_turns: bool = False
     window: int = 0
     priorities: tuple[int, ...] = (4,)
     ttls: tuple[float, ...] = (0.0,)
@@ -179,6 +184,7 @@ def make_scenario(seed: int) -> Scenario:
         pause=0.4 if is_kept_for_a_while else random.choice([0.0, 0.02, 0.1]),
         run_frames=random.choice([0, 3, 5]),
         window=random.choice([0, 0, 3_000, 8_000]),
+        cuts_turns=random.random() < CUT_TURNS,
         **extras,
     )
 

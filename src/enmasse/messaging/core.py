@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from enmasse.errors import EnmasseError
+from enmasse.messaging.fan_out import FanOut
 from enmasse.messaging.storage import Operation, Storage, Table
 
 MAX_BATCHES = 2
@@ -41,6 +42,9 @@ MAX_UNCONFIRMED_BYTES = 64 << 20
 
 SET_US = 500_000
 """By how much the wall clock must be off from what it should show, to have been set: less is unsteady reading."""
+
+MAX_DUE = 500
+"""Addresses that have their turns in one turn of the core: some milliseconds of work."""
 
 PAUSE_S = 0.1
 """Seconds without writes after a batch failed: what made it fail, a full disk say, does not pass
@@ -156,6 +160,10 @@ class Core:
         self._on_fault = on_fault
         self._is_requested = False
         self._due: list[Due] = []
+        self._late: list[Due] = []
+        """Those that were too many for one turn: some of them have theirs in each that follows, behind others."""
+        self.fan_out = FanOut(self._request, on_fault)
+        """What messages for very many receivers still are to be done, in turns."""
         self._logs: dict[Log, None] = {}
         self._groups: dict[Log, list[Log]] = {}
         """Logs that must be cut into one batch, by each of them."""
@@ -163,6 +171,8 @@ class Core:
         self._batches: deque[_Batch] = deque()
         self._busy: set[Log] = set()
         """Logs of which a batch is on its way."""
+        self._filling: dict[Log, int] = {}
+        """Logs that are not cut yet, and by how many that is asked for."""
         self._held: dict[Held, None] = {}
         """Addresses that grant nothing until the journal has caught up."""
         self._deadlines: list[tuple[float, int, Timed]] = []
@@ -236,6 +246,24 @@ class Core:
             if len(members) > 1:
                 self._groups[log] = members
 
+    def fill(self, log: Log) -> None:
+        """Have a log not cut until ``filled``: what it is given meanwhile belongs together."""
+        self._filling[log] = self._filling.get(log, 0) + 1
+
+    def filled(self, log: Log) -> None:
+        """Have a log cut again, as far as nobody else is filling it."""
+        left = self._filling.pop(log, 1) - 1
+        if left:
+            self._filling[log] = left
+        elif log in self._logs:
+            self._request()
+
+    def may_fill(self, log: Log) -> bool:
+        """Return whether ``fill`` would hold up nothing that could be written at the end of this turn."""
+        if log in self._filling or log not in self._logs or log in self._busy:
+            return True
+        return len(self._batches) >= MAX_BATCHES or self._paused_until is not None
+
     def store(self, operations: Sequence[Operation], done: Callable[[str | None], None]) -> None:
         """Write records of the configuration with the next batch.
 
@@ -279,7 +307,9 @@ class Core:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits to be written or to be confirmed."""
-        return not (self._due or self._logs or self._operations or self._batches)
+        return not (
+            self._due or self._late or self._logs or self._operations or self._batches or self.fan_out.is_busy
+        )
 
     def _request(self) -> None:
         if not self._is_requested:
@@ -306,29 +336,42 @@ class Core:
         if abs(shift - self.shift_us) > SET_US:
             self.shift_us = shift
             self._clock_set(now)
+        if self.fan_out.is_busy:
+            self.fan_out.on_turn()
         # What becomes due while others have their turn gets it too; what becomes due again waits.
         for _ in range(2):
             due = self._due
             if not due:
                 break
             self._due = []
-            for address in due:
-                address.is_due = False
-                try:
-                    address.on_turn(now)
-                except Exception as error:  # noqa: BLE001  the other addresses must have their turn
-                    self._on_fault(address.name, error)
+            if len(due) > MAX_DUE:
+                self._late += due[MAX_DUE:]
+                del due[MAX_DUE:]
+            self._have_turns(due, now)
+        if self._late:
+            late, self._late = self._late[:MAX_DUE], self._late[MAX_DUE:]
+            self._have_turns(late, now)
         if self._paused_until is not None and now >= self._paused_until:
             self._paused_until = None
         self._is_requested = False
-        if self._due:
+        if self._due or self._late:
             self._request()
         if (self._logs or self._operations) and len(self._batches) < MAX_BATCHES and self._paused_until is None:
             self._write_batch()
+        if self.fan_out.is_ready:
+            self._request()
         if self._calls:
             calls, self._calls = self._calls, []
             for delay_s, call in calls:
                 self.schedule(call, now + delay_s)
+
+    def _have_turns(self, due: list[Due], now: float) -> None:
+        for address in due:
+            address.is_due = False
+            try:
+                address.on_turn(now)
+            except Exception as error:  # noqa: BLE001  the other addresses must have their turn
+                self._on_fault(address.name, error)
 
     def next_deadline(self) -> float | None:
         """Return the time at which ``handle_deadline`` should be called."""
@@ -369,7 +412,7 @@ class Core:
         logs, self._logs = self._logs, {}
         operations: list[Operation] = []
         batch = _Batch(0)
-        groups, busy = self._groups, self._busy
+        groups, busy, filling = self._groups, self._busy, self._filling
         grouped: set[Log] = set()
         for log in logs:
             if log in grouped:
@@ -379,7 +422,7 @@ class Core:
                 group = [log]
             else:
                 grouped.update(group)
-            if any(member in busy for member in group):
+            if any(member in busy or member in filling for member in group):
                 self._logs.update(dict.fromkeys(group))
                 continue
             for member in group:
@@ -464,5 +507,5 @@ class Core:
             held, self._held = self._held, {}
             for address in held:
                 address.due()
-        if self._logs or self._operations:
+        if self._logs or self._operations or self.fan_out.is_busy:
             self._request()

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import uvloop
 
@@ -30,6 +30,27 @@ class Flushable(Protocol):
         """Write what has gathered; never raises."""
 
 
+class Backlog(Protocol):
+    """Work that one turn does not bear, which those who bring it wait for."""
+
+    @property
+    def added(self) -> int:
+        """The work that was ever added."""
+
+    def after(self, call: Callable[[], None]) -> None:
+        """Call something once what was added last is done; at once if it is."""
+
+
+class NoBacklog:
+    """The backlog where every turn does all of its work."""
+
+    added: Final = 0
+
+    def after(self, call: Callable[[], None]) -> None:
+        """Call something at once."""
+        call()
+
+
 class Turn:
     """The present turn of one loop.
 
@@ -38,11 +59,12 @@ class Turn:
         wall: the time of day then, in seconds since 1970 UTC.
         number: how many turns there have been; several may begin at one reading of the clock.
         deadlines: far deadlines of the loop.
+        backlog: what turns leave to those that follow.
     """
 
     __slots__ = (
         "_clock", "_dirty", "_due", "_hooks", "_is_begun", "_is_requested", "_later",
-        "deadlines", "loop", "now", "number", "wall",
+        "backlog", "deadlines", "loop", "now", "number", "wall",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,6 +74,7 @@ class Turn:
         self.wall = time.time()
         self.number = 0
         self.deadlines = Deadlines(self)
+        self.backlog: Backlog = NoBacklog()
         self._is_begun = False
         self._is_requested = False
         self._dirty: list[Flushable] = []

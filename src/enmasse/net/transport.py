@@ -61,6 +61,10 @@ than it saves."""
 FEW_CHUNKS = 256
 """More are small ones, as a turn's output is bounded, and worth joining."""
 
+MAX_ADDED = 1 << 16
+"""What one read may add to the backlog of turns, counted in receivers of messages: some 0.1 s of work. Much at once
+is handed out with fewer writes."""
+
 HANDSHAKE_FLUSHES = 8
 """A handshake is over after fewer writes; until then the deadline may still come closer."""
 
@@ -134,10 +138,10 @@ class EngineProtocol(Borrower):
     """
 
     __slots__ = (
-        "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_put_off",
-        "_is_reading_paused", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s", "_stall", "_timer",
-        "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost", "is_secure", "load",
-        "peer", "peer_chain", "peer_names", "server_name", "slot", "transport",
+        "_added", "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_put_off",
+        "_is_reading_paused", "_is_waiting", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s",
+        "_stall", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
+        "is_secure", "load", "peer", "peer_chain", "peer_names", "server_name", "slot", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -158,6 +162,8 @@ class EngineProtocol(Borrower):
         self._is_hung_up = False
         self._is_put_off = False
         self._is_reading_paused = False
+        self._is_waiting = False
+        self._added = 0
         self._rest = _NOTHING
         self._pace = 0.0
         self._began = 0.0
@@ -235,7 +241,9 @@ class EngineProtocol(Borrower):
         self.bytes_in += len(data)
         self._turn.begin()
         load = self.load
-        if load is None:
+        if self._is_waiting:
+            self._rest = memoryview(b"".join((self._rest, data)))
+        elif load is None:
             self._receive_slice(data, ALONE)
         elif not load.lane.is_shared():
             load.add(self._receive_slice(data, ALONE), self._turn.now)
@@ -261,7 +269,10 @@ class EngineProtocol(Borrower):
         size = len(data)
         most = size if size <= least else max(least, int(self._pace * quantum.seconds))
         part = bytes(data if size <= most else data[:most])
+        self._added = added = self._turn.backlog.added
         self._guard("input from", engine.receive, part, self._turn.now)
+        if self._turn.backlog.added != added:
+            self._wait_for_backlog()
         seconds = perf_counter() - began
         if size > least and not engine.has_more:
             self._pace = len(part) / seconds
@@ -271,6 +282,17 @@ class EngineProtocol(Borrower):
                 self.transport.pause_reading()
             self._put_off()
         return seconds
+
+    def _wait_for_backlog(self) -> None:
+        """Read no more until what was brought is done (``fan_out``): others have turns meanwhile."""
+        self._is_waiting = True
+        if not (self.is_lost or self.transport.is_closing()):
+            self.transport.pause_reading()
+        self._turn.backlog.after(self._backlog_done)
+
+    def _backlog_done(self) -> None:
+        self._is_waiting = False
+        self._put_off()
 
     def _put_off(self) -> None:
         """Have reading go on in one of the turns that follow."""
@@ -283,6 +305,8 @@ class EngineProtocol(Borrower):
 
     def _is_late(self, is_hot: bool) -> bool:
         """Whether others have waited long enough for what the engine takes."""
+        if self._turn.backlog.added - self._added > MAX_ADDED:
+            return True
         return perf_counter() - self._began >= (HOT_SHARES if is_hot else 1) * self._share_s
 
     def _read_on(self) -> None:
@@ -308,7 +332,7 @@ class EngineProtocol(Borrower):
             self._receive_slice(data, ALONE)
 
     def _may_read(self) -> bool:
-        return not (self._is_reading_paused or self.engine.is_held or self.transport.is_closing())
+        return not (self._is_waiting or self._is_reading_paused or self.engine.is_held or self.transport.is_closing())
 
     def pause_writing(self) -> None:
         """The peer does not keep up."""
@@ -373,9 +397,11 @@ class EngineProtocol(Borrower):
 
     def _lose(self) -> None:
         """Tell the engine of the loss once it has taken what came before, in turns as ever."""
+        if self._is_waiting:
+            return
         if not self.engine.is_held:
             self._receive_rest()
-            if self._rest or self.engine.has_more:
+            if self._rest or self.engine.has_more or self._is_waiting:
                 return
         self._rest = _NOTHING
         engine = self.engine
@@ -464,7 +490,7 @@ class EngineProtocol(Borrower):
     def _keep_time(self) -> None:
         # A timer may be a little early by the turn's clock, and would then run again and again.
         now = max(self._turn.begin(), self._timer_at)
-        if self._is_held:
+        if self._is_held or self._is_waiting:
             # It is for us that the peer is not heard.
             self.engine.receive(b"", now)
         elif self._is_reading_paused:

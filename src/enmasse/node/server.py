@@ -177,6 +177,7 @@ class Server:
             journal_changed=journal_changed,
         )
         self.core = Core(self.journal, self._turn.request, self._on_fault)
+        self._turn.backlog = self.core.fan_out
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrival", "CoreHarness", "MemoryConsumerPort", "MemoryProducerPort"]
 
-MAX_TURNS = 100
+MAX_TURNS = 1_000
 """Turns that may follow from one another; more mean that something asks for ever."""
 
 FIRST_WALL_US = 1_700_000_000_000_000
@@ -288,12 +288,18 @@ class CoreHarness:
             while self.storage.answer_reads():
                 # What was read may ask for more.
                 pass
-            if not self.turns_requested:
+            if not self.step():
                 return
-            self.turns_requested = 0
-            wall_s = self.clock.now + self.wall_shift_s
-            self.core.run_turn(self.clock.now, FIRST_WALL_US + int(wall_s * 1_000_000))
         raise LocalError(f"turns are still asked for after {MAX_TURNS}")
+
+    def step(self) -> bool:
+        """Run one turn, if one is asked for; return whether it was."""
+        if not self.turns_requested:
+            return False
+        self.turns_requested = 0
+        wall_s = self.clock.now + self.wall_shift_s
+        self.core.run_turn(self.clock.now, FIRST_WALL_US + int(wall_s * 1_000_000))
+        return True
 
     def commit(self) -> None:
         """Run what is due, and commit whatever is to be stored."""

@@ -109,6 +109,58 @@ async def test_a_peer_that_brings_much_work_leaves_the_others_their_turns(script
         await sending
 
 
+class Pile:
+    """Work that turns leave to others: each read brings some, until it is done."""
+
+    def __init__(self) -> None:
+        self.added = 0
+        self.calls: list[Any] = []
+
+    def after(self, call: Any) -> None:
+        self.calls.append(call)
+
+    def done(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_peer_is_not_read_until_the_work_that_it_brought_is_done(
+    script: Any, until: Any, *, is_lost: bool
+) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    turn.backlog = pile = Pile()
+    engine = script()
+    take = engine.receive
+
+    def receive(data: bytes, now: float) -> None:
+        pile.added += data.count(b"!")
+        take(data, now)
+
+    engine.receive = receive
+    async with meeting(engine, turn) as met, meeting(script(), turn) as other:
+        await met.send(b"one!")
+        await until(lambda: pile.calls)
+        await met.send(b"two!")
+        if is_lost:
+            met.peer.close()
+        # Others are read meanwhile.
+        await other.send(b"x")
+        await until(lambda: other.engine.received == b"x")
+        assert engine.received == b"one!"
+        assert "lost" not in engine.calls
+        pile.done()
+        await until(lambda: engine.received == b"one!two!")
+        pile.done()
+        if is_lost:
+            await until(lambda: "lost" in engine.calls)
+        else:
+            await met.send(b"three")
+            await until(lambda: engine.received == b"one!two!three")
+            assert not pile.calls
+
+
 async def test_what_has_come_is_heard_before_the_loss(script: Any, until: Any) -> None:
     engine = script()
     engine.on_receive = lambda _: time.sleep(2 * SHARE_S)

@@ -11,7 +11,7 @@ A message that is to be retained is kept as the value of the address, and accept
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from enmasse.messaging.address import AttachOptions
@@ -19,6 +19,7 @@ from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import FAILED, Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.direct.anycast import BACKLOG_BYTES, DELIVERY_OVERHEAD_BYTES
 from enmasse.messaging.direct.fallback import Direct
+from enmasse.messaging.fan_out import FEW, MAX_MESSAGES, RECEIVER_UNITS, STEP_UNITS, Wave
 from enmasse.messaging.retained_log import RetainedLog
 from enmasse.messaging.retaining import (
     NEVER,
@@ -92,7 +93,7 @@ class _Copy:
 class MulticastConsumer(Consumer):
     """A receiver's end at a multicast address."""
 
-    __slots__ = ("_retained", "is_aside", "starved_since", "waiting", "waiting_bytes")
+    __slots__ = ("_retained", "is_aside", "is_gone", "starved_since", "waiting", "waiting_bytes")
     address: Multicast
 
     def __init__(self, address: Multicast, port: ConsumerPort, presettle: bool) -> None:
@@ -101,6 +102,8 @@ class MulticastConsumer(Consumer):
         """Copies that came for credit which this receiver has not."""
         self.waiting_bytes = 0
         self.is_aside = False
+        self.is_gone = False
+        """True once it is detached."""
         self.starved_since: float | None = None
         self._retained: dict[int, _Spread] = {}
         """The copies of the retained value that it was given last, by the numbers of filters that asked."""
@@ -121,6 +124,14 @@ class MulticastConsumer(Consumer):
         self.unsettled += 1
         self.send(_Copy(spread, self), spread.payload, False, spread.message_format)
 
+    def take(self, spread: _Spread) -> None:
+        """Send one copy, or let it wait behind those that do."""
+        if self.port.credit > 0 and not self.is_blocked and not self.waiting:
+            self.deliver(spread)
+        else:
+            self.keep(spread)
+            self.address.due()
+
     def keep(self, spread: _Spread) -> None:
         """Let a copy wait until this receiver can take it."""
         self.waiting.append(spread)
@@ -134,12 +145,16 @@ class MulticastConsumer(Consumer):
             self.waiting_bytes -= len(spread.payload) + DELIVERY_OVERHEAD_BYTES
             self.deliver(spread)
 
+    def miss(self, spread: _Spread) -> None:
+        """Drop a copy for this receiver."""
+        self.address.dropped += 1
+        if not spread.settled:
+            spread.report(RELEASED)
+
     def give_up(self) -> None:
         """Drop what waits for this receiver."""
         for spread in self.waiting:
-            self.address.dropped += 1
-            if not spread.settled:
-                spread.report(RELEASED)
+            self.miss(spread)
         self.waiting.clear()
         self.waiting_bytes = 0
 
@@ -178,6 +193,46 @@ class MulticastConsumer(Consumer):
         delivery.spread.report(state)
 
 
+class MulticastWave(Wave):
+    """Messages for more receivers than one turn bears."""
+
+    __slots__ = ("_address", "_spreads", "targets")
+
+    def __init__(self, address: Multicast, targets: list[MulticastConsumer]) -> None:
+        super().__init__(address.space)
+        self.targets = targets
+        self._address = address
+        self._spreads: list[_Spread] = []
+
+    def join(self, spread: _Spread) -> None:
+        """Add a message, behind the others."""
+        self._spreads.append(spread)
+        self._address.core.fan_out.joined(self, len(spread.payload), len(self.targets))
+
+    def steps(self) -> Iterator[int]:
+        """Hand out the messages; see ``Wave``."""
+        spreads = self._spreads
+        size = max(1, STEP_UNITS // (RECEIVER_UNITS + len(spreads)))
+        for at in range(0, len(self.targets), size):
+            part = self.targets[at : at + size]
+            for consumer in part:
+                if consumer.is_gone or (consumer.is_aside and not consumer.can_take):
+                    for spread in spreads:
+                        consumer.miss(spread)
+                    continue
+                for spread in spreads:
+                    consumer.take(spread)
+            yield len(part) * (RECEIVER_UNITS + len(spreads))
+
+    def end(self) -> None:
+        """Note that it is over."""
+        if not self.is_over:
+            self._address.waves.remove(self)
+            self._spreads, self.targets = [], []
+            super().end()
+            self._address.due()
+
+
 class MulticastProducer(Producer):
     """A sender's end at a multicast address."""
 
@@ -202,12 +257,11 @@ class MulticastProducer(Producer):
             return
         spread = _Spread(payload, sender, delivery_id, settled, message_format)
         spread.open = len(targets)
+        if spread.open > FEW or self.address.waves:
+            self.address.hand_out_later(targets, spread)
+            return
         for consumer in targets:
-            if consumer.port.credit > 0 and not consumer.is_blocked and not consumer.waiting:
-                consumer.deliver(spread)
-            else:
-                consumer.keep(spread)
-                self.address.due()
+            consumer.take(spread)
 
     def _look_at(self, payload: bytes, delivery_id: int, settled: bool, *, is_within: bool) -> tuple[bytes, Any]:
         """Look at a message that may be retained, as it begins in another way than the one before.
@@ -283,7 +337,7 @@ class Multicast(Direct):
     """A direct address whose messages go to every receiver."""
 
     kind = "multicast"
-    __slots__ = ("active", "retained", "share", "slow", "times_set_aside")
+    __slots__ = ("active", "retained", "share", "slow", "times_set_aside", "waves")
 
     def __init__(self, core: Core, name: str, log_id: int = 0) -> None:
         super().__init__(core, name)
@@ -295,7 +349,9 @@ class Multicast(Direct):
         """The policy for a receiver that takes nothing: ``drop`` sets it aside, ``block`` waits for it."""
         self.times_set_aside = 0
         self.active: list[MulticastConsumer] = []
-        """Receivers that are not set aside."""
+        """Receivers that are not set aside; another list as soon as it is changed."""
+        self.waves: list[MulticastWave] = []
+        """Messages that are still to be handed out, in turns; the oldest first."""
 
     @classmethod
     def declared(cls, core: Core, name: str, declaration: Declaration) -> Self:
@@ -353,8 +409,8 @@ class Multicast(Direct):
         return min((c.port.credit for c in self.active), default=0)
 
     def backlog(self) -> int:
-        """Return the largest number of copies that wait for one receiver."""
-        return max((len(c.waiting) for c in self.active), default=0)
+        """Return the largest number of copies that wait for one receiver, or may still come to do so."""
+        return max((len(c.waiting) for c in self.active), default=0) + sum(wave.size for wave in self.waves)
 
     def unpromised(self) -> int:
         """Return the credit of every receiver that no sender holds."""
@@ -388,7 +444,9 @@ class Multicast(Direct):
                     next_check = due if next_check is None else min(next_check, due)
             elif not some_can:
                 consumer.starved_since = None
-        self.active = [c for c in consumers if not c.is_aside]
+        active = [c for c in consumers if not c.is_aside]
+        if active != self.active:
+            self.active = active
         if self.fallback is not None and self.fallback.lends(wanted=not consumers):
             self.share.deadline = None
             return
@@ -402,6 +460,16 @@ class Multicast(Direct):
             if deadline is not None:
                 self.core.schedule(self, deadline)
 
+    def hand_out_later(self, targets: list[MulticastConsumer], spread: _Spread) -> None:
+        """Give a message to many receivers in the turns to come, or to few behind what these wait for."""
+        waves = self.waves
+        wave = waves[-1] if waves else None
+        if wave is None or wave.is_begun or wave.size >= MAX_MESSAGES or wave.targets is not targets:
+            wave = MulticastWave(self, targets)
+            waves.append(wave)
+            self.core.fan_out.add(wave)
+        wave.join(spread)
+
     def on_deadline(self, now: float) -> None:
         """Check idle senders and slow receivers."""
         if self.share.deadline is not None and now >= self.share.deadline:
@@ -413,6 +481,7 @@ class Multicast(Direct):
         assert isinstance(consumer, MulticastConsumer)
         for copy in consumer.port.take_unsettled():
             consumer.on_outcome(copy, FAILED)
+        consumer.is_gone = True
         consumer.give_up()
         self.active = [c for c in self.active if c is not consumer]
         super().remove_consumer(consumer)

@@ -1,5 +1,7 @@
 """Topics: every subscription gets each message; what is stored is stored once for all of them.
 
+Of very many subscriptions it is stored once for as many as one batch takes account of (``topic_wave``).
+
 Names below a topic are reached through it: a topic ``news`` takes messages for ``news/sport/chess``
 and gives them to subscribers of ``news/#``, with that name in an annotation. A receiver on the topic
 itself is a volatile subscriber, unless it asks for a durable or shared subscription (``subscribing``). The
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from enmasse.messaging.address import Address, AttachOptions, Declaration, DurableSource
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.facts import Facts, known_facts
+from enmasse.messaging.fan_out import FEW
 from enmasse.messaging.log.entry import DONE, MOVING
 from enmasse.messaging.log.sequences import producer_name
 from enmasse.messaging.log.shared_log import SharedLog
@@ -26,6 +29,7 @@ from enmasse.messaging.queues.session_subscription import SessionSubscribing
 from enmasse.messaging.queues.subscribing import Subscribing
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.queues.topic_producer import SharedRow, TopicProducer, named
+from enmasse.messaging.queues.topic_wave import TopicWave, WaveMessage
 from enmasse.messaging.queues.windows import Windows
 from enmasse.messaging.retained_log import RetainedLog
 from enmasse.messaging.retaining import RETAINED_FILTER, is_clearing, why_not, without_retained
@@ -59,8 +63,8 @@ class Topic(Address):
     owns_subtree = True
     can_resume = True
     __slots__ = (
-        "__weakref__", "_stored", "_volatile", "ended", "is_closed", "is_loaded", "log", "options", "retained",
-        "sessions", "space", "subscribing", "subscriptions", "version", "windows",
+        "__weakref__", "_stored", "_volatile", "_waves", "ended", "is_closed", "is_loaded", "log", "options",
+        "retained", "sessions", "space", "subscribing", "subscriptions", "version", "windows",
     )  # fmt: skip
 
     def __init__(self, core: Core, name: str, log_id: int, *, options: AddressSettings | None = None) -> None:
@@ -81,7 +85,9 @@ class Topic(Address):
         self.windows = Windows()
         """The room of the subscriptions that hold senders back."""
         self.version = 0
-        """Changes whenever a subscription comes or goes."""
+        """Changes whenever a subscription comes or goes, or messages begin to wait for their turns."""
+        self._waves: list[TopicWave] = []
+        """Messages that are still to be handed out, in turns; the oldest first."""
         self.ended = dict.fromkeys(
             ("messagesOut", "accepted", "rejected", "released", "modified", "dropped", "selectorsExceeded"), 0
         )
@@ -290,9 +296,44 @@ class Topic(Address):
         Returns:
             Whether ``producer.settle(producer_id, state)`` will be called, when it is stored.
         """
+        kept, passing = self._give(
+            subscriptions, payload, facts, producer, producer_id, None, None, is_staged=is_staged
+        )
+        if passing is not None:
+            if is_staged:
+                # Both rows share the transaction's outcome; one of them reports it.
+                passing.producer, passing.producer_id = (producer, producer_id) if kept is None else (NO_SENDER, 0)
+            self.log.add(passing)
+        if kept is not None:
+            self.log.add(kept)
+        return producer is not None and (kept is not None or (is_staged and passing is not None))
+
+    def fill(self, message: WaveMessage, subscriptions: list[Subscription]) -> None:
+        """Give a message of a wave to some of its subscriptions; its rows are cut when all of them have it."""
+        kept, passing = message.kept, message.passing
+        message.kept, message.passing = self._give(
+            subscriptions, message.payload, message.facts, message, 0, kept, passing, is_staged=message.is_staged
+        )
+        for row, before in ((message.passing, passing), (message.kept, kept)):
+            if row is not None and row is not before:
+                row.producer = None
+                row.hold()
+                self.log.add(row)
+
+    def _give(
+        self,
+        subscriptions: list[Subscription],
+        payload: bytes,
+        facts: Facts,
+        producer: Any,
+        producer_id: int,
+        kept: SharedRow | None,
+        passing: SharedRow | None,
+        *,
+        is_staged: bool,
+    ) -> tuple[SharedRow | None, SharedRow | None]:
+        """Give a message to durable subscriptions; return its rows that are to be written, made if there is none."""
         is_durable = facts.durable or self.options.storage == "durable"
-        kept: SharedRow | None = None
-        passing: SharedRow | None = None
         for subscription in subscriptions:
             if subscription.selector is not None and not subscription.wants(payload):
                 continue
@@ -312,14 +353,47 @@ class Topic(Address):
             row.add(subscription, entry)
             if subscription.bytes_stored >= subscription.room_below:
                 self.windows.update(subscription)
-        if passing is not None:
-            if is_staged:
-                # Both rows share the transaction's outcome; one of them reports it.
-                passing.producer, passing.producer_id = (producer, producer_id) if kept is None else (NO_SENDER, 0)
-            self.log.add(passing)
-        if kept is not None:
-            self.log.add(kept)
-        return producer is not None and (kept is not None or (is_staged and passing is not None))
+        return kept, passing
+
+    # Waves
+
+    @property
+    def is_behind(self) -> bool:
+        """True while messages that came before wait to be handed out to many subscriptions."""
+        return bool(self._waves)
+
+    def found_before(self, target: str) -> TopicWave | None:
+        """Return a wave that a message for a name can join, whoever sends it; ``None`` if that is not known."""
+        wave = self._waves[-1] if self._waves else None
+        return wave if wave is not None and wave.found_for == (self.version, target) and not wave.is_begun else None
+
+    def hand_out_later(
+        self, stored: list[Subscription], volatile: list[VolatileSubscription], message: WaveMessage, target: str = ""
+    ) -> None:
+        """Give a message to many subscriptions in the turns to come, or to few behind what these wait for.
+
+        Args:
+            stored: those that store.
+            volatile: the others.
+            message: the message.
+            target: the name that it was sent to, if it is for all who want messages for that.
+        """
+        waves = self._waves
+        wave = waves[-1] if waves else None
+        if wave is None or not wave.takes(stored, volatile):
+            wave = TopicWave(self, stored, volatile)
+            if not waves:
+                # Senders are to ask from now on whether theirs has to wait behind it.
+                self.version += 1
+            waves.append(wave)
+            self.core.fan_out.add(wave)
+        if target:
+            wave.found_for = self.version, target
+        wave.join(message)
+
+    def wave_over(self, wave: TopicWave) -> None:
+        """Note that a wave is handed out."""
+        self._waves.remove(wave)
 
     def lose(self, row: Any) -> bool:
         """Undo the storing of a row that is not on disk: its sender is to send again, unless that was accepted."""
@@ -385,18 +459,16 @@ class Topic(Address):
         facts = known_facts(payload)
         stored, volatile = self.routes(target, origin)
         written = [subscription for subscription in stored if subscription.log is not None]
+        unwritten = [subscription for subscription in stored if subscription.log is None]
 
         def decided(problem: str | None) -> None:
-            if problem is None:
-                for subscription in stored:
-                    if subscription.log is None and subscription.wants(payload):
-                        subscription.enqueue(payload, None, 0, durable=False, facts=facts)
-                for passing in volatile:
-                    if passing.wants(payload):
-                        passing.offer(payload, facts)
+            if problem is None and (unwritten or volatile):
+                self._hand_out(unwritten, volatile, payload, facts)
             done(problem)
 
-        if not self.store(written, payload, facts, Staged(decided), 0, is_staged=True):
+        if self.is_behind or len(written) > FEW:
+            self.hand_out_later(written, [], WaveMessage(payload, facts, Staged(decided), 0, is_staged=True))
+        elif not self.store(written, payload, facts, Staged(decided), 0, is_staged=True):
             self.log.stage(decided)
         if facts.retain:
             # Its room was looked for when it came.
@@ -404,6 +476,18 @@ class Topic(Address):
             self.retained.stage(target, value, facts, lambda _reason: None)
             self.core.write_together((self.retained, self.log))
         return self.log
+
+    def _hand_out(
+        self, stored: list[Subscription], volatile: list[VolatileSubscription], payload: bytes, facts: Facts
+    ) -> None:
+        """Hand out what is stored by now, or by nobody."""
+        if self.is_behind or len(stored) + len(volatile) > FEW:
+            self.hand_out_later(stored, volatile, WaveMessage(payload, facts, None, 0))
+            return
+        for passing in volatile:
+            if passing.topic is self and passing.wants(payload):
+                passing.offer(payload, facts)
+        self.store([one for one in stored if one.topic is self], payload, facts, None, 0)
 
     # Start and end
 
@@ -426,6 +510,8 @@ class Topic(Address):
         self.is_closed = True
         for row in self.log.close():
             self.lose(row)
+        for wave in list(self._waves):
+            wave.cancel()
         self.retained.close()
         self.subscribing.close()
         self.sessions.close()

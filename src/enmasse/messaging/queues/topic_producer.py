@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.delivery import ProducerPort
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, full, malformed
 from enmasse.messaging.facts import Facts
+from enmasse.messaging.fan_out import FEW
 from enmasse.messaging.log.entry import DONE, READY, Entry
 from enmasse.messaging.queues.producers import StoredProducer
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
+from enmasse.messaging.queues.topic_wave import WaveMessage
 from enmasse.messaging.retaining import retain, why_not, without_retained
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
@@ -24,10 +26,6 @@ from enmasse.wire.amqp.sections import (
 if TYPE_CHECKING:
     from enmasse.messaging.address import Origin
     from enmasse.messaging.queues.topic import Topic
-
-MAX_REMEMBERED = 256
-"""Subscriptions that a sender remembers from one message to the next. To find more takes little of the time that
-giving them the message takes; but all senders together would hold many lists of them."""
 
 _TOPIC_NAME = TOPIC_NAME.encode()
 _HEADER_START = b"\x00\x53\x70"
@@ -70,6 +68,10 @@ class SharedRow:
         self.entries: dict[Subscription, Entry] = {}
         self._open = 0
         self._state: Any = ACCEPTED
+
+    def hold(self) -> None:
+        """Keep it open for more subscriptions, until one more ``settle``."""
+        self._open += 1
 
     def add(self, subscription: Subscription, entry: Entry) -> None:
         """Add the entry of a subscription that wants it."""
@@ -124,7 +126,7 @@ class TopicProducer(StoredProducer):
     @property
     def reaches_any(self) -> bool:
         """True if there is a subscription to the name; see ``Producer``."""
-        # Many are not remembered.
+        # What is handed out later is not remembered: it reaches some.
         return self._version < 0 or bool(self._stored or self._volatile)
 
     def read_facts(self, payload: bytes) -> Facts:
@@ -165,14 +167,19 @@ class TopicProducer(StoredProducer):
             else:
                 self.settle(delivery_id, refusal)
             return
-        for subscription in volatile:
-            if subscription.selector is None or subscription.wants(payload):
-                subscription.offer(payload, facts)
-        is_waiting = False
         sender: Any = self
         if facts.retain:
             waits = not settled and (facts.durable or topic.options.storage == "durable")
             sender = retain(topic.retained, self.target, payload, facts, self, delivery_id, waits=waits)
+        if self._version < 0:
+            message = WaveMessage(payload, facts, None if settled else sender, delivery_id)
+            is_own = self.origin is not None and self.origin.has_no_local
+            topic.hand_out_later(stored, volatile, message, "" if is_own else self.target)
+            return
+        for subscription in volatile:
+            if subscription.selector is None or subscription.wants(payload):
+                subscription.offer(payload, facts)
+        is_waiting = False
         if stored:
             producer = None if settled else sender
             is_waiting = topic.store(stored, payload, facts, producer, delivery_id)
@@ -180,10 +187,15 @@ class TopicProducer(StoredProducer):
             sender.settle(delivery_id, ACCEPTED)
 
     def _find_subscriptions(self) -> tuple[list[Subscription], list[VolatileSubscription]]:
-        """Return the subscriptions that want its messages, and remember them unless they are many."""
+        """Return the subscriptions that want its messages; remember those that can be given the next one at once."""
         topic = self.address
+        if topic.is_behind and not (self.origin is not None and self.origin.has_no_local):
+            wave = topic.found_before(self.target)
+            if wave is not None:
+                return wave.stored, wave.volatile
         stored, volatile = topic.routes(self.target, self.origin)
-        if len(stored) + len(volatile) <= MAX_REMEMBERED:
+        count = len(stored) + len(volatile)
+        if not count or (count <= FEW and not topic.is_behind):
             self._version, self._stored, self._volatile = topic.version, stored, volatile
         else:
             self._version, self._stored, self._volatile = -1, [], []

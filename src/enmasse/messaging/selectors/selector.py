@@ -25,6 +25,10 @@ SELECTOR_FILTER = "apache.org:selector-filter:string"
 """The descriptor of the filter."""
 
 
+MAX_UNITS = 1_000
+"""The most units of work that a message can be for a selector; see ``MAX_WORK``."""
+
+
 class _Recent:
     """The latest message: the selectors of an address are applied to each one after the other."""
 
@@ -78,6 +82,10 @@ class Selector:
             return self._condition(fields) is True
         except DecodeError:
             return False
+
+    def units(self, size: int) -> int:
+        """Return the most work that a message of so many bytes can be, in units of about a microsecond."""
+        return 2 + MAX_UNITS * min(size, self._free_bytes) // (self._free_bytes + 1)
 
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"

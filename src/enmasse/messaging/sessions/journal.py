@@ -5,12 +5,14 @@ Rules:
 2. What must not be sent before it is on disk asks for a batch (``write``), together with the logs that it depends
    on; what may be lost without harm (an acknowledged QoS 1 message) is written within a second, if it still is
    in flight then.
-3. A message that is in no frame yet has no place. Its session is written again with the batch that follows.
+3. A batch has at most ``MAX_SESSIONS`` records that nobody waits for: it is cut in one turn.
+4. A message that is in no frame yet has no place. Its session is written again with the batch that follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 LAZY_S: Final = 1.0
 """Seconds until what may be lost is written."""
+
+MAX_SESSIONS: Final = 256
+"""The most sessions of a batch, beside those whose batch somebody waits for: some milliseconds of work."""
 
 Done = Callable[[str | None], None]
 
@@ -53,12 +58,14 @@ class SessionJournal:
         name: its name in reports.
     """
 
-    __slots__ = ("_core", "_dirty", "_dones", "_is_waiting", "_lazy", "name")
+    __slots__ = ("_core", "_dirty", "_dones", "_is_waiting", "_lazy", "_urgent", "name")
 
     def __init__(self, core: Core, name: str) -> None:
         self.name = name
         self._core = core
         self._dirty: dict[Written, None] = {}
+        self._urgent: dict[Written, None] = {}
+        """Those of them whose batch somebody waits for."""
         self._lazy: dict[Written, None] = {}
         self._is_waiting = False
         self._dones: list[Done] = []
@@ -74,6 +81,7 @@ class SessionJournal:
         self._dirty[session] = None
         if done is not None:
             self._dones.append(done)
+            self._urgent[session] = None
         if logs:
             self._core.write_together([*logs, self])
         else:
@@ -96,6 +104,7 @@ class SessionJournal:
     def forget(self, session: Written) -> None:
         """Forget a session that is over."""
         self._dirty.pop(session, None)
+        self._urgent.pop(session, None)
         self._lazy.pop(session, None)
 
     # The core's log
@@ -103,6 +112,12 @@ class SessionJournal:
     def cut(self, wall_us: int) -> tuple[list[Operation], Any]:
         """Return what changed of the sessions."""
         dirty, self._dirty = self._dirty, {}
+        urgent, self._urgent = self._urgent, {}
+        if len(dirty) > MAX_SESSIONS:
+            # The others are written with the batches that follow.
+            first = dict.fromkeys(islice(dirty, MAX_SESSIONS)) | urgent
+            self._dirty = {session: None for session in dirty if session not in first}
+            dirty = first
         cut = _Cut(self._dones)
         self._dones = []
         operations: list[Operation] = []
