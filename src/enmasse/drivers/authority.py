@@ -70,7 +70,7 @@ class Authority:
     """The authority of one directory; created there at its first use.
 
     Args:
-        directory: of its files.
+        directory: the directory of its files.
         now: the present time; by default the clock's.
     """
 
@@ -93,7 +93,7 @@ class Authority:
         A certificate that another authority has issued is left alone.
 
         Args:
-            name: of the files.
+            name: the name of the files.
             hosts: that it is for; the first is the common name.
             directory: where the files lie; by default the authority's, for nodes.
 
@@ -123,7 +123,7 @@ class Authority:
         """Issue a client certificate for ``name``, which becomes the common name.
 
         Args:
-            name: of the client.
+            name: the name of the client.
             days: its lifetime.
             groups: become organisations; with one at least it is good for the API too.
 
@@ -144,7 +144,7 @@ class Authority:
         """Create a certificate for a client of our own, or renew it when a third of its life is left.
 
         Args:
-            name: of the client.
+            name: the name of the client.
             directory: where the files lie.
             file: their name.
 

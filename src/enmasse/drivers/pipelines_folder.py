@@ -31,7 +31,7 @@ def pipelines_folder(layout: Layout, folder: Path) -> Iterator[None]:
     """Hold the folder for the duration of the block; it is made if there is none.
 
     Args:
-        layout: of the installation.
+        layout: the paths of the installation.
         folder: an absolute path.
 
     Raises:

@@ -29,8 +29,8 @@ class Judgement:
 
     Attributes:
         user: with its permissions; None if it is refused in the space.
-        reason: of the refusal, for the log.
-        is_temporary: whether the check failed for a reason that may pass, so that another attempt may succeed.
+        reason: the reason of the refusal, for the log.
+        is_temporary: true if the check failed for a reason that may pass, so that another attempt may succeed.
     """
 
     user: User | None = None
@@ -74,7 +74,7 @@ class LoginTarget:
     Attributes:
         space: ``<namespace>/<space>``; None if it is not known yet.
         user: without a realm that names the space.
-        is_open: whether everybody may connect to it.
+        is_open: true if everybody may connect to it.
         reason: why no space is known, for the log, if there is another one than that the client has named none.
     """
 
@@ -98,9 +98,9 @@ def offered_mechanisms(
     Args:
         users: all users.
         guarded: the spaces that only users may connect to.
-        has_open: whether there are spaces that everybody may connect to.
-        is_private: whether the connection is encrypted or local.
-        has_certificate: whether the client has a verified certificate.
+        has_open: true if there are spaces that everybody may connect to.
+        is_private: true if the connection is encrypted or local.
+        has_certificate: true if the client has a verified certificate.
         tokens: authenticates the users of some of the spaces.
     """
     federated = [space for space in guarded if tokens is not None and tokens.knows(space)]
@@ -133,15 +133,15 @@ class Login:
         passwords: checks and caches passwords.
         new_nonce: returns a fresh random text.
         certified: the names in the client's verified certificate.
-        is_private: whether the connection is encrypted or local.
+        is_private: true if the connection is encrypted or local.
         tokens: authenticates the users of some spaces.
-        client: who logs in, for a password that has to wait.
+        client: the one who logs in, for a password that has to wait.
         is_foreign: returns true if a token is none of a user, which opens no space, not even one for everybody.
 
     Attributes:
         user: once authenticated; None in an open space.
         named: the name that the client sent.
-        reason: of a refusal.
+        reason: the reason of a refusal.
         guess: a hash of the password that was sent, valid in this process alone.
     """
 

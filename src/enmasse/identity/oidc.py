@@ -55,7 +55,7 @@ class Identity:
         subject: the permanent id of the user at the provider.
         username: the name of the user.
         groups: in the token.
-        scopes: of the token.
+        scopes: the scopes of the token.
         expires_at: when the token ends, in seconds since 1970 UTC; None for a login by password.
     """
 
@@ -143,7 +143,7 @@ class Discovery(NamedTuple):
     """The URLs that a provider names; empty: it has none for that.
 
     Attributes:
-        keys: of its signatures.
+        keys: the keys of its signatures.
         token: where codes and passwords are exchanged for tokens.
         authorization: where people log in with their browsers.
     """
@@ -182,8 +182,8 @@ def verify_token(token: str, settings: OidcSettings, keys: KeySet, now: float) -
 
     Args:
         token: a JWT in its compact form.
-        settings: of the provider.
-        keys: of the provider.
+        settings: the settings of the provider.
+        keys: the keys of the provider.
         now: seconds since 1970 UTC.
 
     Raises:
@@ -205,8 +205,8 @@ def verify_id_token(
 
     Args:
         token: a JWT in its compact form.
-        settings: of the provider, with our client.
-        keys: of the provider.
+        settings: the settings of the provider, with our client.
+        keys: the keys of the provider.
         now: seconds since 1970 UTC.
         nonce: the one that the login was begun with; None: it was begun without.
 
@@ -231,7 +231,7 @@ class IdToken:
 
     Attributes:
         claims: all that it says.
-        settings: of its provider.
+        settings: the settings of its provider.
         subject: the permanent id of the user at the provider.
         expires_at: when it ends, in seconds since 1970 UTC.
     """

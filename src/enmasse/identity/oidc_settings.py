@@ -44,12 +44,12 @@ class OidcSettings:
         client_secret: of that client; empty for a public one.
         username_claim: the claim with the name of the user.
         groups_claim: the claim with groups; empty: there is none.
-        group_grants: whether groups called ``send_<address>``, ``recv_<address>``, ``monitor`` and ``manage``
+        group_grants: true if groups called ``send_<address>``, ``recv_<address>``, ``monitor`` and ``manage``
             grant what their names say.
         grants: of other groups and scopes.
         scopes: to request with a password.
-        password_grant: whether passwords are accepted and checked by the provider.
-        has_our_users: whether the provider has nobody but the MessagingUsers of the space, who are made anew there
+        password_grant: true if passwords are accepted and checked by the provider.
+        has_our_users: true if the provider has nobody but the MessagingUsers of the space, who are made anew there
             when they get another password.
         ca_cert: PEM of the authorities to trust instead of the system's; empty: the system's.
         leeway_s: how far clocks may differ, in seconds.

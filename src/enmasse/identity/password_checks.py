@@ -67,8 +67,8 @@ class ScramCheck(NamedTuple):
     Attributes:
         name: the hash function.
         key: the password as the key of an HMAC.
-        salt: of the stored keys.
-        iterations: of the stored keys.
+        salt: the salt of the stored keys.
+        iterations: the iterations of the stored keys.
         stored: the hash of the client's key.
     """
 
@@ -126,7 +126,7 @@ class DigestCheck(NamedTuple):
     Attributes:
         function: ``bcrypt``, ``sha-256`` or ``sha-512``; the latter hash the salt, and the password behind it.
         password: in UTF-8.
-        salt: of the hash; that of bcrypt has its own.
+        salt: the salt of the hash; that of bcrypt has its own.
         stored: the hash; of bcrypt in its written form.
     """
 

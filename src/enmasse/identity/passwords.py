@@ -175,7 +175,7 @@ class Passwords:
         Args:
             check: the password and what is stored.
             stored: what is stored, by which the password is remembered.
-            password: as it was sent.
+            password: the password, as it was sent.
             owner: with whom places among those that wait are shared fairly, as with a space.
             client: who has sent it.
         """

@@ -25,9 +25,9 @@ class Requester:
     """The user that a request is made by.
 
     Attributes:
-        name: of the user, as role bindings have it.
+        name: the name of the user, as role bindings have it.
         groups: of which the user is a member.
-        is_admin: whether everything is allowed.
+        is_admin: true if everything is allowed.
         unproved: the refusal of what outlasts the session in which the request is made without a fresh proof; empty:
             it has one, or needs none.
     """
@@ -72,7 +72,7 @@ class AccessRequest:
         group: the API group; empty is the core group.
         resource: the plural, with a subresource as in ``addresses/status``.
         namespace: empty at the cluster scope.
-        name: of the object; empty on creation, and for actions on a collection.
+        name: the name of the object; empty on creation, and for actions on a collection.
         path: for an action that is not on a resource; then all others but the verb are empty.
     """
 

@@ -72,8 +72,8 @@ class PasswordCost(NamedTuple):
     """What the check of a password costs.
 
     Attributes:
-        mechanism: of the keys.
-        iterations: of the keys.
+        mechanism: the mechanism of the keys.
+        iterations: the iterations of the keys.
     """
 
     mechanism: str
@@ -159,8 +159,8 @@ def decoy_keys(seed: bytes, mechanism: str, space: str, name: str, iterations: i
     Args:
         seed: secret bytes, unchanged for as long as users' salts are.
         mechanism: of ``HASHES``.
-        space: of the user.
-        name: of the user.
+        space: the space of the user.
+        name: the name of the user.
         iterations: as in the keys of users.
     """
     given = f"{mechanism}\0{space}\0{name}".encode()

@@ -38,7 +38,7 @@ class Proof(enum.StrEnum):
     """The reason why a tenant is believed to have the key of an authority."""
 
     SIGNED = "signed"
-    """It has signed a nonce with it."""
+    """The tenant has signed a nonce with it."""
     VOUCHED = "vouched"
     """The operator has said so."""
     PRESUMED = "presumed"
@@ -53,7 +53,7 @@ class Authority(NamedTuple):
         key: a digest of its key.
         proof: why its tenant is believed to have its key; None: it is not.
         proved: when that was shown, RFC 3339; empty: never.
-        counts: whether it vouches for devices that name no tenant.
+        counts: true if it vouches for devices that name no tenant.
         problem: why it does not, as a sentence without its subject; empty: it does.
     """
 

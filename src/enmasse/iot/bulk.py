@@ -29,7 +29,7 @@ COLUMNS: Final = ("id", "enabled", "via")
 _TRUTH: Final = {"true": True, "false": False}
 
 Existing = Literal["fail", "replace", "skip"]
-"""What becomes of a line whose device is there already."""
+"""The fate of a line whose device is there already."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the registry reads out of X.509 certificates and public keys."""
+"""Reads X.509 certificates and public keys for the registry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_SUBJECT: Final = {
 }
 _SUBJECT_DN: Final = "{{subject-dn}}"
 PLACEHOLDERS: Final = (*_OF_SUBJECT, _SUBJECT_DN)
-"""What a template of ids may have in it."""
+"""The parts that a template of ids may have in it."""
 _PLACEHOLDER: Final = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 
 

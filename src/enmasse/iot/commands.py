@@ -101,7 +101,7 @@ class CommandRequest(Part):
     supersede_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """It takes the place of those that wait with the same key for the same device."""
     response_required: bool | None = None
-    """Whether the device is to answer."""
+    """True if the device is to answer."""
     attempts: Annotated[int, Field(ge=1, le=100)] | None = None
     """How often it is tried with a device that gives no answer, or says that it has failed (5xx)."""
     devices: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=MOST_AT_ONCE)] | None = None
@@ -129,7 +129,7 @@ class Command(NamedTuple):
 
     @property
     def document(self) -> Document:
-        """What it says, and what became of it."""
+        """Its content, and its outcome."""
         found: Document = json.loads(self.body)
         return found
 
@@ -215,12 +215,12 @@ class CommandRows:
         """Queue a command.
 
         Args:
-            tenant: of the devices.
+            tenant: the tenant of the devices.
             devices: the id of the command for each, and the device.
-            document: what it says.
+            document: the content.
             now: the time.
             expires: when it is worthless.
-            key: of those that it takes the place of.
+            key: the key of those that it takes the place of.
             batch: the id of all these commands together.
 
         Raises:

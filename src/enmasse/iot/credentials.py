@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PLAIN: Final = "pwd-plain"
 
 MOST_CREDENTIALS: Final = 50
-"""Of one device."""
+"""The most credentials of one device."""
 
 _MOST_SECRETS = 20  # of one of them
 _MAX_PLAIN_BYTES = 72  # bcrypt looks at no more
@@ -120,7 +120,7 @@ TYPES: Final[dict[str, type[_Common]]] = {
     "rpk": RpkCredentials,
 }
 _SECRET: Final = {"hashed-password": (*_HASH, PLAIN), "psk": ("key",), "x509-cert": (), "rpk": ("key", "algorithm")}
-"""What makes up a secret of each type; all of it but a public key is never shown."""
+"""The fields of a secret of each type; all of them but a public key are never shown."""
 
 
 def read_credentials(

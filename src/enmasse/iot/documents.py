@@ -1,4 +1,4 @@
-"""What the documents of the registry have in common: ids, times, names with hyphens, sizes, and their errors."""
+"""The common parts of the documents of the registry: ids, times, names with hyphens, sizes, and their errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RegistryError(ConfigError):
     """A request that the registry refuses.
 
     Attributes:
-        code: of HTTP.
+        code: the status of HTTP.
     """
 
     def __init__(self, code: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""What the nodes ask of the device registry: tenants, devices, and credentials with their secrets.
+"""The questions of nodes to the device registry: tenants, devices, and credentials with their secrets.
 
 Nothing of it goes to a client of the registry's API.
 """

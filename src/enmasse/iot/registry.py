@@ -66,7 +66,7 @@ class DeviceRegistry(TenantRegistry):
             tenant: its id.
             device: its id; None: one is made.
             document: the device.
-            user: who does it.
+            user: the one who does it.
 
         Raises:
             RegistryError: 400; 403 when the tenant may have no more; 404 without the tenant; 409 when there is one.
@@ -166,8 +166,8 @@ class DeviceRegistry(TenantRegistry):
         Args:
             tenant: its id.
             lines: the devices.
-            existing: what becomes of a line whose device is there already.
-            user: who does it.
+            existing: the fate of a line whose device is there already.
+            user: the one who does it.
 
         Raises:
             RegistryError: 404 without the tenant, 413 with too many plain passwords.

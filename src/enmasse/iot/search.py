@@ -48,14 +48,14 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for.
+    """A search.
 
     Attributes:
         size: how many are answered at most.
         offset: how many before them are left out.
-        filters: which all must hold.
+        filters: those that all must hold.
         sorts: the order; by id, where all these are the same.
-        gateways: whether gateways alone, or what is none; None: both.
+        gateways: true for gateways alone, false for all others; None: both.
     """
 
     size: int = PAGE

@@ -68,7 +68,7 @@ COMMIT;
 """
 
 AUTHORITIES_UPDATE: Final = f"DROP TABLE anchors; {AUTHORITIES_SCHEMA}"
-"""What makes the tables of format 1 those of format 2, but for the authorities of tenants."""
+"""The statements that make the tables of format 1 those of format 2, but for the authorities of tenants."""
 
 SEEN_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS seen (
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS usage (
     PRIMARY KEY (tenant, name, source)
 ) WITHOUT ROWID;
 """
-"""What devices of a tenant have used of a limit in a period, by the starts of nodes that counted;
+"""The part of a limit that devices of a tenant have used in a period, by the starts of nodes that counted;
 added to what older versions wrote."""
 
 
@@ -110,7 +110,7 @@ CREATE TRIGGER credentials_removed AFTER DELETE ON credentials
 INSERT INTO costs {_COSTS_OF.format(row="credentials", sign="", rows="credentials, ")};
 COMMIT;
 """
-"""What the check of a wrong password costs, and how many logins of a tenant cost that: rounds of bcrypt, over all
+"""The cost of the check of a wrong password, and how many logins of a tenant cost that: rounds of bcrypt, over all
 secrets of a login; hashes that are quick cost none. Added to what older versions wrote, in seconds for a million
 devices."""
 
@@ -256,7 +256,7 @@ class Tables:
         """Return how many tenants a query finds, and a page of them.
 
         Args:
-            query: what is searched for.
+            query: the search.
             namespaces: only of these; None: all.
         """
         clause = Clause("1", [])

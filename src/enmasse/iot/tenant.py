@@ -57,7 +57,7 @@ class ConnectionDuration(Part):
 
 
 class ResourceLimits(Part):
-    """What the tenant's devices may use; times to live are in seconds."""
+    """The most that the tenant's devices may use; times to live are in seconds."""
 
     max_connections: Limit | None = None
     max_ttl: Limit | None = None
@@ -117,7 +117,7 @@ class Tenant(Part):
 
 
 class Possession(Part):
-    """What shows that a tenant has the key of an authority: a nonce that it was given, and its signature."""
+    """A proof that a tenant has the key of an authority: a nonce that it was given, and its signature."""
 
     nonce: Annotated[str, Field(max_length=2048)]
     signature: Base64

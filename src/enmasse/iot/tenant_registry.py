@@ -65,7 +65,7 @@ class TenantRegistry:
         new_id: makes ids of tenants, devices and secrets that have none.
         new_version: makes versions; none is ever made twice.
         nonces: for proofs of possession of authorities' keys; None: there are none.
-        grants_aliases: whether an alias counts only once it is granted.
+        grants_aliases: true if an alias counts only once it is granted.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TenantRegistry:
         Args:
             tenant: its id.
             document: the tenant.
-            is_granted: whether its alias counts at once.
+            is_granted: true if its alias counts at once.
 
         Raises:
             RegistryError: 400 when something is wrong, 409 when there is one, or something of it is another's.
@@ -213,7 +213,7 @@ class TenantRegistry:
         """Return how many tenants there are, and a page of them.
 
         Args:
-            query: what is searched for.
+            query: the search.
             namespaces: only of these; empty is that of tenants without one; None: all.
         """
         with self._store.reading() as tables:

@@ -92,7 +92,7 @@ _SPACE_LIMITS = {
 """The node's names of the limits of a space."""
 
 _SPACE_FIGURES = ("name", "maxBytes", "connections", "sessions", "subscriptions", "subscriptionBytes")
-"""What is read of each space with a node's figures."""
+"""The attributes that are read of each space with a node's figures."""
 
 _FIRST_DELAY_S = 0.05
 _LONGEST_DELAY_S = 1.0  # a local socket costs nothing to try, and a node that is back is wanted at once
@@ -107,7 +107,7 @@ class AmqpNodeAdmin:
 
     Args:
         name: the node's name.
-        url: of its management, as in ``amqp+unix:///path/to/admin.sock``.
+        url: the URL of its management, as in ``amqp+unix:///path/to/admin.sock``.
         jitter: gives a factor around 1 for delays.
         tls: returns whom to trust and which certificate to show, for each attempt; for ``amqps``.
     """

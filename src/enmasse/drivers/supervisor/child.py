@@ -46,7 +46,7 @@ class Child:
         on_start: called with the process id of each new process.
         on_event: called with each JSON object that it prints.
         report: shows a sentence to the user.
-        is_needed: whether it is an error if the process ends before it has ever opened a port; else it is
+        is_needed: true if it is an error if the process ends before it has ever opened a port; else it is
             started again then, too.
     """
 

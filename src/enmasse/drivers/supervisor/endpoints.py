@@ -59,7 +59,7 @@ class Endpoints:
 
     Attributes:
         endpoints: the URLs.
-        processes: that serve them.
+        processes: the processes that serve them.
         domain: below which spaces have their hosts.
     """
 

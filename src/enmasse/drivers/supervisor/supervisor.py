@@ -69,15 +69,15 @@ class UpSettings:
         api_port: this one for the API; None: chosen.
         further_ports: those for protocols beside AMQP, by name; the others are chosen.
         log_format: ``text`` or ``json``, in all logs.
-        api_auth: who may use the API: ``token``, ``open`` or ``required``.
-        allow_python: whether users' Python runs even where the API is open.
+        api_auth: the users of the API: ``token``, ``open`` or ``required``.
+        allow_python: true if users' Python runs even where the API is open.
         control_arguments: further ones for the control process.
         node_arguments: further ones for the node.
         domain: below which spaces have their hosts.
         api_tls_host: the interface on which the API is served with TLS; None: it is not.
         api_tls_port: this port for it; None: chosen.
-        with_pipelines: whether pipelines are run.
-        pipelines_folder: of their tables, checkpoints and logs; None: below the data directory.
+        with_pipelines: true if pipelines are run.
+        pipelines_folder: the folder of their tables, checkpoints and logs; None: below the data directory.
     """
 
     data: Path
@@ -104,7 +104,7 @@ def run_supervisor(
     """Run everything until SIGINT or SIGTERM; return the exit code.
 
     Args:
-        settings: what to start.
+        settings: the settings of what to start.
         on_ready: called once every endpoint has answered.
         report: shows a sentence to the user.
 

@@ -83,11 +83,11 @@ class MqttDevice:
     """A device that speaks MQTT 3.1.1.
 
     Args:
-        turn: of the loop.
-        url: of the node, ``mqtt://`` or ``mqtts://``.
+        turn: the turn of the loop.
+        url: the URL of the node, ``mqtt://`` or ``mqtts://``.
         user: the auth-id with the tenant.
-        password: of the device.
-        commanded: what it does when it is commanded.
+        password: the password of the device.
+        commanded: called when it is commanded.
         tls: whom it trusts; None for ``mqtt://``.
     """
 
@@ -241,10 +241,10 @@ class HttpDevice:
 
     Args:
         client: shared by devices, without credentials.
-        url: of the node.
+        url: the URL of the node.
         user: the auth-id with the tenant.
-        password: of the device.
-        commanded: what it does when it is commanded.
+        password: the password of the device.
+        commanded: called when it is commanded.
     """
 
     def __init__(self, client: httpx.AsyncClient, url: str, user: str, password: str, commanded: Commanded) -> None:
@@ -300,10 +300,10 @@ class AmqpDevice:
     """A device that speaks AMQP.
 
     Args:
-        url: of the node.
+        url: the URL of the node.
         user: the auth-id with the tenant.
-        password: of the device.
-        commanded: what it does when it is commanded.
+        password: the password of the device.
+        commanded: called when it is commanded.
     """
 
     def __init__(self, url: str, user: str, password: str, commanded: Commanded) -> None:

@@ -27,14 +27,14 @@ MOST_LATENCIES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a fleet does.
+    """The plan of a fleet.
 
     Attributes:
         period_s: the time between two messages of a device.
         kind: ``telemetry`` or ``event``.
         churn: the share of devices that disconnect in a minute, and come back.
         faults: the share of messages that are wrong: a value out of bounds, none, or no JSON.
-        seed: of chance.
+        seed: the seed of chance.
     """
 
     period_s: float = 10.0
@@ -51,7 +51,7 @@ class Member:
     Attributes:
         name: its id.
         user: the auth-id with the tenant.
-        password: of the device.
+        password: the password of the device.
         make: makes it, in its protocol.
     """
 
@@ -66,12 +66,12 @@ class Fleet:
 
     Args:
         members: the devices.
-        plan: what they do.
+        plan: the plan of what they do.
 
     Attributes:
         counts: connected, sent, taken, refused, commands, failures and reconnections.
         latencies_s: how long acknowledgements took.
-        problems: what went wrong, and how often.
+        problems: the failures, and how often they came.
     """
 
     def __init__(self, members: Sequence[Member], plan: Plan) -> None:
@@ -82,7 +82,7 @@ class Fleet:
         self.latencies_s: list[float] = []
         self.problems: Counter[str] = Counter()
         self.settings: dict[str, float] = {}
-        """What commands have set: the setpoint of each device."""
+        """The setpoint of each device, as commands have set it."""
         self.ready = asyncio.Event()
         """Set when every device has connected once."""
 

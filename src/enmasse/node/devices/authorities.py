@@ -75,11 +75,11 @@ class Presented:
 
     Attributes:
         tenant: whose authority it is.
-        auth_id: what the certificate says who it is.
-        subject: of the certificate.
-        device_id: of a device that is registered as it comes; empty: the registry makes one up.
-        is_new_welcome: whether a device that is not known is registered.
-        is_gateway: whether it is as a gateway.
+        auth_id: the name by which the certificate calls it.
+        subject: the subject of the certificate.
+        device_id: the id of a device that is registered as it comes; empty: the registry makes one up.
+        is_new_welcome: true if a device that is not known is registered.
+        is_gateway: true if that is as a gateway.
         authority: the public key of the authority, as the registry has it.
         ends_at: when certificate or authority end, whichever is sooner, in seconds since 1970 UTC.
     """
@@ -111,9 +111,9 @@ class _Trusted:
 
     Attributes:
         tenant: whose it is.
-        anchor: as the registry has it.
+        anchor: the authority, as the registry has it.
         id: tells it from others.
-        counts: whether it vouches for clients that name no tenant.
+        counts: true if it vouches for clients that name no tenant.
     """
 
     __slots__ = ("__dict__", "anchor", "counts", "id", "tenant")
@@ -254,7 +254,7 @@ class Authorities:
 
         Args:
             chain: certificates in DER, its own first.
-            host: that the client has named for TLS.
+            host: the host that the client has named for TLS.
         """
         found = Shown(self, chain, host)
         return found if found.holders() else None
@@ -288,9 +288,9 @@ class Shown:
     """The certificates that a client has shown, which an authority of a tenant vouches for, or did.
 
     Args:
-        authorities: of all tenants.
+        authorities: those of all tenants.
         chain: the certificates in DER, its own first.
-        host: that the client has named for TLS.
+        host: the host that the client has named for TLS.
     """
 
     __slots__ = ("_authorities", "_chain", "_found", "_host", "_version")

@@ -134,9 +134,9 @@ class Devices:
 
         Args:
             connection: the device's.
-            device: which it is.
+            device: the device that it is.
             adapter: the type of adapter.
-            lasts: whether the device is connected as long as its connection is, and is so counted.
+            lasts: true if the device is connected as long as its connection is, and is so counted.
 
         Raises:
             DeviceError: its tenant allows no such adapter, or no more connections.
@@ -208,8 +208,8 @@ class Devices:
         """Find the device that a gateway acts for.
 
         Args:
-            gateway: what is connected.
-            identity: of the device; its own for itself.
+            gateway: the device that is connected.
+            identity: the id of the device; its own for itself.
             done: called with the device, or with the reason why the gateway may not act for it.
         """
         if identity in ("", gateway.id):

@@ -1,4 +1,4 @@
-"""What a node knows of tenants, devices and credentials: told by the control process, or asked of it and kept.
+"""The knowledge of a node of tenants, devices and credentials: told by the control process, or asked of it and kept.
 
 Rules:
 1. The node is told of every tenant. Devices and credentials are asked for when they are needed, and kept.
@@ -36,13 +36,13 @@ ANSWER_S: Final = 5.0
 
 
 class Unavailable:
-    """It is not known now, and may be later."""
+    """The answer is not known now, and may be later."""
 
 
 UNAVAILABLE: Final = Unavailable()
 
 Found = Any
-"""What was looked for; None: there is none; ``UNAVAILABLE``."""
+"""The object that was looked for; None: there is none; ``UNAVAILABLE``."""
 
 Key = tuple[str, ...]
 
@@ -77,7 +77,7 @@ class Directory:
         self.tenants: dict[str, Tenant] = {}
         self._secret = secrets.token_bytes(32)
         self.has_all_tenants = False
-        """Whether the control process has told of every tenant since it came."""
+        """True if the control process has told of every tenant since it came."""
         self.aliases: dict[str, str] = {}
         """The ids of the tenants that have one, by it."""
         self._in_space: dict[str, dict[str, Tenant]] = {}

@@ -66,18 +66,18 @@ class DeviceLogin:
     Args:
         directory: knows the devices.
         passwords: checks and caches passwords.
-        tenant: of the device; None: there is none.
+        tenant: the tenant of the device; None: there is none.
         realm: the tenant as the device names it.
-        client: who logs in, for a password that has to wait.
+        client: the one who logs in, for a password that has to wait.
         wall: returns seconds since 1970 UTC.
         ask: asks the control process, as the directory does.
 
     Attributes:
         user: with its permissions, once it is authenticated.
-        device: which it is, then.
+        device: the device that it is, then.
         proof: by which it has proved that.
         named: the name that it gave.
-        reason: of a refusal.
+        reason: the reason of a refusal.
         guess: a hash of the proof that was sent, valid in this process alone.
     """
 
@@ -357,7 +357,7 @@ def _made_up_key(algorithm: str) -> Any:
 
 
 _NOBODYS: Final = secrets.randbits(255)
-"""What keys are made up of; not known outside of this process, and so nobody signs with them."""
+"""The secret of keys that are made up; not known outside of this process, and so nobody signs with them."""
 
 
 def _after(found: Checked | Pending[Checked], decide: Callable[[Checked], Verdict]) -> Verdict:

@@ -53,7 +53,7 @@ _NODES: Final = frozenset(("device_id", "tenant_id", "gateway_id", "orig_adapter
 
 
 class DeviceError(RemoteError):
-    """What a device asks for cannot be done.
+    """Raised when what a device asks for cannot be done.
 
     Attributes:
         status: in the codes of HTTP, as Hono's adapters tell it in every protocol.
@@ -78,20 +78,20 @@ _CONDITIONS: Final = {
 
 @dataclass(slots=True)
 class Sent:
-    """What a device says of the messages that it sends.
+    """The description that a device gives of the messages that it sends.
 
     Attributes:
         kind: ``telemetry`` or ``event``.
-        device: of which they are.
+        device: the device that sends them.
         adapter: by which they come.
         orig_address: to which the device sends them.
         gateway: the id of the device that sends them for it; empty: it sends them itself.
-        content_type: of the payload; empty: not said.
+        content_type: the type of the payload; empty: not said.
         ttl_s: how long they may wait; None: not said.
         ttd_s: how long the device waits for a command from now on; None: not said.
-        is_once: whether they are to arrive at least once.
-        is_retained: whether the device asks to have them retained.
-        properties: what else it says.
+        is_once: true if they are to arrive at least once.
+        is_retained: true if the device asks to have them retained.
+        properties: the rest of what it says.
     """
 
     kind: str
@@ -116,8 +116,8 @@ class Downstream:
     """Makes messages to the applications from payloads of a device.
 
     Args:
-        sent: what is said of them.
-        is_partitioned: whether the address keeps the order of messages with the same key.
+        sent: the description of them.
+        is_partitioned: true if the address keeps the order of messages with the same key.
     """
 
     __slots__ = ("_at", "_head", "_tenant")
@@ -243,10 +243,10 @@ class Command:
 
     Attributes:
         device: to which it goes.
-        name: of the command.
-        content_type: of the payload; empty: not said.
+        name: the name of the command.
+        content_type: the type of the payload; empty: not said.
         payload: for the device.
-        request_id: what the device sends back with its response; empty: it sends none.
+        request_id: the id that the device sends back with its response; empty: it sends none.
     """
 
     device: str

@@ -25,7 +25,7 @@ PASSWORD, CERTIFICATE, KEY = "hashed-password", "x509-cert", "rpk"
 _NAMES: Final = {PASSWORD: "password", CERTIFICATE: "certificate", KEY: "token"}
 
 _PARTS: Final = {PASSWORD: ("hash-function", "pwd-hash", "salt"), KEY: ("algorithm", "key")}
-"""What makes up a secret of each type; of a certificate it is nothing that the registry has."""
+"""The fields of a secret of each type; a certificate has none in the registry."""
 
 
 class Login:
@@ -33,8 +33,8 @@ class Login:
 
     Attributes:
         device: whose they are.
-        secrets: as the registry has them.
-        is_enabled: whether they may be used.
+        secrets: the secrets, as the registry has them.
+        is_enabled: true if they may be used.
     """
 
     __slots__ = ("device", "is_enabled", "secrets")

@@ -54,10 +54,10 @@ class Connected:
 
     Args:
         home: all of them.
-        connection: of the device.
-        device: which it is, as it was when it was last looked at.
+        connection: the connection of the device.
+        device: the device, as it was when it was last looked at.
         adapter: the type of adapter.
-        lasts: whether the device is connected as long as its connection is.
+        lasts: true if the device is connected as long as its connection is.
     """
 
     __slots__ = ("_home", "adapter", "connection", "device", "lasts")

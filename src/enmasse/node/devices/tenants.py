@@ -31,22 +31,22 @@ class Tenant:
     """A tenant.
 
     Args:
-        document: as the registry has it.
+        document: the tenant, as the registry has it.
         space: ``<namespace>/<space>``, in which its addresses are.
-        password_cost: what the check of a wrong password of its devices costs at most, in rounds of bcrypt.
+        password_cost: the most that the check of a wrong password of its devices costs, in rounds of bcrypt.
 
     Attributes:
         id: its id.
         alias: another name; empty: none.
-        space: as given.
-        document: as given.
-        is_enabled: whether its devices may come in.
+        space: the space, as given.
+        document: the document, as given.
+        is_enabled: true if its devices may come in.
         defaults: properties of messages that do not have them.
-        limits: of what its devices may use, as the registry has them.
+        limits: the bounds of what its devices may use, as the registry has them.
         most_connections: connections of its devices at a time; -1: any number.
-        password_cost: as given, or as the registry has said since.
-        permissions: of a device.
-        usage: what its devices have used.
+        password_cost: the cost, as given, or as the registry has said since.
+        permissions: those of a device.
+        usage: the part that its devices have used.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Tenant:
 
         Args:
             kind: telemetry, event or response.
-            is_once: of telemetry, whether it is to arrive at least once.
+            is_once: true if telemetry is to arrive at least once.
         """
         name = {
             TELEMETRY: "max-ttl-telemetry-qos1" if is_once else "max-ttl-telemetry-qos0",
@@ -107,7 +107,7 @@ class Device:
     Args:
         tenant: whose it is.
         identity: its id.
-        document: as the registry has it.
+        document: the tenant, as the registry has it.
     """
 
     __slots__ = ("authorities", "defaults", "gateway_groups", "groups", "id", "is_enabled", "made", "tenant", "via")

@@ -1,4 +1,4 @@
-"""What the devices of tenants use in periods: bytes of messages, and the time for which they are connected.
+"""The use of tenants' devices in periods: bytes of messages, and the time for which they are connected.
 
 Rules:
 1. A period begins at ``effective-since`` and comes again after ``no-of-days``, or with each month of UTC; without one
@@ -34,7 +34,7 @@ class Period(NamedTuple):
 
     Attributes:
         since_s: when it began, in seconds since 1970 UTC; it tells one period from another.
-        most: what may be used in it.
+        most: the most that may be used in it.
     """
 
     since_s: int
@@ -45,7 +45,7 @@ def period_of(limit: Mapping[str, Any] | None, name: str, now_s: float) -> Perio
     """Return the present period of a limit; None: there is no limit, or it is not in effect yet.
 
     Args:
-        limit: as the tenant says it: ``effective-since``, ``max-bytes`` or ``max-minutes``, ``period``.
+        limit: the limit, as the tenant says it: ``effective-since``, ``max-bytes`` or ``max-minutes``, ``period``.
         name: ``data-volume`` or ``connection-duration``.
         now_s: seconds since 1970 UTC.
     """
@@ -74,10 +74,10 @@ class Count:
     """One limit of one tenant.
 
     Attributes:
-        used: of the present period, at this node since it started.
-        most: what may be used at this node: what the limit and all others leave.
+        used: the use in the present period, at this node since it started.
+        most: the most that may be used at this node: what the limit and all others leave.
         since_s: when the period began; 0: nothing is limited now.
-        is_news: whether it is to be told.
+        is_news: true if it is to be told.
     """
 
     __slots__ = ("_others", "is_news", "most", "since_s", "used")
@@ -105,7 +105,7 @@ class Count:
 
 
 class Usage:
-    """What the devices of a tenant have used.
+    """The use that the devices of a tenant have made of its limits.
 
     Attributes:
         data: bytes.

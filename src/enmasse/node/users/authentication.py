@@ -58,11 +58,11 @@ class Authentication:
     """Authenticates the client of one connection.
 
     Args:
-        gate: what all logins of the node share.
+        gate: the state that all logins of the node share.
         spaces: returns the spaces of the node by name.
         default: the name of the space for clients that name none.
         port_of: the name of the space that the port belongs to, if it is one space's own.
-        peer_info: what is known of the client.
+        peer_info: the facts that are known of the client.
         fixed: the space of every connection of the listener, whose peers are all administrators.
         words: the protocol's terms for hosts.
         waiting: called with true when the client begins to wait for the verdict, and with false when it is known.
@@ -231,7 +231,7 @@ class Authentication:
 
         Args:
             user: its name, perhaps with a realm that names the space.
-            password: as it was sent.
+            password: the password, as it was sent.
             host: the host, and so the space, that the client names.
 
         Returns:

@@ -43,9 +43,9 @@ class UserMeant(NamedTuple):
     Attributes:
         name: in the space.
         space: the user's; None if nothing names one, and there is not exactly one.
-        is_named: whether the client has named it, by port, host or realm.
+        is_named: true if the client has named it, by port, host or realm.
         realm: the host in its name that names the space, if there is one.
-        may_be_device: whether it may be a device's name, of whose tenant the node has not heard yet.
+        may_be_device: true if it may be a device's name, of whose tenant the node has not heard yet.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Realms(NamedTuple):
     Attributes:
         spaces: every space, by ``<namespace>/<space>``.
         directory: the tenants of devices; None: there are none.
-        are_tenants_known: whether the directory has every tenant that is served.
+        are_tenants_known: true if the directory has every tenant that is served.
         is_open: returns true if the client may enter a space without credentials.
         default: the listener's default space.
         names: the meaning of host names.
@@ -107,7 +107,7 @@ class Realms(NamedTuple):
             named: the name; it may be empty.
             hosts: the hosts that the client has named, or nothing where none was given.
             port_of: the space that the port belongs to, if it is one space's own.
-            is_device: whether what proves the name can prove devices alone.
+            is_device: true if what proves the name can prove devices alone.
 
         Raises:
             TenancyError: port, hosts and realm name two spaces, or one is misspelt.
