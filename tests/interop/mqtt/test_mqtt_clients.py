@@ -102,6 +102,21 @@ def test_a_subscription_has_the_lower_qos_and_ends(pair: Pair, topic: str, witne
     pair.subscriber.unsubscribe(topic)
 
 
+def test_what_filters_match_together_comes_once(pair: Pair, name: str, topic: str, witness: Device) -> None:
+    if name == "mosquitto":
+        pytest.skip("it connects where it subscribes, so each filter is a client's of its own")
+    filters = {topic: 1, topic.replace("temperature", "+"): 2, topic.replace("temperature", "#"): 0}
+    for text, qos in filters.items():
+        assert pair.subscriber.subscribe(text, qos) == qos
+    for qos in (0, 1, 2):
+        witness.publish(topic, b"%d" % qos, qos=qos)
+    witness.publish(topic, b"last", qos=2)
+    found = pair.subscriber.receive(4)
+    assert [(message.payload, message.qos) for message in found] == [(b"0", 0), (b"1", 1), (b"2", 2), (b"last", 2)]
+    for text in filters:
+        pair.subscriber.unsubscribe(text)
+
+
 def test_a_retained_message_waits_for_subscribers(pair: Pair, topic: str) -> None:
     pair.publisher.publish(topic, b"21.5", qos=1, retain=True)
     pair.subscriber.subscribe(topic, 1)

@@ -267,8 +267,10 @@ def test_what_an_older_version_stored_comes_as_it_was_stored_and_what_is_new_onc
     for one in client.got:
         client.acknowledge(one)
     scene.harness.commit()
-    counts = Counter(client.bodies)
-    assert counts == {"begun": 3, "old": 6} | {f"new {number}": 1 for number in range(restarts)}
+    counts = Counter((got.body, got.filters) for got in client.got)
+    stored = {(body, (text,)): 1 for body in ("begun", "old") for text in ("news/#", "news/+", "+/a")}
+    stored |= {("old", ("news/#",)): 2, ("old", ("news/+",)): 2, ("old", ("news/b",)): 1}
+    assert counts == stored | {(f"new {number}", ("+/a", "news/+", "news/#")): 1 for number in range(restarts)}
     # Nothing is left of the older version's subscriptions, on disk either.
     scene.harness.commit()
     assert client.session.depth == 0
@@ -280,6 +282,26 @@ def test_what_an_older_version_stored_comes_as_it_was_stored_and_what_is_new_onc
     scene.send("news/a", "last")
     assert scene.client().bodies == ["last"]
     assert not scene.harness.faults
+
+
+def test_the_only_filter_of_an_older_version_goes_on_with_what_it_has() -> None:
+    scene = Scene(overlapping="each")
+    scene.client().subscribe("news/#")
+    session = scene.space.sessions.get("device")
+    assert session is not None
+    session.is_joint = True
+    scene.harness.core.store_in_time([session.record()])
+    scene.harness.commit()
+    before = records(scene, Table.SUBSCRIPTION)
+    scene = scene.restart()
+    scene.send("news/a", "old")
+    assert records(scene, Table.SUBSCRIPTION) == before
+    scene = scene.restart()
+    client = scene.client()
+    client.subscribe("news/+", 2)
+    scene.send("news/a", "new")
+    assert client.bodies == ["old", "new"]
+    assert records(scene, Table.SUBSCRIPTION) == before
 
 
 def test_the_end_of_a_filter_takes_along_what_an_older_version_stored_for_it_alone() -> None:
@@ -298,10 +320,10 @@ def test_the_end_of_a_filter_takes_along_what_an_older_version_stored_for_it_alo
     client = Client(scene, "device")
     client.credit = 0
     client.open()
-    assert len(records(scene, Table.SUBSCRIPTION)) == 2
+    assert len(records(scene, Table.SUBSCRIPTION)) == 3
     client.session.unsubscribe("news/+")
     scene.harness.commit()
-    assert len(records(scene, Table.SUBSCRIPTION)) == 1
+    assert len(records(scene, Table.SUBSCRIPTION)) == 2
     client.leave()
     assert scene.client().bodies == ["old"]
 

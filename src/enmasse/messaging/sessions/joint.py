@@ -40,20 +40,27 @@ class Joint:
     Attributes:
         filters: the filters, with what each stands for at the address.
         kept: their durable subscription, if it is a topic and one of them asks for it.
-        links: while a client is connected, its links by their ranks.
+        upper: while a client is connected, the link of filters of QoS 1 and 2, or of all at a multicast address.
+        lower: at a topic, the link of filters of QoS 0.
         is_mixed: true once what waits may be for another filter than the only one that there is.
     """
 
-    __slots__ = ("_found", "filters", "is_mixed", "kept", "links", "name")
+    __slots__ = ("_found", "filters", "is_mixed", "kept", "lower", "name", "upper")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.filters: dict[SessionFilter, str] = {}
         self.kept: SessionSubscription | None = None
-        self.links: dict[bool | None, SessionLink] = {}
+        self.upper: SessionLink | None = None
+        self.lower: SessionLink | None = None
         self.is_mixed = False
         self._found: PatternTrie[SessionFilter] | None = None
         """The filters by their patterns, once there are several."""
+
+    @property
+    def links(self) -> list[SessionLink]:
+        """Its links while a client is connected."""
+        return [link for link in (self.upper, self.lower) if link is not None]
 
     def add(self, filter_: SessionFilter, source: str) -> None:
         """Add a filter with what it stands for here."""

@@ -153,23 +153,27 @@ def _connect_jointly(filter_: SessionFilter, address: Address, source: str) -> S
         if session.holder is None:
             return None
         rank = filter_.qos > 0 if isinstance(address, Topic) else None
-        link = joint.links.get(rank)
+        link = joint.lower if rank is False else joint.upper
+        made = None
         if link is not None:
             link.users += 1
             filter_.links[name] = link
             _widen(link, filter_, source)
-            made = None
         else:
             link = made = _link(
                 SessionLink(session, filter_, address, source, joint=joint, rank=rank), filter_.kept.get(name)
             )
-            joint.links[rank] = filter_.links[name] = link
+            filter_.links[name] = link
+            if rank is False:
+                joint.lower = link
+            else:
+                joint.upper = link
     except AttachError:
         _part(joint, filter_)
         raise
-    if isinstance(address, Topic) and len(joint.links) > 1:
-        address.sessions.pair(*(subscription_of(joint.links[rank]) for rank in (True, False)))
-    for one in joint.links.values():
+    if joint.upper is not None and joint.lower is not None and isinstance(address, Topic):
+        address.sessions.pair(subscription_of(joint.upper), subscription_of(joint.lower))
+    for one in joint.links:
         if one is not made:
             session.holder.changed(one)
     return made
@@ -212,9 +216,9 @@ def _keep_jointly(joint: Joint, filter_: SessionFilter, topic: Topic, source: st
         if kept is not None and kept.depth:
             # It may be for filters that were there.
             joint.is_mixed = True
-    # An older version kept a subscription for each filter.
+    # An older version kept a subscription for each filter: of a single one it goes on, others are emptied.
     before = topic.sessions.find((session.log_id, filter_.number))
-    if kept is None and before is not None:
+    if kept is None and before is not None and not _has_others(filter_, topic):
         topic.sessions.rename(before, (session.log_id, NUMBER))
         kept, before = before, None
     if kept is None:
@@ -231,6 +235,15 @@ def _keep_jointly(joint: Joint, filter_: SessionFilter, topic: Topic, source: st
         before.belong(session.room)
         topic.sessions.retire(before)
         session.has_leftovers = True
+
+
+def _has_others(filter_: SessionFilter, topic: Topic) -> bool:
+    """Return whether an older version kept subscriptions for other filters of the session, too."""
+    session = filter_.session
+    return any(
+        other is not filter_ and topic.sessions.find((session.log_id, other.number)) is not None
+        for other in session.filters.values()
+    )
 
 
 def leftovers_of(filter_: SessionFilter) -> list[SessionSubscription]:
@@ -250,7 +263,8 @@ def join_leftovers(filter_: SessionFilter) -> None:
         if topic is None or source is None or not session.may_reach(source):
             continue
         try:
-            session.leftover_links[kept] = _link(SessionLink(session, filter_, topic, source), kept)
+            link = _link(SessionLink(session, filter_, topic, source), kept)
+            session.leftover_links = {**session.leftover_links, kept: link}
         except AttachError:
             session.sessions.unreached += 1
 
@@ -264,7 +278,7 @@ def _part(joint: Joint, filter_: SessionFilter) -> None:
     if not joint.filters:
         session.joints.pop(name, None)
     elif session.holder is not None:
-        for link in joint.links.values():
+        for link in joint.links:
             session.holder.changed(link)
 
 
@@ -400,7 +414,7 @@ def options_changed(filter_: SessionFilter) -> None:
             session.require_holder().changed(link)
             continue
         _widen_options(link, filter_)
-        for one in joint.links.values():
+        for one in joint.links:
             session.require_holder().changed(one)
 
 
@@ -454,19 +468,20 @@ def forget(link: SessionLink) -> None:
     if joint is None:
         if link.filter.links.get(name) is link:
             del link.filter.links[name]
-        for kept, other in list(link.session.leftover_links.items()):
-            if other is link:
-                del link.session.leftover_links[kept]
+        session = link.session
+        if session.leftover_links:
+            session.leftover_links = {kept: one for kept, one in session.leftover_links.items() if one is not link}
         return
-    if isinstance(link.address, Topic) and (lesser := joint.links.get(False)) is not None:
-        link.address.sessions.unpair(subscription_of(lesser))
+    if isinstance(link.address, Topic) and joint.lower is not None:
+        link.address.sessions.unpair(subscription_of(joint.lower))
     for filter_ in list(joint.users_of(link)):
         del filter_.links[name]
         if name not in filter_.kept:
             joint.remove(filter_)
-    for rank, other in list(joint.links.items()):
-        if other is link:
-            del joint.links[rank]
+    if joint.upper is link:
+        joint.upper = None
+    elif joint.lower is link:
+        joint.lower = None
     if not joint.filters:
         link.session.joints.pop(name, None)
 

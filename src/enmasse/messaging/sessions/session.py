@@ -46,6 +46,10 @@ NEVER: Final = 0xFFFF_FFFF
 """The expiry of a session that does not end by itself, in seconds [MQTT 3.1.2.11.2]."""
 
 
+_NONE: Final[dict[Any, Any]] = {}
+"""Of the many sessions that have nothing of an older version; never changed."""
+
+
 def footprint_of(client_id: str) -> Footprint:
     """Return what the session of a client counts for in its space, beside its filters."""
     return Footprint(0, memory_of(SESSION_BYTES, client_id))
@@ -97,7 +101,7 @@ class Session:
         self.joints: dict[str, Joint] = {}
         self.is_joint = not sessions.space.copies_overlapping
         self.has_leftovers = False
-        self.leftover_links: dict[SessionSubscription, SessionLink] = {}
+        self.leftover_links: dict[SessionSubscription, SessionLink] = _NONE
         self._crowd: PatternTrie[SessionFilter] | None = None
         """The filters by their patterns, if there are more than may match one name."""
         self.holder: SessionHolder | None = None
@@ -334,7 +338,7 @@ class Session:
                 if link.joint is None:
                     yield link
         for joint in self.joints.values():
-            yield from joint.links.values()
+            yield from joint.links
 
     def link_like(self, before: SessionLink) -> SessionLink | None:
         """Return the link that is in the place of one of an earlier connection."""
