@@ -73,6 +73,21 @@ def test_the_limit_of_a_space_can_be_changed(node: Node) -> None:
         assert found.entities.spaces["ns/small"].max_bytes == 100_000
 
 
+@pytest.mark.parametrize(
+    ("attribute", "field"),
+    [("acknowledgeUndeliverable", "acknowledges_undeliverable"), ("copyOverlapping", "copies_overlapping")],
+)
+def test_what_clients_of_mqtt_meet_holds_from_the_beginning_and_stays(node: Node, attribute: str, field: str) -> None:
+    node.create(SPACE_TYPE, "ns/old", **{attribute: True})
+    assert getattr(node.entities.spaces["ns/old"], field)
+    again = node.restarted()
+    assert getattr(again.entities.spaces["ns/old"], field)
+    again.entities.update(SPACE_TYPE, "ns/old", {attribute: None}, again.answers.append)
+    again.harness.commit()
+    for found in (again, again.restarted()):
+        assert not getattr(found.entities.spaces["ns/old"], field)
+
+
 def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) -> None:
     node.address("s", "stream", retentionBytes=64 << 30)
     bounds = node.find("s").retention

@@ -258,6 +258,7 @@ def test_a_space_may_give_a_copy_for_each_to_sessions_that_begin_then(scene: Sce
     assert told(before.messages()) == [(b"x", 2, False, [1, 2])]
     if is_lasting:
         scene.restart()
+        assert scene.space.copies_overlapping
         before, device = scene.client(V5, "before", **options), scene.client(V5, "device", **options)
         scene.client().publish("topic/a", b"x", 2)
         assert sorted(told(device.messages())) == both

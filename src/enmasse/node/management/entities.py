@@ -167,6 +167,7 @@ class Entities:
     def _build_space(self, record: Record) -> None:
         name = record["name"]
         space = Space(self.core, name, self._new_id, uid=record.get("uid", ""), max_bytes=record.get("maxBytes", 0))
+        _set_mqtt(space, record)
         space.limit(space_limits(record))
         space.wake = lambda address: self._build_on_demand(name, address)
         space.sessions.grants = lambda owner, user: self.grants_of(name, owner, user)
@@ -357,8 +358,7 @@ class Entities:
         name, before = space.name, self.records[SPACE_TYPE][space.name]
         self.records[SPACE_TYPE][name] = record
         space.configure(max_bytes=record.get("maxBytes", 0))
-        space.acknowledges_undeliverable = record.get("acknowledgeUndeliverable", False)
-        space.copies_overlapping = record.get("copyOverlapping", False)
+        _set_mqtt(space, record)
         limits, is_metered = space_limits(record), space.meter is not None
         is_other_ttl = limits.ttl_ms != space.usage.limits.ttl_ms
         space.limit(limits)
@@ -506,3 +506,9 @@ class Entities:
 
     def _names(self, entity_type: str, page: slice) -> list[str]:
         return self.declared.page(page) if entity_type == ADDRESS_TYPE else list(self.records[entity_type])[page]
+
+
+def _set_mqtt(space: Space, record: Record) -> None:
+    """Set what clients of MQTT meet in a space, as its record says."""
+    space.acknowledges_undeliverable = record.get("acknowledgeUndeliverable", False)
+    space.copies_overlapping = record.get("copyOverlapping", False)
