@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits
-from enmasse.messaging.patterns import covers, parse
+from enmasse.messaging.patterns import covers, matches, parse, parse_filter
+from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.filters import Filter
+from enmasse.messaging.sessions.session import NEVER
 from enmasse.messaging.sessions.word_index import WordIndex
 from enmasse.messaging.storage import Table
-from tests.unit.messaging.session_scene import Scene
+from tests.support.chance import seeds
+from tests.unit.messaging.session_scene import Client, Scene
 
 
 def grants(*patterns: str) -> Callable[[str], bool]:
@@ -261,6 +265,63 @@ def test_a_literal_star_is_a_letter() -> None:
     client.subscribe("a/*", 1)
     scene.send("a/b", "one")
     assert client.bodies == []
+
+
+@pytest.mark.chance
+@pytest.mark.parametrize("seed", seeds(10))
+def test_whatever_filters_come_and_go_each_message_comes_once_for_all_of_them(seed: int) -> None:
+    chance = Random(seed)
+    is_lasting = chance.random() < 0.7
+    scene = Scene({"a": "topic", "#": "topic", "c": "multicast"})
+    client = scene.client(expiry_s=NEVER if is_lasting else 0)
+    client.acknowledges = True
+    wanted: dict[str, int] = {}
+    expected: list[tuple[str, int, set[str]]] = []
+    got: list[tuple[str, int, set[str]]] = []
+    for number in range(60):
+        kind = chance.random()
+        text = chance.choice(["a/#", "a/+", "+/b", "a/b", "#", "+", "a/b/#", "+/+", "c", "x/#", "a"])
+        if kind < 0.3:
+            wanted[text] = chance.randrange(3)
+            client.subscribe(text, wanted[text], no_local=chance.random() < 0.2)
+        elif kind < 0.45:
+            assert client.session.unsubscribe(text) == (wanted.pop(text, None) is not None)
+            scene.harness.commit()
+        elif kind < 0.9:
+            name = chance.choice(["a", "a/b", "a/c", "x/b", "x", "a/b/c"])
+            qos = chance.choice([0, 2])
+            if found := [text for text in wanted if matches(parse_filter(text), name)]:
+                expected.append((str(number), min(qos, max(wanted[text] for text in found)), set(found)))
+            scene.send(name, number, durable=qos > 0)
+        elif is_lasting:
+            got += [(one.body, one.qos, set(one.filters)) for one in client.got]
+            client.leave()
+            is_restart = chance.random() < 0.5
+            scene = scene.restart() if is_restart else scene
+            found = [text for text in wanted if matches(parse_filter(text), "a/b")]
+            if any(wanted[text] for text in found):
+                expected.append((f"away {number}", max(wanted[text] for text in found), set(found)))
+            scene.send("a/b", f"away {number}")
+            client = Client(scene, "device")
+            client.acknowledges = True
+            client.open()
+    assert [*got, *((one.body, one.qos, set(one.filters)) for one in client.got)] == expected
+    for text in wanted:
+        client.session.unsubscribe(text)
+    scene.harness.commit()
+    assert not client.links
+    assert not client.session.joints
+    for name in ("a", "#"):
+        topic = scene.space.find(name)
+        assert isinstance(topic, Topic)
+        assert (len(topic._stored), len(topic._volatile), topic.subscriptions, topic.sessions.greater) == (
+            0,
+            0,
+            {},
+            {},
+        )
+    assert scene.space.usage.subscriptions == 0
+    assert not scene.harness.faults
 
 
 # Groups

@@ -11,6 +11,7 @@ import pytest
 from enmasse.messaging.sessions import session
 from enmasse.messaging.sessions.session import MAX_MATCHES, NEVER
 from enmasse.node.management.entity_fields import SPACE_TYPE
+from enmasse.node.mqtt import subscriptions
 from enmasse.wire.mqtt.packets import Reason, Version, Will
 from tests.unit.node.mqtt_scene import V3, V5, Client, Filter, Heard, Scene
 
@@ -228,6 +229,18 @@ def test_more_filters_than_may_match_one_name_are_refused(scene: Scene, version:
     device.unsubscribe(*granted[:8])
     device.one("unsuback")
     assert device.subscribed(granted[1], qos=1) == [1]
+
+
+def test_a_session_has_a_bounded_number_of_filters(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_LINKS", 3)
+    for options in ({}, LASTING):
+        device = scene.client(V5, "device", **options)
+        texts = [f"topic/{number}" for number in range(4)]
+        assert device.subscribed(*texts) == [0, 0, 0, Reason.QUOTA_EXCEEDED]
+        assert device.subscribed(texts[0], qos=1) == [1]
+        device.unsubscribe(texts[0])
+        device.one("unsuback")
+        assert device.subscribed(texts[3]) == [0]
 
 
 def test_thousands_of_filters_that_cannot_be_told_to_match_one_name_cost_one_message(
