@@ -127,7 +127,7 @@ COMMANDS = {
     "backup": _Command(
         _RUN,
         "run.backup:backup",
-        "Copy all of an installation, also while it runs: objects, accounts, certificates, messages.",
+        "Copy an installation, also while it runs: objects, accounts, certificates, messages, pipelines and tables.",
     ),
     "restore": _Command(
         _RUN, "run.backup:restore", "Make a backup an installation, in which nothing may be running."

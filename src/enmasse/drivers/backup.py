@@ -4,37 +4,46 @@ Copies of a whole installation: what is declared, who may use it, certificates, 
 
 A backup is a directory that appears under its name when all of it is on disk:
 
-    backup.json           format, version, time, and the nodes
+    backup.json           format, version, time, the nodes, what is in it and what is left out
     control/*.db          the databases of the control process, each as of one moment
     tls/                  the authority and its certificates, keys included
     ports.json            the ports
     pipelines.json        which folder of pipelines is the installation's
+    pipelines/            what the pipelines of each space have done, and their tables (``enmasse.pipeline.backup``)
     nodes/NAME/journal    the journal of a node, as of one commit
 
-The databases are copied before the journals. What is declared or deleted in between is reconciled by the
-controllers, as always.
+Rules:
+1. How far pipelines are is noted first, and no query begins another batch until the journals' commits are fixed. So
+   what a checkpoint calls done is in the tables and the journals, and of what comes after it nothing is.
+2. The databases are copied last: what messages refer to is there. What was declared or deleted in between is
+   reconciled by the controllers, as always.
+3. What is left out is named, in ``backup.json``, too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from enmasse.drivers.data_directory import DirectoryLock, Layout
+from enmasse.drivers.pipelines_folder import folder_of, replaced_folder
 from enmasse.errors import ConfigError, LocalError, UnavailableError
 from enmasse.storage.tools import DAMAGED, SOUND
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
 
 class JournalToolError(LocalError):
@@ -66,23 +75,112 @@ def run_journal_tool(*arguments: str) -> int:
     return code
 
 
-_FORMAT = 1
+_FORMAT: Final = 2
+_WITHOUT_PIPELINES: Final = 1
+"""The format of versions that left out what pipelines have."""
 _FACTS = "backup.json"
-_FOLDERS, _FILES = ("tls", "control/tls"), ("ports.json", "pipelines.json")
+_FOLDERS, _FILES, _OWNER = ("tls", "control/tls"), ("ports.json",), "pipelines.json"
+_PIPELINES: Final = "pipelines"
+_ROUNDS: Final = 50
+"""Each query begins at most one more batch while it is to rest, so fewer are enough."""
+
+_HELD: Final = (
+    "what is declared, accounts, devices and schemas (control)",
+    "the authority and its certificates, with their keys (tls), and the ports",
+)
+_LEFT_OUT: Final = (
+    "the logs of processes and of pipelines, and the audit log",
+    "the tokens of the operator and of the host of pipelines, which are made anew",
+)
 
 
 class BackupError(ConfigError):
     """Raised when a backup could not be made or used."""
 
 
-def back_up(layout: Layout, target: Path, report: Callable[[str], None]) -> bool:
-    """Copy an installation, which may be running, and return whether all of it is sound.
+class PipelinesCopy(Protocol):
+    """The part of a backup that knows what pipelines leave on a disk.
+
+    While it is entered, nothing deletes files that it may have to copy.
+    """
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        """Let everything be deleted again."""
+
+    def approach(self) -> None:
+        """Copy what will hardly change any more, so that pipelines need not rest for it."""
+
+    def at_rest(self) -> AbstractContextManager[None]:
+        """Have no query begin another batch meanwhile."""
+
+    def note(self) -> None:
+        """Copy how far queries are, and note which files tables have."""
+
+    def has_moved(self) -> bool:
+        """Return whether a query has begun a batch since ``note``."""
+
+    def copy_tables(self) -> bool:
+        """Copy what was noted; whether all of it was there."""
+
+    def held(self) -> list[str]:
+        """Return what was copied, in words."""
+
+    def left_out(self) -> list[str]:
+        """Return what was not, in words."""
+
+    def outside(self, store: Path) -> Mapping[str, Any]:
+        """Return the pipelines that write to what is not copied, by the copy of the resource store."""
+
+
+class PipelinesPart(Protocol):
+    """What copies pipelines, and brings them back."""
+
+    def copy(self, folder: Path, target: Path, report: Callable[[str], None]) -> PipelinesCopy:
+        """Return what copies a folder of pipelines."""
+
+    def restore(
+        self, source: Path, folder: Path, former: str, outside: Mapping[str, Any], report: Callable[[str], None]
+    ) -> None:
+        """Bring a folder of pipelines back, in the place of what is there.
+
+        Args:
+            source: what was copied.
+            folder: where it goes.
+            former: where it was.
+            outside: the pipelines that write to what was not copied.
+            report: called with a sentence on what is being copied.
+        """
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a backup or a restore has done.
+
+    Attributes:
+        is_sound: whether nothing was damaged.
+        held: what is in the backup, in words.
+        left_out: what is not, in words.
+        waiting: what pipelines have to be told where they go on, in words.
+    """
+
+    is_sound: bool
+    held: list[str]
+    left_out: list[str]
+    waiting: list[str]
+
+
+def back_up(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callable[[str], None]) -> Outcome:
+    """Copy an installation, which may be running.
 
     Damaged parts are named and left out, as ``enmasse journal backup`` does it.
 
     Args:
         layout: of the installation.
         target: a directory that is absent or empty; only its owner can read it afterwards.
+        pipelines: copies what pipelines have.
         report: called with a sentence on what is being copied.
 
     Raises:
@@ -97,41 +195,68 @@ def back_up(layout: Layout, target: Path, report: Callable[[str], None]) -> bool
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700, parents=True)
         try:
-            is_sound = _fill(layout, partial, report)
+            outcome = _fill(layout, partial, pipelines, report)
+            os.sync()
             partial.replace(target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
         raise BackupError(f"the backup {target} could not be written: {error}") from None
-    return is_sound
+    return outcome
 
 
-def _fill(layout: Layout, target: Path, report: Callable[[str], None]) -> bool:
-    (target / "control").mkdir(mode=0o700)
-    for database in sorted(layout.control.glob("*.db")):
-        report(f"copying {database}")
-        _copy_database(database, target / "control" / database.name)
-    for folder in _FOLDERS:
-        if (layout.data / folder).is_dir():
-            shutil.copytree(layout.data / folder, target / folder)
-    for name in _FILES:
-        if (layout.data / name).exists():
-            shutil.copy2(layout.data / name, target / name)
+def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callable[[str], None]) -> Outcome:
     # A missing journal is an error, and not left out: see storage/presence.py.
     known = {path.name for path in layout.data.glob("journals/*")}
     nodes = sorted(known | {path.parent.name for path in layout.data.glob("nodes/*/journal")})
-    is_sound = True
-    for node in nodes:
-        (target / "nodes" / node).mkdir(mode=0o700, parents=True)
-        is_sound &= _use_tool("backup", layout.data / "nodes" / node / "journal", target / "nodes" / node / "journal")
+    folder = folder_of(layout)
+    with pipelines.copy(folder, target / _PIPELINES, report) as of_pipelines, ExitStack() as journals:
+        of_pipelines.approach()
+        with of_pipelines.at_rest():
+            for _ in range(_ROUNDS):
+                of_pipelines.note()
+                copies = [_JournalCopy(layout, node, target) for node in nodes]
+                for copy in copies:
+                    journals.callback(copy.close)
+                    copy.wait_until_fixed()
+                if not of_pipelines.has_moved():
+                    break
+                journals.close()
+            else:
+                raise BackupError(f"pipelines in {folder} do not rest: pause them, or stop the installation")
+        is_sound = True
+        for copy in copies:
+            is_sound &= copy.finish()
+        _copy_control(layout, target, report)
+        outside = of_pipelines.outside(target / "control" / layout.store.name)
+        is_sound &= of_pipelines.copy_tables()
+        held = [*_HELD, *(f"the journal of {node}" for node in nodes), *of_pipelines.held()]
+        left_out = [*of_pipelines.left_out(), *_LEFT_OUT]
     facts = {
         "format": _FORMAT,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "nodes": nodes,
+        "pipelinesFolder": str(folder.resolve()),
+        "holds": held,
+        "leavesOut": left_out,
+        "outside": outside,
     }
     (target / _FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    return is_sound
+    return Outcome(is_sound, held, left_out, [])
+
+
+def _copy_control(layout: Layout, target: Path, report: Callable[[str], None]) -> None:
+    (target / "control").mkdir(mode=0o700)
+    for database in sorted(layout.control.glob("*.db")):
+        report(f"copying {database}")
+        _copy_database(database, target / "control" / database.name)
+    for name in _FOLDERS:
+        if (layout.data / name).is_dir():
+            shutil.copytree(layout.data / name, target / name)
+    for name in (*_FILES, _OWNER):
+        if (layout.data / name).exists():
+            shutil.copy2(layout.data / name, target / name)
 
 
 def _copy_database(source: Path, target: Path) -> None:
@@ -140,26 +265,75 @@ def _copy_database(source: Path, target: Path) -> None:
     target.chmod(0o600)
 
 
+class _JournalCopy:
+    """The copy of a journal as of one commit, by a process of its own."""
+
+    def __init__(self, layout: Layout, node: str, target: Path) -> None:
+        self._source = layout.data / "nodes" / node / "journal"
+        to = target / "nodes" / node / "journal"
+        to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ours, theirs = os.pipe()
+        self._fixed = os.fdopen(ours)
+        command = [sys.executable, "-m", "enmasse.storage.tools", "backup", str(self._source), str(to)]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--in-step", str(theirs)], bufsize=0, stdin=subprocess.PIPE, pass_fds=[theirs]
+            )
+        finally:
+            os.close(theirs)
+
+    def wait_until_fixed(self) -> None:
+        """Wait until the commit is fixed, or the process has ended."""
+        self._fixed.read()
+
+    def finish(self) -> bool:
+        """Copy; whether all of it is sound."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, and said why
+            self._process.stdin.write(b"\n")
+        return _is_sound(self._process.wait(), self._source)
+
+    def close(self) -> None:
+        """Have it end, without a copy if there is none yet."""
+        assert self._process.stdin is not None
+        self._fixed.close()
+        self._process.stdin.close()
+        self._process.wait()
+
+
 def _use_tool(name: str, *arguments: Path | str) -> bool:
-    """Copy a journal; return whether all of it is sound."""
-    code = run_journal_tool(name, *(str(argument) for argument in arguments))
+    """Restore a journal; return whether all of it is sound."""
+    return _is_sound(run_journal_tool(name, *(str(argument) for argument in arguments)), arguments[0])
+
+
+def _is_sound(code: int, journal: Path | str) -> bool:
     if code in (-signal.SIGINT, 128 + signal.SIGINT):
         raise KeyboardInterrupt
     if code not in (SOUND, DAMAGED):
-        raise BackupError(f"the journal {arguments[0]} was not copied")
+        raise BackupError(f"the journal {journal} was not copied")
     return code == SOUND
 
 
-def restore(source: Path, layout: Layout, report: Callable[[str], None], *, force: bool = False) -> bool:
-    """Restore an installation from a backup, and return whether all of it is sound.
+def restore(
+    source: Path,
+    layout: Layout,
+    pipelines: PipelinesPart,
+    report: Callable[[str], None],
+    *,
+    force: bool = False,
+    folder: Path | None = None,
+) -> Outcome:
+    """Restore an installation from a backup.
 
     What declares the contents of the nodes comes last, so run an interrupted one again before anything starts.
 
     Args:
         source: a directory that ``back_up`` has made.
         layout: of the installation; nothing may run there.
+        pipelines: brings back what pipelines have.
         report: called with a sentence on what is being copied.
         force: replace an installation that is there.
+        folder: of the pipelines; None: that of the installation which is replaced, or below the data directory.
 
     Raises:
         BackupError: there is no backup, or an installation is in the way.
@@ -171,6 +345,11 @@ def restore(source: Path, layout: Layout, report: Callable[[str], None], *, forc
     try:
         with ExitStack() as stack:
             stack.enter_context(DirectoryLock(layout.control))
+            is_old = facts["format"] == _WITHOUT_PIPELINES
+            if not is_old:
+                place = (folder or folder_of(layout)).absolute()
+                stack.enter_context(replaced_folder(layout, place, source / _OWNER, force=force))
+                pipelines.restore(source / _PIPELINES, place, facts["pipelinesFolder"], facts["outside"], report)
             for database in layout.control.glob("*.db*"):
                 database.unlink()
             is_sound = True
@@ -182,19 +361,29 @@ def restore(source: Path, layout: Layout, report: Callable[[str], None], *, forc
                     source / "nodes" / node / "journal",
                     *arguments,
                 )
-            for folder in _FOLDERS:
-                if (source / folder).is_dir():
-                    shutil.rmtree(layout.data / folder, ignore_errors=True)
-                    shutil.copytree(source / folder, layout.data / folder)
-            for name in _FILES:
+            for name in _FOLDERS:
+                if (source / name).is_dir():
+                    shutil.rmtree(layout.data / name, ignore_errors=True)
+                    shutil.copytree(source / name, layout.data / name)
+            for name in (*_FILES, _OWNER) if is_old else _FILES:
                 if (source / name).exists():
                     shutil.copy2(source / name, layout.data / name)
             for database in sorted((source / "control").glob("*.db")):
                 report(f"copying {database}")
                 _copy_database(database, layout.control / database.name)
+            os.sync()
     except (OSError, sqlite3.Error) as error:
         raise UnavailableError(f"{source} could not be restored to {layout.data}: {error}") from None
-    return is_sound
+    return Outcome(is_sound, facts["holds"], facts["leavesOut"], _waiting(facts["outside"]))
+
+
+def _waiting(outside: Mapping[str, Any]) -> list[str]:
+    return [
+        f"pipeline {name} of space {space} waits for `enmasse pipeline restart {name} --from WHERE`, as it writes to "
+        f"{', '.join(found['sinks'])}"
+        for space, of_space in outside.items()
+        for name, found in of_space.items()
+    ]
 
 
 def _read_facts(source: Path) -> dict[str, Any]:
@@ -206,6 +395,9 @@ def _read_facts(source: Path) -> dict[str, Any]:
             "`enmasse journal restore` takes the backup of a journal alone"
         ) from None
     found = facts.get("format")
+    if found == _WITHOUT_PIPELINES:
+        nothing = "tables, checkpoints and models of pipelines: the version that made it left them out"
+        return {**facts, "holds": [], "leavesOut": [nothing], "outside": {}}
     if found != _FORMAT:
         raise BackupError(
             f"{source} has format {found}, and this version reads {_FORMAT}: use the version it is from"

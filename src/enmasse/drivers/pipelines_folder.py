@@ -37,12 +37,54 @@ def pipelines_folder(layout: Layout, folder: Path) -> Iterator[None]:
     Raises:
         ConfigError: it is in use, belongs to another installation or cannot be written, or ours is another one.
     """
+    with _held(layout, folder):
+        _claim(layout, folder)
+        yield
+
+
+def folder_of(layout: Layout) -> Path:
+    """Return the folder of an installation's pipelines, which need not be there.
+
+    Raises:
+        ConfigError: it is not known.
+    """
+    return Path(_noted(layout.pipelines_owner).get("folder") or layout.pipelines)
+
+
+@contextmanager
+def replaced_folder(layout: Layout, folder: Path, owner: Path, *, force: bool) -> Iterator[None]:
+    """Hold a folder whose contents another's take the place of in the block, and which is the installation's then.
+
+    Args:
+        layout: of the installation.
+        folder: an absolute path.
+        owner: a file as ``Layout.pipelines_owner``, of the installation whose contents come.
+        force: replace what the installation has there.
+
+    Raises:
+        ConfigError: something is there, or it is in use, belongs to another installation or cannot be written.
+    """
+    former, own = _noted(layout.pipelines_owner).get("installation"), _noted(owner).get("installation")
+    with _held(layout, folder):
+        if (there := _owner_of(folder)) and (not force or there not in (former, own)):
+            raise ConfigError(
+                f"{folder} has the pipelines of {'this' if there == former else 'another'} installation: choose "
+                f"another folder with {OPTION}{', or use --force' if there == former else ''}"
+            )
+        own = own or str(uuid.uuid4())
+        yield
+        replace_file(folder / _OWNER, own.encode())
+        known = None if folder == layout.pipelines.absolute() else str(folder)
+        replace_file(layout.pipelines_owner, json.dumps({"installation": own, "folder": known}).encode())
+
+
+@contextmanager
+def _held(layout: Layout, folder: Path) -> Iterator[None]:
     if folder == layout.data:
         raise ConfigError(f"{OPTION} {folder} is the data directory itself: name a folder below it, or elsewhere")
     make_private(folder, OPTION)
     try:
         with DirectoryLock(folder, option=OPTION):
-            _claim(layout, folder)
             yield
     except DirectoryInUseError:
         raise ConfigError(

@@ -25,6 +25,7 @@ UnavailableError
 ├── RegistryAwayError      the schema registry cannot be read now
 ├── LakeAwayError          the storage of the lake does not answer, or not to us
 ├── UnansweredError        a receiver has a message, and does not answer
+├── BackupBusyError        another backup is under way, or a table's files are just being deleted
 ├── TableBusyError         files of a table were rewritten while it was to be changed
 └── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
@@ -149,6 +150,10 @@ class SpoolDamagedError(ResourceError):
 
 class SpoolFullError(ResourceError):
     """The spool cannot be written, as on a full disk; nothing was accepted that is not in it."""
+
+
+class BackupBusyError(UnavailableError):
+    """Another backup is under way, or files of a table are just being deleted."""
 
 
 class TableBusyError(UnavailableError):

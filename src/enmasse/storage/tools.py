@@ -3,8 +3,11 @@
     python -m enmasse.storage.tools check|dump|salvage|compact|backup|restore|init ...
 
 ``enmasse journal`` starts it: should damage end it after all, somebody is left to say so. Results go to
-standard output, progress and errors to standard error. Exit code 0: done and all sound; 1: damage, which
-was named; 3: the tool could not do what was asked; 4: a node uses the journal.
+standard output, progress and errors to standard error. With ``--in-step`` a backup closes the descriptor when the
+commit that it copies is fixed, and copies it once it is sent a line.
+
+Exit code 0: done and all sound; 1: damage, which was named; 3: the tool could not do what was asked; 4: a node uses
+the journal.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("other", type=Path)
         if name == "dump":
             command.add_argument("--messages", action="store_true")
+        if name == "backup":
+            command.add_argument("--in-step", type=int, metavar="DESCRIPTOR")
         if name == "restore":
             command.add_argument("--force", action="store_true")
     return parser
@@ -56,10 +61,17 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "compact":
         return compact(directory, Progress("copied"))
     if options.command == "backup":
-        return backup(directory, options.other, Progress("copied"))
+        step = options.in_step
+        return backup(directory, options.other, Progress("copied"), lambda: step is None or _in_step(step))
     if options.command == "init":
         return init(directory)
     return restore(options.other, directory, Progress("copied"), force=options.force)
+
+
+def _in_step(descriptor: int) -> bool:
+    """Say that the commit is fixed which is copied, and wait for a line, as others fix theirs; False: none comes."""
+    os.close(descriptor)  # the other end learns of it
+    return bool(sys.stdin.readline())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from enmasse.storage.records import describe, explain_bad_record
 from enmasse.storage.snapshot import DATA_NAME, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from enmasse.storage.pages import Node
@@ -57,11 +57,20 @@ def _refusal(directory: Path, error: PageError) -> ToolError:
     )
 
 
-def backup(directory: Path, target: Path, progress: Progress) -> int:
-    """Copy the last commit into a fresh directory, also while the node runs; returns the exit code."""
+def backup(directory: Path, target: Path, progress: Progress, may_go_on: Callable[[], bool] = lambda: True) -> int:
+    """Copy the last commit into a fresh directory, also while the node runs; returns the exit code.
+
+    Args:
+        directory: of the journal.
+        target: absent or empty.
+        progress: counts what is copied.
+        may_go_on: called when the commit is fixed; False: nothing is to be copied.
+    """
     require_room_for(target)
     try:
         with Snapshot(directory) as snapshot:
+            if not may_go_on():
+                return 0
             copy = _Copy(snapshot, progress)
             write_directory(target, lambda partial: fill(partial, copy.records()))
     except PageError as error:

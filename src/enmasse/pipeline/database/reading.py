@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
+from enmasse.pipeline.backup_locks import deletion
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import qualified, quoted
 from enmasse.pipeline.database.writing import columns_of
@@ -78,7 +79,9 @@ def refresh_copy(database: Database, folder: Path, application: str, *, is_linke
         if delta is not None:
             # Pins link what batches that may come again have joined. The last entry of the log is that of the rows.
             hours = 0 if is_linked else _KEEP_H
-            delta.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+            with deletion() as is_free:
+                if is_free:
+                    delta.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
         schema = pa.schema([(name, _type_of(kind)) for name, kind in columns.items()])
         cursor.execute(f"SELECT {', '.join(_value(name, kind) for name, kind in columns.items())} FROM {table}")  # noqa: S608  # quoted
         write_deltalake(

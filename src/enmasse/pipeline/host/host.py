@@ -24,6 +24,7 @@ from enmasse.control.runtime.controller import Controller
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.resource_quota import in_words
+from enmasse.pipeline.backup import RestoredMarks
 from enmasse.pipeline.host.capacity import used_of
 from enmasse.pipeline.host.declared import Declared
 from enmasse.pipeline.host.reports import Reports
@@ -43,6 +44,7 @@ from enmasse.pipeline.host.verdict import (
     compose,
     database_rule,
     judge,
+    restored_rule,
     runs_python,
 )
 
@@ -81,6 +83,7 @@ class Host(Controller):
     def __init__(self, settings: HostSettings, http: httpx.AsyncClient) -> None:
         super().__init__(jitter=lambda: random.uniform(0.8, 1.2))  # noqa: S311  # spreads retries, hides nothing
         self._folders = SpaceFolders(settings.folder)
+        self._restored = RestoredMarks(settings.folder)
         self.declared = Declared(http, self._changed)
         self.reports = Reports(http, _now, self._changed)
         self._schemas = SchemaCopies(http, self._spaces_with_schemas)
@@ -244,6 +247,8 @@ class Host(Controller):
         reported = runner_now.statuses.get(pipeline.metadata.name) if runner_now is not None else None
         if reported is not None and reported.observed_generation not in (None, pipeline.metadata.generation):
             reported = None
+        if reported is not None and reported.restarted_at and pipeline.spec.restart is not None:
+            self._restored.forget(pipeline.space_key.replace("/", "."), key[1], reported.restarted_at)
         ending = runner_now.ending if runner_now is not None and not runner_now.is_ready else ""
         former = self.reports.former(pipeline)
         self.reports.publish(pipeline, compose(pipeline, former, verdict, reported, _now(), ending=ending))
@@ -279,6 +284,7 @@ class Host(Controller):
             room=self.runners.room(runner_key(pipeline), pipeline),
             cluster=cluster_rule(pipeline, len(self.declared.spaces), self.runners.listed_hosts(namespace)),
             databases=database_rule(pipeline, self.declared.hosts(namespace)),
+            restored=restored_rule(pipeline, self._restored),
             has_begun=any(name in runner.assigned for runner in self.runners.having(key)),
         )
 

@@ -34,6 +34,7 @@ from typing import Any
 
 from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
+from enmasse.pipeline.backup_locks import make_locks
 from enmasse.pipeline.credentials import AUTHORITY
 from enmasse.pipeline.host.supervise import end_session
 from enmasse.pipeline.lake.objects import FILE as LAKE_FILE
@@ -224,6 +225,7 @@ class SpaceFolder:
                 for name in _THEIRS:
                     _give(self.path / name, self._user)
             os.close(os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+            make_locks(self.path, self.user)
             self._set_modes()
         except OSError as error:
             raise ConfigError(f"{error.filename or self.path} cannot be made: {error.strerror}") from None

@@ -25,6 +25,7 @@ from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters
 from enmasse.model.kinds.pipelines.pipeline import Pipeline, unapplied_by_type
 from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
+from enmasse.pipeline.backup import RestoredMarks
 from enmasse.pipeline.host.lakes import LakeFacts
 from enmasse.pipeline.host.reach import ANNOTATION, Reach, is_never, parse_hosts, place_of
 from enmasse.pipeline.host.secrets import SecretEntries, judge_secrets
@@ -126,6 +127,27 @@ def database_rule(pipeline: Pipeline, hosts: str) -> Rule | None:
     return Rule(True, "Granted") if databases else None
 
 
+def restored_rule(pipeline: Pipeline, marks: RestoredMarks) -> Rule | None:
+    """Return whether a pipeline may go on after its installation was restored; None: nothing speaks against it.
+
+    Args:
+        pipeline: that may write to what no backup has.
+        marks: of those that were restored and do.
+    """
+    restart = pipeline.spec.restart
+    told = {} if restart is None else {"at": restart.at, "from": restart.start_from}
+    space, metadata = pipeline.space_key.replace("/", "."), pipeline.metadata
+    ahead = marks.sinks_ahead(space, metadata.name, metadata.uid or "", told)
+    if not ahead:
+        return None
+    return Rule(
+        False,
+        "RestoredBehindSink",
+        f"it was restored from a backup, and {', '.join(ahead)} may have what it would write again or leave out: say "
+        f"where it goes on with `enmasse pipeline restart {metadata.name} --from WHERE`",
+    )
+
+
 def _missing(masters: str, hosts: str) -> str:
     """Return the first master that no entry covers."""
     reach = Reach(parse_hosts(hosts)[0])
@@ -203,6 +225,8 @@ class Facts:
     """True if it may run on the cluster that it names; None: it names none."""
     databases: Rule | None = None
     """True if it may reach the databases that it names; None: it names none."""
+    restored: Rule | None = None
+    """True if it may go on after a restore; None: nothing speaks against it."""
     room: Rule = field(default_factory=lambda: Rule(True, "Granted"))
     """The rule whether there is capacity for its runner."""
     has_begun: bool = False
@@ -268,10 +292,11 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     may_python = note_rule("PythonAllowed", facts.python if runs_python(pipeline) else None)
     may_cluster = note_rule("ClusterAllowed", facts.cluster)
     may_reach = note_rule("DatabasesAllowed", facts.databases)
+    may_go_on = note_rule("SinksRestored", facts.restored)
     rest = _rest_of(pipeline)
     has_room = note_rule("ResourcesGranted", None if rest else facts.room)
     must_not = (
-        not (has_space and may_python and may_cluster and may_reach and has_spark)
+        not (has_space and may_python and may_cluster and may_reach and may_go_on and has_spark)
         or bool(rest)
         or _is_going(pipeline)
     )
@@ -389,7 +414,7 @@ def _is_going(pipeline: Pipeline) -> bool:
     return bool(pipeline.metadata.deletion_timestamp)
 
 
-_CANNOT = frozenset({"ClusterAllowed", "DatabasesAllowed", "PythonAllowed", "SparkAvailable"})
+_CANNOT = frozenset({"ClusterAllowed", "DatabasesAllowed", "PythonAllowed", "SinksRestored", "SparkAvailable"})
 """Conditions that waiting does not fulfil."""
 _PHASE_OF_REASON = {
     "Running": "Running",

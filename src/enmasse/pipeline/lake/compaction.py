@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
+from enmasse.pipeline.backup_locks import deletion
 from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE
 from enmasse.pipeline.lake.delta_reading import LOG, open_delta
@@ -198,6 +199,8 @@ def _filters(names: Sequence[str], partition: Sequence[str | None]) -> Any:
 def vacuum(path: LakePath, *, keep_h: int = KEEP_H) -> int:
     """Delete what left a table long enough ago, and what never came into it; return how many files.
 
+    While a backup copies them none is.
+
     Args:
         path: the table's folder.
         keep_h: hours that files stay after they left the table.
@@ -205,6 +208,11 @@ def vacuum(path: LakePath, *, keep_h: int = KEEP_H) -> int:
     table = open_delta(path)
     if table is None:
         return 0
+    with deletion() as is_free:
+        return _vacuum(table, path, keep_h) if is_free else 0
+
+
+def _vacuum(table: DeltaTable, path: LakePath, keep_h: int) -> int:
     removed = 0
     # A file that no transaction names may be one of a batch that is just being written.
     for hours, never_named in ((keep_h, False), (max(keep_h, KEEP_H), True)):

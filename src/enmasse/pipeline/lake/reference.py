@@ -28,6 +28,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from enmasse.pipeline.backup_locks import deletion
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.delta_reading import (
     FilesPartition,
@@ -223,8 +224,10 @@ class Pins:
         for batch in pins.keys() - set(kept):
             (self._folder / str(batch)).unlink(missing_ok=True)
         names = {pins[batch].name for batch in kept}
-        if self._links is not None and self._links.is_dir():
-            for folder in self._links.iterdir():
+        if self._links is None or not self._links.is_dir():
+            return
+        with deletion() as is_free:
+            for folder in self._links.iterdir() if is_free else ():
                 if folder.name not in names:
                     shutil.rmtree(folder, ignore_errors=True)
 

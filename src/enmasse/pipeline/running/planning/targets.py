@@ -18,6 +18,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.sinks import TableMaintenance
 from enmasse.model.sql.ddl import quote_identifier
+from enmasse.pipeline.backup_locks import wait_for_backup
 from enmasse.pipeline.errors import PlanError, TableSchemaError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
@@ -165,7 +166,12 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
 def _of_batch(plan: QueryPlan, add: Add) -> Add:
     """Return what does with a batch what its plan says, and adds what comes of it."""
     done = plan.per_batch
-    return add if done is None else lambda rows, batch: add(done.rows_of(rows), batch)
+
+    def put(rows: DataFrame, batch: int) -> None:
+        wait_for_backup()
+        add(rows if done is None else done.rows_of(rows), batch)
+
+    return put
 
 
 def upkeep_of(table: str, declared: TableMaintenance, schema: StructType) -> Upkeep:

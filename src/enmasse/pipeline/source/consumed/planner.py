@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.pipeline.backoff import Backoff
+from enmasse.pipeline.backup_locks import wait_for_backup
 from enmasse.pipeline.errors import OptionError, SpoolFullError, SpoolMismatchError, StreamUnavailableError
 from enmasse.pipeline.source.consumed.ledger import CommitLog, Entry, Ledger, local_path
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
@@ -139,6 +140,7 @@ class ConsumedPlanner:
             waiting = [entry.file for entry in self._ledger.entries if entry.file.end > start]
         if not waiting:
             self._gather(rows)
+            wait_for_backup()
             with self._lock:
                 if self._fresh and self._link is not None and self._link.is_usable:
                     waiting = [self._cut(start)]

@@ -1,0 +1,345 @@
+"""What pipelines leave on a disk is copied as of one moment, and comes back elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.pipeline.backup import PipelinesCopy, RestoredMarks, outside_of, restore
+from enmasse.pipeline.backup_locks import BATCHES, LOCKS, deletion, lock, make_locks, wait_for_backup
+from enmasse.pipeline.host.verdict import restored_rule
+from enmasse.pipeline.lake.compaction import vacuum
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+
+
+def nothing(_: str) -> None:
+    pass
+
+
+class Stage:
+    """A folder of pipelines with one space."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.space = folder / "default.shop"
+        self.query = self.space / "checkpoints" / "shop.keep" / "1" / "table-rows"
+        for path in (self.space / "lake", self.query / "offsets", self.query / "commits"):
+            path.mkdir(parents=True)
+        (folder / "spaces.json").write_text("{}")
+        (self.query / "metadata").write_text("{}")
+        self.batch(0)
+
+    def batch(self, number: int) -> None:
+        (self.query / "offsets" / str(number)).write_text("v1\n{}\n-")
+        (self.query / "commits" / str(number)).write_text("v1\n{}")
+
+    def write(self, *numbers: int) -> None:
+        write_deltalake(str(self.space / "lake" / "rows"), pa.table({"n": list(numbers)}), mode="append")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    found = Stage(tmp_path / "pipelines")
+    monkeypatch.setenv("ENMASSE_CREDENTIALS", str(found.space / "credentials"))
+    return found
+
+
+def copied(stage: Stage, target: Path, meanwhile: Callable[[], Any] = bool) -> tuple[PipelinesCopy, bool]:
+    with PipelinesCopy(stage.folder, target, nothing) as copy:
+        copy.approach()
+        with copy.at_rest():
+            copy.note()
+            assert not copy.has_moved()
+        meanwhile()
+        return copy, copy.copy_tables()
+
+
+def numbers(table: Path) -> list[int]:
+    return sorted(DeltaTable(table).to_pyarrow_table()["n"].to_pylist())
+
+
+def test_what_comes_after_the_moment_is_not_copied(stage: Stage, tmp_path: Path) -> None:
+    stage.write(1, 2)
+
+    def meanwhile() -> None:
+        stage.write(3)
+        stage.batch(1)
+
+    _, is_sound = copied(stage, tmp_path / "copy", meanwhile)
+    assert is_sound
+    there = tmp_path / "copy" / "default.shop"
+    assert numbers(there / "lake" / "rows") == [1, 2]
+    assert len(list((there / "lake" / "rows").glob("*.parquet"))) == 1
+    assert [path.name for path in there.rglob("offsets/*")] == ["0"]
+    assert (tmp_path / "copy" / "spaces.json").exists()
+
+
+@pytest.mark.parametrize("what", ["offset", "commit", "message taken", "space"])
+def test_what_moves_while_it_is_noted_is_noted_again(what: str, stage: Stage, tmp_path: Path) -> None:
+    spool = stage.space / "spool" / "shop.keep" / "1" / "rows"
+    with PipelinesCopy(stage.folder, tmp_path / "copy", nothing) as copy, copy.at_rest():
+        copy.note()
+        if what == "offset":
+            (stage.query / "offsets" / "1").write_text("v1\n{}\n-")
+        elif what == "commit":
+            (stage.query / "commits" / "1").write_text("v1\n{}")
+        elif what == "message taken":
+            spool.mkdir(parents=True)
+            (spool / "0-1-00.arrow").touch()
+        else:
+            later = stage.folder / "default.later"
+            (later / "lake").mkdir(parents=True)
+            (later / "checkpoints" / "later.p" / "1" / "q" / "offsets").mkdir(parents=True)
+            (later / "checkpoints" / "later.p" / "1" / "q" / "offsets" / "0").touch()
+        assert copy.has_moved()
+        copy.note()
+        assert not copy.has_moved()
+    assert sum(1 for path in (tmp_path / "copy").rglob("*") if path.is_file()) == 5
+
+
+def test_what_a_query_has_removed_since_is_not_in_the_copy(stage: Stage, tmp_path: Path) -> None:
+    batch = stage.space / "spool" / "shop.keep" / "1" / "rows" / "0-1-00.arrow"
+    batch.parent.mkdir(parents=True)
+    batch.touch()
+    with PipelinesCopy(stage.folder, tmp_path / "copy", nothing) as copy:
+        copy.approach()
+        assert list((tmp_path / "copy").rglob("*.arrow"))
+        batch.unlink()
+        with copy.at_rest():
+            copy.note()
+    assert not list((tmp_path / "copy").rglob("*.arrow"))
+
+
+def test_no_link_leads_out_of_a_space(stage: Stage, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of another")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside").write_text("of another")
+    (stage.space / "lake" / "rows").mkdir()
+    (stage.space / "lake" / "rows" / "part.parquet").symlink_to(secret)
+    (stage.space / "models").symlink_to(tmp_path / "folder")
+    (stage.query / "state").symlink_to(tmp_path / "folder")
+    os.mkfifo(stage.query / "pipe")
+    copy, _ = copied(stage, tmp_path / "copy")
+    texts = [path.read_text() for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert "of another" not in texts
+    named = " ".join(copy.left_out())
+    assert "part.parquet, which is a link" in named
+    assert "pipe, which is a link" in named
+
+
+@as_root
+def test_a_file_of_somebody_else_that_is_linked_in_is_left_out_by_name(stage: Stage, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of another")
+    os.chown(secret, 1, 1)
+    os.link(secret, stage.query / "linked")
+    copy, _ = copied(stage, tmp_path / "copy")
+    assert not list((tmp_path / "copy").rglob("linked"))
+    assert "linked, which is a link, or a file of others" in " ".join(copy.left_out())
+
+
+def test_a_file_that_a_table_lacks_is_named(stage: Stage, tmp_path: Path) -> None:
+    stage.write(1)
+    next((stage.space / "lake" / "rows").glob("*.parquet")).unlink()
+    _, is_sound = copied(stage, tmp_path / "copy")
+    assert not is_sound
+
+
+def test_files_that_joined_tables_need_are_there_once(stage: Stage, tmp_path: Path) -> None:
+    stage.write(1)
+    data = next((stage.space / "lake" / "rows").glob("*.parquet"))
+    pinned = stage.space / "lake" / "_pinned" / "shop.keep_q" / "rows" / "0" / data.name
+    pinned.parent.mkdir(parents=True)
+    os.link(data, pinned)
+    copied(stage, tmp_path / "copy")
+    found = list((tmp_path / "copy").rglob("*.parquet"))
+    assert len(found) == 2
+    assert found[0].samefile(found[1])
+
+
+def test_nothing_is_deleted_and_no_batch_begins_while_a_backup_says_so(stage: Stage, tmp_path: Path) -> None:
+    stage.write(1)
+    table = stage.space / "lake" / "rows"
+    DeltaTable(table).delete()
+    old = next(table.glob("*.parquet"))
+    with PipelinesCopy(stage.folder, tmp_path / "copy", nothing) as copy:
+        assert vacuum(table, keep_h=0) == 0
+        assert old.exists()
+        number = os.open(stage.space / BATCHES, os.O_RDONLY)
+        assert lock(number, fcntl.LOCK_SH)
+        os.close(number)
+        order: list[str] = []
+
+        def begin() -> None:
+            wait_for_backup()
+            order.append("a batch begins")
+
+        waiting = threading.Thread(target=begin)
+        with copy.at_rest():
+            number = os.open(stage.space / BATCHES, os.O_RDONLY)
+            assert not lock(number, fcntl.LOCK_SH)
+            waiting.start()
+            copy.note()
+            order.append("a backup is done")
+        os.close(number)
+        waiting.join(60)
+    assert order == ["a backup is done", "a batch begins"]
+    assert vacuum(table, keep_h=0) == 1
+    assert not old.exists()
+
+
+def test_locks_end_with_a_backup_that_is_killed(stage: Stage) -> None:
+    make_locks(stage.space)
+    program = (
+        "import sys, pathlib\nfrom enmasse.pipeline.backup import PipelinesCopy\n"
+        "with PipelinesCopy(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), print) as copy, copy.at_rest():\n"
+        "    print('held', flush=True)\n    sys.stdin.read()\n"
+    )
+    held = subprocess.Popen(
+        [sys.executable, "-c", program, str(stage.folder), str(stage.folder / "copy")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert held.stdout is not None
+    assert held.stdout.readline() == b"held\n"
+    with deletion() as is_free:
+        assert not is_free
+    held.kill()
+    held.communicate()
+    with deletion() as is_free:
+        assert is_free
+    assert {path.name for path in stage.space.glob("*.lock")} == set(LOCKS)
+
+
+def test_a_second_backup_waits_for_the_first(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.pipeline.backup._WAIT_S", 0.0)
+    with (
+        PipelinesCopy(stage.folder, tmp_path / "one", nothing),
+        pytest.raises(Exception, match="another backup is under way"),
+        PipelinesCopy(stage.folder, tmp_path / "two", nothing),
+    ):
+        pass
+
+
+def test_what_remembers_its_place_remembers_the_new_one(stage: Stage, tmp_path: Path) -> None:
+    was = str(stage.folder.resolve())
+    spool = stage.space / "spool" / "shop.keep" / "1" / "rows"
+    spool.mkdir(parents=True)
+    (spool / "spool.json").write_text(json.dumps({"checkpoint": f"{was}/default.shop/checkpoints/shop.keep/1/q"}))
+    seen = stage.query / "sources" / "0" / "1"
+    seen.parent.mkdir(parents=True)
+    seen.write_text(f'v1\n{{"path":"file://{was}/default.shop/lake/files/a.csv","batchId":1}}')
+    (seen.parent / ".1.crc").write_bytes(b"of the former")
+    state = stage.query / "state" / "0" / "1.zip"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(f"{was}/default.shop".encode())
+    copied(stage, tmp_path / "copy")
+    now = tmp_path / "elsewhere with ü"
+    now.mkdir()
+    restore(tmp_path / "copy", now, was, {}, nothing)
+    there = now / "default.shop"
+    moved = json.loads((there / spool.relative_to(stage.space) / "spool.json").read_text())
+    assert moved["checkpoint"] == f"{now.resolve()}/default.shop/checkpoints/shop.keep/1/q"
+    moved_seen = there / seen.relative_to(stage.space)
+    assert f'"path":"file://{quote(str(now.resolve()))}/default.shop/lake/files/a.csv"' in moved_seen.read_text()
+    assert not moved_seen.with_name(".1.crc").exists()
+    assert (there / state.relative_to(stage.space)).read_bytes() == state.read_bytes()
+    assert (there / "work").is_dir()
+
+
+def test_a_restore_takes_the_place_of_what_was_there(stage: Stage, tmp_path: Path) -> None:
+    copied(stage, tmp_path / "copy")
+    stage.batch(1)
+    (stage.folder / "default.later" / "lake").mkdir(parents=True)
+    restore(tmp_path / "copy", stage.folder, str(stage.folder), {}, nothing)
+    assert [path.name for path in stage.query.glob("offsets/*")] == ["0"]
+    assert not (stage.folder / "default.later").exists()
+
+
+def _declared(kind: str, name: str, spec: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    return kind, "default", {"metadata": {"name": name, "uid": f"uid of {name}"}, "spec": spec}
+
+
+S3 = _declared("AddressSpace", "shop", {"lake": {"s3": {"bucket": "lakes", "prefix": "shop/"}}})
+HOOK = _declared("Webhook", "shop.hook", {"address": "alerts"})
+SUBSCRIPTION = _declared("Address", "shop.alerts", {"address": "alerts", "type": "subscription", "topic": "news"})
+DATABASE = {"database": {"host": "db.example.com", "table": "public.rows"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "others", "sinks"),
+    [
+        ({"sinks": [{"table": "rows"}, {"address": "alerts"}]}, [], []),
+        ({"sinks": [DATABASE]}, [], ["table public.rows of PostgreSQL at db.example.com"]),
+        ({"sinks": [{"table": "rows"}]}, [S3], ["table rows in s3://lakes/shop"]),
+        ({"sinks": [{"address": "out"}]}, [S3, HOOK], []),
+        ({"sinks": [{"address": "alerts"}]}, [HOOK], ["address alerts, which a webhook posts to a URL"]),
+        ({"sinks": [{"address": "*"}]}, [HOOK], ["address alerts, which a webhook posts to a URL"]),
+        ({"sinks": [{"badRecords": "alerts"}]}, [HOOK], ["address alerts, which a webhook posts to a URL"]),
+        ({"sinks": [{"address": "news"}]}, [SUBSCRIPTION, HOOK], ["address news, which a webhook posts to a URL"]),
+        ({"sinks": [{"address": "command"}]}, [], ["address command, which brings commands to devices"]),
+        ({"sinks": [{"address": "command/t"}]}, [], ["address command/t, which brings commands to devices"]),
+        ({"builtin": {"name": "lake", "parameters": {"address": "in"}}}, [S3], ["table raw in s3://lakes/shop"]),
+        (
+            {"builtin": {"name": "last-value", "parameters": {"address": "in", "to": "alerts"}}},
+            [HOOK],
+            ["address alerts, which a webhook posts to a URL"],
+        ),
+    ],
+)  # fmt: skip
+def test_sinks_that_no_backup_has_are_found(spec: dict[str, Any], others: list[Any], sinks: list[str]) -> None:
+    found = outside_of([*others, _declared("Pipeline", "shop.keep", spec)])
+    expected = {"default.shop": {"shop.keep": {"uid": "uid of shop.keep", "restartedAt": None, "sinks": sinks}}}
+    assert found == (expected if sinks else {})
+
+
+def _pipeline(uid: str = "uid of shop.keep", **spec: Any) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": "shop.keep", "namespace": "default", "uid": uid},
+            "spec": {"sources": [{"name": "rows", "address": "in"}], "sinks": [{"table": "t"}], **spec},
+        }
+    )
+
+
+def test_a_pipeline_whose_sink_may_be_ahead_waits_until_it_is_told_where_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    outside = outside_of([_declared("Pipeline", "shop.keep", {"sinks": [DATABASE], "restart": {"at": "1"}})])
+    restore(tmp_path / "none", tmp_path / "pipelines", "", outside, nothing)
+    marks = RestoredMarks(tmp_path / "pipelines")
+
+    def rule(pipeline: Pipeline) -> str | None:
+        found = restored_rule(pipeline, marks)
+        return None if found is None else f"{found.reason}: {found.message}"
+
+    refused = rule(_pipeline())
+    assert refused is not None
+    assert refused.startswith("RestoredBehindSink: ")
+    assert "table public.rows of PostgreSQL at db.example.com" in refused
+    assert "enmasse pipeline restart shop.keep --from WHERE" in refused
+    assert rule(_pipeline(restart={"at": "1", "from": "earliest"})) is not None
+    assert rule(_pipeline(restart={"at": "2"})) is not None
+    assert rule(_pipeline(uid="another")) is None
+    assert rule(_pipeline(restart={"at": "2", "from": "latest"})) is None
+    # Once it was done, it is over, whatever is declared later.
+    marks.forget("default.shop", "shop.keep", "1")
+    assert rule(_pipeline()) is not None
+    marks.forget("default.shop", "shop.keep", "2")
+    assert rule(_pipeline()) is None
+    assert restored_rule(_pipeline(), RestoredMarks(tmp_path / "pipelines")) is None
