@@ -243,6 +243,33 @@ def test_a_session_has_a_bounded_number_of_filters(scene: Scene, monkeypatch: py
         assert device.subscribed(texts[3]) == [0]
 
 
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_packets_of_many_filters_are_dealt_with_in_turns_and_in_order(scene: Scene, is_lasting: bool) -> None:
+    device = scene.client(V5, "device", **(LASTING if is_lasting else {}))
+    texts = [f"topic/{number}" for number in range(200)]
+    device.subscribe(*texts, qos=1)
+    device.unsubscribe("topic/0", "topic/199", "topic/none")
+    device.exchange()
+    filters = scene.space.sessions.get("device").filters
+    counts = [len(filters)]
+    while scene.harness.step():
+        counts.append(len(filters))
+    steps = [after - before for before, after in itertools.pairwise([0, *counts])]
+    assert max(steps) <= 4 * subscriptions.FILTERS_AT_ONCE
+    suback, unsuback = device.told()
+    assert (suback.kind, suback.codes) == ("suback", [1] * 200)
+    assert (unsuback.kind, unsuback.codes) == ("unsuback", [0, 0, Reason.NO_SUBSCRIPTION_EXISTED])
+    assert set(filters) == {*texts} - {"topic/0", "topic/199"}
+    # A connection that is gone meanwhile asks for no more.
+    device.subscribe(*(f"topic/more/{number}" for number in range(200)))
+    device.exchange()
+    scene.harness.step()
+    device.node_engine.lost()
+    device = scene.client(V5, "device", **(LASTING if is_lasting else {}))
+    assert (198 if is_lasting else 0) <= len(scene.space.sessions.get("device").filters) < 398
+    assert device.subscribed(*texts) == [0] * 200
+
+
 def test_thousands_of_filters_that_cannot_be_told_to_match_one_name_cost_one_message(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

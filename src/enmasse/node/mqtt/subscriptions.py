@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.fan_out import Wave
 from enmasse.messaging.sessions.names import REACHED
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.node.client_connection import MAX_LINKS, ClientLink
@@ -33,6 +36,37 @@ _CODES: Final = {
 """The codes of filters that are refused, by condition."""
 
 
+FILTERS_AT_ONCE: Final = 8
+"""Filters of a packet that are dealt with at once; of more, so many in a turn or two."""
+
+FILTER_UNITS: Final = 150
+"""The work that a filter is, as ``fan_out`` counts it: some 0.1 ms."""
+
+
+class _Pending(Wave):
+    """The packets of a client that have more filters than are dealt with at once, and those behind them.
+
+    Until they are, the client is not read.
+    """
+
+    __slots__ = ("_home", "work")
+
+    def __init__(self, home: Subscriptions) -> None:
+        super().__init__(home.session.sessions.space)
+        self._home = home
+        self.work: deque[Iterator[int]] = deque()
+
+    def steps(self) -> Iterator[int]:
+        """Deal with the packets, some filters at a time."""
+        while self.work:
+            yield from self.work.popleft()
+
+    def end(self) -> None:
+        """Note that nothing is left to do."""
+        self._home.pending_over()
+        super().end()
+
+
 class Subscriptions:
     """The receiving side of one client; the ``SessionHolder`` of its session.
 
@@ -45,8 +79,8 @@ class Subscriptions:
     """
 
     __slots__ = (
-        "_connection", "_handles", "_links", "engine", "has_aliases", "is_full", "numbered", "session", "spent",
-        "written",
+        "_connection", "_handles", "_links", "_pending", "engine", "has_aliases", "is_full", "numbered", "session",
+        "spent", "written",
     )  # fmt: skip
     session: Session
 
@@ -60,21 +94,73 @@ class Subscriptions:
         self._connection = connection
         self._links: dict[Receiver, ClientLink] = {}
         self._handles = 0
+        self._pending: _Pending | None = None
+        """The packets that are dealt with in turns to come."""
 
     # Packets
 
     def subscribe(self, packet: Subscribe) -> None:
         """Subscribe to filters, and answer once that is kept."""
+        self._do(self._subscribe_all(packet), len(packet.filters))
+
+    def unsubscribe(self, packet: Unsubscribe) -> None:
+        """Unsubscribe from filters, and answer once that is kept."""
+        self._do(self._unsubscribe_all(packet), len(packet.filters))
+
+    def _do(self, work: Iterator[int], filters: int) -> None:
+        """Do the work of a packet: at once, or in turns to come if it has many filters, or one before it has."""
+        if self._pending is None and filters <= FILTERS_AT_ONCE:
+            for _units in work:
+                pass
+            return
+        fan_out = self.session.core.fan_out
+        pending = self._pending
+        if pending is None:
+            pending = self._pending = _Pending(self)
+            fan_out.add(pending)
+        pending.work.append(work)
+        fan_out.joined(pending, 0, filters)
+
+    def pending_over(self) -> None:
+        """Note that all packets with many filters are dealt with."""
+        self._pending = None
+
+    def _parts(self, filters: list[Any]) -> Iterator[Any]:
+        """Return the filters, as long as the client has its session; the work of every few of them in between."""
+        for at, wanted in enumerate(filters, 1):
+            if self.session.holder is not self:
+                return
+            yield wanted
+            if not at % FILTERS_AT_ONCE:
+                yield None
+
+    def _subscribe_all(self, packet: Subscribe) -> Iterator[int]:
         codes: list[int] = []
         text = ""
-        for wanted in packet.filters:
+        for wanted in self._parts(packet.filters):
+            if wanted is None:
+                yield FILTERS_AT_ONCE * FILTER_UNITS
+                continue
             try:
                 codes.append(self._subscribe(wanted, packet.identifier))
             except RemoteError as error:
                 self._connection.log_refused("receiver", wanted.text, error)
                 codes.append(_CODES.get(error.condition, Reason.UNSPECIFIED_ERROR))
                 text = text or f"{wanted.text!r:.200}: {error.description}"
-        self.session.after_stored(lambda: self.engine.put_suback(packet.packet_id, codes, text))
+        if len(codes) == len(packet.filters):
+            self.session.after_stored(lambda: self.engine.put_suback(packet.packet_id, codes, text))
+
+    def _unsubscribe_all(self, packet: Unsubscribe) -> Iterator[int]:
+        codes: list[Reason] = []
+        for text in self._parts(packet.filters):
+            if text is None:
+                yield FILTERS_AT_ONCE * FILTER_UNITS
+                continue
+            is_ended = self.session.unsubscribe(text)
+            is_ended = is_ended or self._connection.statistics.unsubscribe(self._connection, text)
+            codes.append(Reason.SUCCESS if is_ended else Reason.NO_SUBSCRIPTION_EXISTED)
+        if len(codes) == len(packet.filters):
+            self.session.after_stored(lambda: self.engine.put_unsuback(packet.packet_id, codes))
 
     def _subscribe(self, wanted: Filter, identifier: int) -> int:
         if is_of_statistics(wanted.text):
@@ -95,17 +181,6 @@ class Subscriptions:
                 identifier,
             )
         )
-
-    def unsubscribe(self, packet: Unsubscribe) -> None:
-        """Unsubscribe from filters, and answer once that is kept."""
-        statistics = self._connection.statistics
-        codes = [
-            Reason.SUCCESS
-            if self.session.unsubscribe(text) or statistics.unsubscribe(self._connection, text)
-            else Reason.NO_SUBSCRIPTION_EXISTED
-            for text in packet.filters
-        ]
-        self.session.after_stored(lambda: self.engine.put_unsuback(packet.packet_id, codes))
 
     def on_puback(self, packet_id: int, reason: int) -> None:
         """Settle a message of QoS 1: an error rejects it."""
