@@ -19,6 +19,7 @@ from enmasse.api.access.sessions import IDLE_S
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.tls import ApiCertificate
 from enmasse.control.access.accounts import Accounts, new_secret
+from enmasse.databases.soundness import check_database
 from enmasse.drivers.authority import Authority
 from enmasse.drivers.data_directory import keep_secret, replace_file
 from enmasse.drivers.supervisor.endpoints import is_loopback, require_loopback
@@ -222,6 +223,7 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
             f"the API on {settings.tls_host} can be reached from other machines: add --api-auth required"
         )
     with ExitStack() as stack:
+        check_database(layout.accounts)
         accounts = stack.enter_context(Accounts(layout.accounts, now=time.time))
         if is_remote and not accounts.all():
             raise ConfigError(

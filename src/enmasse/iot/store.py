@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
+from enmasse.databases.checksums import connect, protect
+from enmasse.databases.soundness import check_database
 from enmasse.errors import ConfigError
 from enmasse.iot.commands import COMMANDS_SCHEMA
 from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
@@ -65,6 +67,7 @@ class DeviceStore:
         self._readers: queue.SimpleQueue[sqlite3.Connection | None] = queue.SimpleQueue()
         self._writer: sqlite3.Connection | None = None
         try:
+            check_database(path)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._writer = self._open()
             self._prepare(self._writer)
@@ -154,7 +157,7 @@ class DeviceStore:
                 is_left = tables.sweep()
 
     def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
+        database = connect(self._path, timeout=_BUSY_S, check_same_thread=False)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -166,11 +169,14 @@ class DeviceStore:
             raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
         if not found:
             writer.executescript(SCHEMA)
-        elif found < FORMAT:
+        elif found == 1:
             self._update(writer)
         writer.executescript(COMMANDS_SCHEMA + SEEN_SCHEMA + USAGE_SCHEMA)
         if not writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'costs'").fetchone():
             writer.executescript(COSTS_SCHEMA)
+        protect(writer)
+        if found < FORMAT:
+            writer.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _update(self, writer: sqlite3.Connection) -> None:
         """Give the authorities of tenants tables of their own; what one tenant alone has counts as proved."""
@@ -181,7 +187,6 @@ class DeviceStore:
         for number, body in tables.bodies():
             tables.authorities.put(number, anchors_of(json.loads(body)))
         tables.authorities.presume(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        writer.execute(f"PRAGMA user_version = {FORMAT}")
         writer.execute("COMMIT")
 
     @contextmanager

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from enmasse.iot.search import Query
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+"""1 had the authorities of tenants in another form; 2 had no checksums of rows."""
 _PART = 5_000  # rows of a removal in one transaction
 
 SCHEMA: Final = f"""

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Self, cast
 
+from enmasse.databases.checksums import connect, protect
+from enmasse.databases.soundness import check_database
 from enmasse.errors import ConfigError, UnavailableError
 from enmasse.schemas.compatibility import Level, Schema, SchemaType
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""1 had no checksums of rows."""
 _BUSY_S: Final = 10.0
 
 _TABLES: Final = f"""
@@ -212,8 +215,9 @@ class SchemaStore:
         self._path = path
         self._lock = threading.Lock()
         try:
+            check_database(path)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
+            self._database = connect(path, timeout=_BUSY_S, check_same_thread=False)
             self._prepare()
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"{path} cannot be opened as a schema registry: {error}") from None
@@ -275,5 +279,8 @@ class SchemaStore:
         (found,) = self._database.execute("PRAGMA user_version").fetchone()
         if found > FORMAT:
             raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
-        if found < FORMAT:
+        if not found:
             self._database.executescript(_TABLES)
+        protect(self._database)
+        if found < FORMAT:
+            self._database.execute(f"PRAGMA user_version = {FORMAT}")

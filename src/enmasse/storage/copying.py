@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from enmasse.storage.checksums import FORMAT_KEY, has_checksums, with_checksum, without_checksum
 from enmasse.storage.environment import DEFAULT_MAP_BYTES
 from enmasse.storage.errors import JournalLockedError, ToolError
 from enmasse.storage.lock import DirectoryLock
@@ -129,7 +130,11 @@ def fill(directory: Path, records: Records) -> None:
                     transaction.put(key, value, overwrite=False, append=key > last)
                     last = max(last, key)
         with environment.begin(write=True) as transaction:
-            transaction.put(SEAL_KEY, encode_seal(transaction.id(), {LAST_KEY: transaction.get(LAST_KEY)}))
+            is_checked = has_checksums(transaction.get(FORMAT_KEY, b""))
+            stored = transaction.get(LAST_KEY)
+            last_numbers = without_checksum(LAST_KEY, stored) if stored is not None and is_checked else stored
+            seal = encode_seal(transaction.id(), {LAST_KEY: last_numbers})
+            transaction.put(SEAL_KEY, with_checksum(SEAL_KEY, seal) if is_checked else seal)
         environment.sync(True)
     finally:
         environment.close()

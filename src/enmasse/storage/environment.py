@@ -19,6 +19,14 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from enmasse.storage.batch import MERGE_TABLE, TABLE_PREFIX
+from enmasse.storage.checksums import (
+    FORMAT_KEY,
+    decode_format,
+    encode_format,
+    has_checksums,
+    with_checksum,
+    without_checksum,
+)
 from enmasse.storage.errors import JournalDamagedError, JournalFormatError
 from enmasse.storage.seal import (
     LAST_KEY,
@@ -32,7 +40,7 @@ from enmasse.storage.seal import (
 from enmasse.storage.soundness import advise, check_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from enmasse.storage.batch import Batch
 
@@ -42,21 +50,20 @@ DEFAULT_MAP_BYTES = 1 << 40
 _LEAST_MAP_BYTES = 1 << 30
 """Where even this is refused (an address-space limit), the journal cannot work."""
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """1 had neither volatile frames, nor the tables TIME, ATTEMPTS and OFFSET, nor "EMF2" frames; 2 did not say which
 rows receivers have, nor that the node ended in order; 3 had no table HOLDER, so every subscription of a topic had
-every message of it."""
+every message of it; 4 had no checksums of records."""
 
 _READABLE = range(1, FORMAT_VERSION + 1)
-"""An older format is made the present one when it is opened: nothing but its number changes."""
+"""An older format is made the present one when it is opened: its records but frames get their checksums."""
 
 _META = TABLE_PREFIX[0]
 _FRAME = TABLE_PREFIX[2]
+_AFTER_FRAMES = TABLE_PREFIX[3]
 _SETTLED = TABLE_PREFIX[3]
 _ATTEMPTS = TABLE_PREFIX[8]
 _HOLDER = TABLE_PREFIX[10]
-_FORMAT_KEY = _META + b"format"
-_FORMAT = struct.Struct("<I")
 _LAST = struct.Struct("<QQ")
 
 _SCAN_CHUNK_BYTES = 1 << 20
@@ -87,6 +94,7 @@ class WriteEnvironment:
 
     Attributes:
         epoch: of the last committed batch; 0 if there was none.
+        mended: what was damaged and is not any more, in words.
         number: of the last committed batch.
         failed: numbers below it, of the same epoch, that were not written and whose result the node
             is not known to have learned.
@@ -97,10 +105,10 @@ class WriteEnvironment:
         JournalDamagedError: pages or the last commit are not whole.
     """
 
-    __slots__ = ("_env", "epoch", "failed", "number")
+    __slots__ = ("_env", "epoch", "failed", "mended", "number")
 
     def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
-        check_pages(directory)
+        self.mended = check_pages(directory)
         _reserve_lock_file(directory)
         try:
             self._env = _open(directory, map_bytes, readonly=False)
@@ -123,25 +131,35 @@ class WriteEnvironment:
     def _prepare(self, directory: str) -> bytes:
         """Check that the journal can be written on, make it one of this format, return its last numbers."""
         with self._env.begin(write=True) as txn:
-            found = txn.get(_FORMAT_KEY)
-            version = None if found is None else int.from_bytes(found, "little")
+            found = txn.get(FORMAT_KEY)
+            version = None if found is None else decode_format(found)
+            if found is not None and version is None:
+                raise JournalDamagedError(advise(directory, "the record that tells its format has a wrong checksum"))
             if version is not None and version not in _READABLE:
                 raise JournalFormatError(
                     f"the journal in {directory} has format {version}, "
                     f"this version reads up to {FORMAT_VERSION}: use the version that wrote it"
                 )
-            seal = txn.get(SEAL_KEY)
+            is_checked = found is None or has_checksums(found)
+
+            def get(key: bytes) -> bytes | None:
+                stored: bytes | None = txn.get(key)
+                return stored if stored is None or not is_checked else without_checksum(key, stored)
+
+            seal = get(SEAL_KEY)
             if seal is not None:
-                problem = explain_broken_seal(seal, txn.id() - 1, txn.get)
+                problem = explain_broken_seal(seal, txn.id() - 1, get)
                 if problem is not None:
                     raise JournalDamagedError(advise(directory, problem))
+            last = get(LAST_KEY)
             if version != FORMAT_VERSION:
-                txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
-                txn.put(SEAL_KEY, encode_seal(txn.id(), {LAST_KEY: txn.get(LAST_KEY)}))
-            last: bytes = txn.get(LAST_KEY) or _LAST.pack(0, 0)
+                if not is_checked:
+                    _add_checksums(txn)
+                txn.put(FORMAT_KEY, encode_format(FORMAT_VERSION))
+                _put(txn, SEAL_KEY, encode_seal(txn.id(), {LAST_KEY: last}))
         if found is None:
             _sync_directory(directory)
-        return last
+        return last or _LAST.pack(0, 0)
 
     def apply(self, batches: Sequence[Batch], failed: Sequence[int] = ()) -> None:
         """Commit batches in one transaction, with one sync; on return they are on disk.
@@ -171,11 +189,11 @@ class WriteEnvironment:
                     elif value is None:
                         delete(key)
                     else:
-                        put(key, value)
+                        put(key, with_checksum(key, value))
                 if sealed:
                     gather_values(values, operations)
-            put(LAST_KEY, numbers)
-            put(SEAL_KEY, encode_seal(txn.id(), values, sealed))
+            _put(txn, LAST_KEY, numbers)
+            _put(txn, SEAL_KEY, encode_seal(txn.id(), values, sealed))
         self.epoch, self.number, self.failed = last.epoch, last.number, remembered
 
     def explain(self, error: lmdb.Error) -> str:
@@ -201,6 +219,32 @@ def _reserve_lock_file(directory: str) -> None:
         os.close(fd)
 
 
+def _put(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
+    txn.put(key, with_checksum(key, value))
+
+
+def _add_checksums(txn: lmdb.Transaction) -> None:
+    """Write the records of an older format anew with their checksums; frames go without as long as they last."""
+    first = _META
+    while first:
+        records: list[tuple[bytes, bytes]] = []
+        size = 0
+        with txn.cursor() as cursor:
+            there = cursor.set_range(first)
+            while there and size < _SCAN_CHUNK_BYTES:
+                key = bytes(cursor.key())
+                if key[:1] == _FRAME:
+                    there = cursor.set_range(_AFTER_FRAMES)
+                    continue
+                records.append((key, bytes(cursor.value())))
+                size += len(key) + len(records[-1][1])
+                there = cursor.next()
+        for key, value in records:
+            if key != FORMAT_KEY:
+                _put(txn, key, value)
+        first = records[-1][0] + b"\0" if there else b""
+
+
 def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
     """Carry out one instruction within the transaction of its batch."""
     from enmasse.messaging.log.merge import MERGE_BYTES, MERGE_FRAMES, merge_range, plan_merge  # noqa: PLC0415 - rare, and start is to be quick
@@ -214,9 +258,12 @@ def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
     with txn.cursor() as cursor:
         there = cursor.set_range(first)
         while there and len(records) < MERGE_FRAMES and size <= MERGE_BYTES:
-            at, frame = bytes(cursor.key()), bytes(cursor.value())
+            at = bytes(cursor.key())
             if at >= end:
                 break
+            frame = without_checksum(at, bytes(cursor.value()))
+            if frame is None:
+                return  # with a wrong key, it is left for who reads it
             records.append((at[1:], frame))
             size += len(frame)
             there = cursor.next()
@@ -228,22 +275,29 @@ def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
         if data is None:
             txn.delete(TABLE_PREFIX[table] + changed)
         else:
-            txn.put(TABLE_PREFIX[table] + changed, data)
+            _put(txn, TABLE_PREFIX[table] + changed, data)
 
 
 class ReadEnvironment:
-    """A view of what is committed, read beside the writer.
+    """A view of what is committed, read beside the writer. Records with a wrong checksum are left out.
 
     Args:
         directory: a journal that its writer has opened.
         map_bytes: as the writer's.
+        report: called with the stored key of each record that is left out, each time.
     """
 
-    __slots__ = ("_env", "_page_bytes")
+    __slots__ = ("_env", "_page_bytes", "_report")
 
-    def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+    def __init__(
+        self,
+        directory: str,
+        map_bytes: int = DEFAULT_MAP_BYTES,
+        report: Callable[[bytes], None] = lambda _key: None,
+    ) -> None:
         self._env = _open(directory, map_bytes, readonly=True)
         self._page_bytes: int = self._env.stat()["psize"]
+        self._report = report
 
     @property
     def file_bytes(self) -> int:
@@ -253,8 +307,14 @@ class ReadEnvironment:
 
     def get(self, table: int, key: bytes) -> bytes | None:
         """The committed value of one record."""
+        name = TABLE_PREFIX[table] + key
         with self._env.begin() as txn:
-            value: bytes | None = txn.get(TABLE_PREFIX[table] + key)
+            stored: bytes | None = txn.get(name)
+        if stored is None:
+            return None
+        value = without_checksum(name, stored)
+        if value is None:
+            self._report(name)
         return value
 
     def scan(self, table: int, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
@@ -270,17 +330,21 @@ class ReadEnvironment:
         records: list[tuple[bytes, bytes]] = []
         size = 0
         try:
-            with self._env.begin() as txn, txn.cursor() as cursor:
+            with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
                 found = cursor.set_range(first)
                 while found:
-                    key = cursor.key()
+                    stored_key, stored = cursor.item()
+                    key = bytes(stored_key)
                     if key >= end:
                         break
-                    value = cursor.value()
-                    records.append((key[1:], value))
-                    size += len(value)
-                    if size >= limit_bytes:
-                        break
+                    value = without_checksum(key, memoryview(stored))
+                    if value is None:
+                        self._report(key)
+                    else:
+                        records.append((key[1:], bytes(value)))
+                        size += len(value)
+                        if size >= limit_bytes:
+                            break
                     found = cursor.next()
         except (lmdb.CorruptedError, lmdb.PageNotFoundError):
             if not records:
@@ -297,10 +361,14 @@ class ReadEnvironment:
                 found = cursor.last()
             elif cursor.key() != wanted:
                 found = cursor.prev()
-            if not found or cursor.key() < prefix + first:
-                return None
-            at, value = cursor.item()
-        return at[1:], value
+            while found and cursor.key() >= prefix + first:
+                at, stored = cursor.item()
+                value = without_checksum(at, stored)
+                if value is not None:
+                    return at[1:], value
+                self._report(at)
+                found = cursor.prev()
+        return None
 
     def scan_all(self, table: int) -> Iterator[tuple[bytes, bytes]]:
         """Every committed record of a table in key order, in transactions of about 1 MiB each."""
@@ -312,27 +380,37 @@ class ReadEnvironment:
             first = prefix + records[-1][0] + b"\0"
 
     def heads(self, table: int, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-        """Key, first 64 bytes and length of records, in transactions of some thousand each; copies no more."""
+        """Key, first 64 bytes and length of frames, in transactions of some thousand each; copies no more."""
         prefix = TABLE_PREFIX[table]
         at, end = prefix + first, prefix + last
         while True:
             found: list[tuple[bytes, bytes, int]] = []
+            read = 0
+            name = b""
             with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
                 there = cursor.set_range(at)
-                while there and len(found) < _HEADS_CHUNK:
-                    key, value = cursor.item()
+                while there and read < _HEADS_CHUNK:
+                    key, stored = cursor.item()
                     name = bytes(key)
                     if name >= end:
                         break
-                    found.append((name[1:], bytes(value[:_HEAD_BYTES]), len(value)))
+                    read += 1
+                    value = without_checksum(name, memoryview(stored))
+                    if value is None:
+                        self._report(name)
+                    else:
+                        found.append((name[1:], bytes(value[:_HEAD_BYTES]), len(value)))
                     there = cursor.next()
             yield from found
-            if len(found) < _HEADS_CHUNK:
+            if read < _HEADS_CHUNK:
                 return
-            at = prefix + found[-1][0] + b"\0"
+            at = name + b"\0"
 
-    def views(self, table: int, first: bytes, last: bytes) -> Generator[tuple[bytes, memoryview], None, None]:
-        """Records with views into the map, valid until the next one; one transaction until it is closed."""
+    def views(self, table: int, first: bytes, last: bytes) -> Generator[tuple[bytes, memoryview | None], None, None]:
+        """Records with views into the map, valid until the next one; one transaction until it is closed.
+
+        Those with a wrong checksum come, too, with ``None``.
+        """
         prefix = TABLE_PREFIX[table]
         end = prefix + last
         with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
@@ -341,7 +419,7 @@ class ReadEnvironment:
                 key = bytes(cursor.key())
                 if key >= end:
                     return
-                yield key[1:], memoryview(cursor.value())
+                yield key[1:], without_checksum(key, memoryview(cursor.value()))
                 there = cursor.next()
 
     def forget_dead_readers(self) -> None:

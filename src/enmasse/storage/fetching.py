@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from enmasse.messaging.storage import Table
+from enmasse.storage.batch import TABLE_PREFIX
 from enmasse.storage.process import PairedProcess
 from enmasse.storage.reading import FAILED, READY, ReadAnswer, ReadRequest, encode_request, split_reads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enmasse.messaging.storage import Fetched
     from enmasse.storage.environment import ReadEnvironment
 
@@ -38,9 +41,6 @@ _ATTEMPTS = 3
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 2.0
 _STOP_S = 1.0
-
-_MAX_NAMED = 10_000
-"""Damaged frames that are remembered as logged."""
 
 
 class _Read:
@@ -61,13 +61,17 @@ class Fetcher:
         directory: of the journal.
         map_bytes: upper bound of the data file.
         environment: this process's own, to copy from.
+        report: called with the stored key of a damaged record that is left out.
     """
 
-    def __init__(self, directory: str, map_bytes: int, environment: ReadEnvironment) -> None:
+    def __init__(
+        self, directory: str, map_bytes: int, environment: ReadEnvironment, report: Callable[[bytes], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._directory = directory
         self._map_bytes = map_bytes
         self._environment = environment
+        self._report = report
         self._process: PairedProcess[ReadAnswer] | None = None
         self._is_ready = False
         self._asked: deque[_Read] = deque()
@@ -78,7 +82,6 @@ class Fetcher:
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = 0.0
         self._ended: asyncio.Future[None] | None = None
-        self._named: set[bytes] = set()
 
     @property
     def waiting(self) -> int:
@@ -169,7 +172,7 @@ class Fetcher:
                 continue
             copied += sum(len(value) for _, value in records)
             for key in answer.damaged:
-                self._name(key)
+                self._report(TABLE_PREFIX[read.request.table] + key)
             read.done(records, list(answer.damaged))
         if self._answers and self._ended is None:
             self._turn = self._loop.call_soon(self._hand_out)
@@ -195,20 +198,6 @@ class Fetcher:
             reason,
         )
         read.done([], [first])
-
-    def _name(self, key: bytes) -> None:
-        """Log a damaged frame once."""
-        if key in self._named or len(self._named) >= _MAX_NAMED:
-            return
-        self._named.add(key)
-        _log.error(
-            "the frame of log %d, partition %d, at offset %d in %s is damaged and left out; "
-            "run `enmasse journal check`",
-            int.from_bytes(key[:4], "big"),
-            int.from_bytes(key[4:8], "big"),
-            int.from_bytes(key[8:], "big"),
-            self._directory,
-        )
 
     def _process_ended(self, status: int) -> None:
         self._process = None

@@ -222,6 +222,8 @@ def _run(
         _refuse(fd, AnswerKind.REFUSED, str(error))
     except (OSError, lmdb.Error) as error:
         _refuse(fd, AnswerKind.REFUSED, f"the journal in {directory} cannot be opened: {error}")
+    for sentence in environment.mended:
+        _complain(sentence)
     if marker is not None:
         try:
             write_marker(directory, marker)

@@ -18,10 +18,12 @@ from enum import Enum, auto
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from enmasse.messaging.storage import Table
 from enmasse.storage.batch import AnswerKind, encode_batch, split_answers
 from enmasse.storage.durations import COMMIT_BOUNDS_S, Durations
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
 from enmasse.storage.errors import (
+    JournalDamagedError,
     JournalFormatError,
     JournalLockedError,
     JournalStateError,
@@ -31,13 +33,15 @@ from enmasse.storage.fetching import Fetcher
 from enmasse.storage.presence import file_id
 from enmasse.storage.process import PairedProcess
 from enmasse.storage.reading import ReadRequest
+from enmasse.storage.records import describe
+from enmasse.storage.soundness import advise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from enmasse.errors import EnmasseError
-    from enmasse.messaging.storage import Fetched, Operation, StorageListener, Table
+    from enmasse.messaging.storage import Fetched, Operation, StorageListener
     from enmasse.storage.batch import Answer
     from enmasse.storage.presence import FileId
 
@@ -47,6 +51,12 @@ _log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 2.0
+
+_MAX_NAMED = 10_000
+"""Damaged records that are remembered as logged."""
+
+_LEFT_OUT = frozenset((Table.FRAME, Table.TIME, Table.RETAINED, Table.SETTLED, Table.ATTEMPTS))
+"""Tables of which a damaged record costs no more than itself: a message, or that one comes a second time."""
 
 
 class _State(Enum):
@@ -115,6 +125,7 @@ class JournalLink:
         self._unconfirmed: deque[tuple[int, bytes, float]] = deque()
         """Number, bytes, and when they were handed over by ``perf_counter``."""
         self._unconfirmed_bytes = 0
+        self._named: set[bytes] = set()
         self._commits = 0
         self._is_failing = False
         self.failure = ""
@@ -181,7 +192,7 @@ class JournalLink:
             raise JournalUnavailableError(f"the journal process could not be started: {error}") from error
         try:
             await started
-            self._reader = ReadEnvironment(self._directory, self._map_bytes)
+            self._reader = ReadEnvironment(self._directory, self._map_bytes, self._damaged)
             self._file = file_id(self._directory)
         except BaseException:
             await self._abandon()
@@ -276,8 +287,23 @@ class JournalLink:
         What has no answer when the link is stopped gets none.
         """
         if self._fetcher is None:
-            self._fetcher = Fetcher(self._directory, self._map_bytes, self._environment())
+            self._fetcher = Fetcher(self._directory, self._map_bytes, self._environment(), self._damaged)
         self._fetcher.fetch(ReadRequest(table, first, last, limit_bytes), done)
+
+    def _damaged(self, stored: bytes) -> None:
+        """Log a damaged record once, as it is left out.
+
+        Raises:
+            JournalDamagedError: all that lies behind it would go with it.
+        """
+        if stored[0] not in _LEFT_OUT:
+            raise JournalDamagedError(advise(self._directory, f"the {describe(stored)} has a wrong checksum"))
+        if stored in self._named or len(self._named) >= _MAX_NAMED:
+            return
+        self._named.add(stored)
+        _log.error(
+            "the %s in %s is damaged and left out; run `enmasse journal check`", describe(stored), self._directory
+        )
 
     @property
     def waiting_reads(self) -> int:

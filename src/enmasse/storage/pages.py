@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from enmasse.storage.errors import PageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
 _MAGIC = 0xBEEFC0DE
 _DATA_VERSION = 1
@@ -32,10 +32,7 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _META_END = struct.Struct("<QQ")
 
 BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
-_KINDS = BRANCH | LEAF | OVERFLOW | META
 _BIG = 1
-_FLAGS_AT = 4
-"""Of a node: where the byte with ``_BIG`` lies."""
 _NONE = (1 << 64) - 1
 
 MAX_DEPTH = 32
@@ -77,6 +74,8 @@ class Node(NamedTuple):
     inline: bytes | None
     overflow: int
     """The first page of the value, where it does not lie inline."""
+    key_at: int
+    """Where its key begins in its page, from which an inline value follows."""
 
 
 class Ends(NamedTuple):
@@ -128,12 +127,15 @@ class PageFile:
         self.bad_metas: list[PageError] = []
         for number in (0, 1):
             try:
-                metas.append(self._meta(number))
+                metas.append((self._meta(number), number))
             except PageError as error:
                 self.bad_metas.append(error)
         if not metas:
             raise self.bad_metas[0]
-        return sorted(metas, reverse=True)
+        metas.sort(reverse=True)
+        self.meta_numbers = [number for _, number in metas]
+        """Of the pages that the states lie on."""
+        return [meta for meta, _ in metas]
 
     def _meta(self, number: int) -> Meta:
         data = self.page(number, META)
@@ -155,17 +157,34 @@ class PageFile:
         Raises:
             PageError: it is not what it should be.
         """
+        data = self.raw_page(number)
+        self.check_header(number, data, kinds)
+        return data
+
+    def raw_page(self, number: int) -> bytes:
+        """One page as it is.
+
+        Raises:
+            PageError: there is none.
+        """
         data = os.pread(self._fd, self.page_bytes, number * self.page_bytes) if number < _MOST_PAGES else b""
         if len(data) < self.page_bytes:
             raise PageError(number, f"lies beyond the end of the file ({self.file_bytes} bytes)")
+        return data
+
+    def check_header(self, number: int, data: bytes, kinds: int) -> None:
+        """See that a page is the one with a number, and of one of these kinds.
+
+        Raises:
+            PageError: it is not.
+        """
         named, _, flags, lower, upper = _HEADER.unpack_from(data)
         if named != number and not flags & META:
             raise PageError(number, f"says that it is page {named}")
-        if flags & _KINDS not in (BRANCH, LEAF, OVERFLOW, META) or not flags & kinds:
+        if flags not in (BRANCH, LEAF, OVERFLOW, META) or not flags & kinds:
             raise PageError(number, f"is of another kind than expected ({flags:#x})")
         if flags & (BRANCH | LEAF) and not HEADER_BYTES <= lower <= upper <= self.page_bytes:
             raise PageError(number, f"has impossible bounds ({lower}, {upper})")
-        return data
 
     def leaves(self, tree: Tree, report: Callable[[PageError], None] | None = None) -> Iterator[tuple[int, bytes]]:
         """Number and bytes of every leaf page, in the order of keys.
@@ -216,11 +235,33 @@ class PageFile:
             below: list[int] = []
             for number in level:
                 data = self.page(number, BRANCH)
+                self.check_layout(number, data)
                 children = self._children(number, data)
                 keys = [key for key, _ in self._nodes(number, data)]
                 yield number, list(zip(keys, children, strict=True))
                 below += children
             level = below
+
+    def check_layout(self, number: int, data: bytes) -> None:
+        """See that the nodes of a branch or leaf page fill it from where the header says to its end, without a gap.
+
+        Raises:
+            PageError: they do not.
+        """
+        lower, upper = struct.unpack_from("<HH", data, 12)
+        places = sorted(struct.unpack_from(f"<{(lower - HEADER_BYTES) // 2}H", data, HEADER_BYTES))
+        is_leaf = data[10] & LEAF
+        expected = upper
+        for at in places:
+            if at != expected or at > self.page_bytes - _NODE.size:
+                break
+            low, high, flags, key_bytes = _NODE.unpack_from(data, at)
+            size = _NODE.size + key_bytes
+            if is_leaf:
+                size += _PGNO.size if flags & _BIG else low | high << 16
+            expected = at + size + (size & 1)
+        if expected != self.page_bytes or lower & 1 or not places:
+            raise PageError(number, "has records that do not fill their place")
 
     def _nodes(self, number: int, data: bytes) -> Iterator[tuple[bytes, int]]:
         """Keys, and where their nodes lie."""
@@ -250,26 +291,13 @@ class PageFile:
         """
         found: list[Node] = []
         last = b""
-        for node in self._leaf_nodes(number, data, self._nodes(number, data)):
+        for node in self.records(number, data):
             rank = rank_of_number(node.key) if are_numbers else node.key
             if found and rank <= last:
                 raise PageError(number, "has keys out of order")
             last = rank
             found.append(node)
         return found
-
-    def large_nodes(self, number: int, data: bytes) -> list[Node]:
-        """Those records of a leaf page whose value lies on pages of its own; reads no other.
-
-        Raises:
-            PageError: the page is damaged.
-        """
-        lower, upper = struct.unpack_from("<HH", data, 12)
-        places = struct.unpack_from(f"<{(lower - HEADER_BYTES) // 2}H", data, HEADER_BYTES)
-        if places and not upper <= min(places) <= max(places) <= self.page_bytes - _NODE.size:
-            raise PageError(number, "has a record outside of its bounds")
-        large = [(self._key(number, data, at), at) for at in places if data[at + _FLAGS_AT] & _BIG]
-        return list(self._leaf_nodes(number, data, large))
 
     def _key(self, number: int, data: bytes, at: int) -> bytes:
         begin = at + _NODE.size
@@ -278,17 +306,22 @@ class PageFile:
             raise PageError(number, "has a key outside of its bounds")
         return data[begin:end]
 
-    def _leaf_nodes(self, number: int, data: bytes, places: Iterable[tuple[bytes, int]]) -> Iterator[Node]:
-        for key, at in places:
+    def records(self, number: int, data: bytes) -> Iterator[Node]:
+        """The records of a leaf page as they lie there; their order is not looked at.
+
+        Raises:
+            PageError: the page is damaged.
+        """
+        for key, at in self._nodes(number, data):
             low, high, flags, _ = _NODE.unpack_from(data, at)
             size = low | high << 16
             begin = at + _NODE.size + len(key)
             if flags & ~_BIG or begin + (8 if flags & _BIG else size) > self.page_bytes:
                 raise PageError(number, "has a value outside of its bounds")
             if flags & _BIG:
-                yield Node(key, size, None, _PGNO.unpack_from(data, begin)[0])
+                yield Node(key, size, None, _PGNO.unpack_from(data, begin)[0], at + _NODE.size)
             else:
-                yield Node(key, size, data[begin : begin + size], 0)
+                yield Node(key, size, data[begin : begin + size], 0, at + _NODE.size)
 
     def ends(self, number: int, data: bytes) -> Ends:
         """The outermost keys of a leaf page, without reading those between.
@@ -314,13 +347,20 @@ class PageFile:
         Raises:
             PageError: the first of them is none of a value, or one of another.
         """
-        if node.inline is not None:
-            return 0
-        count: int = _OVERFLOW.unpack_from(self.page(node.overflow, OVERFLOW))[3]
+        return 0 if node.inline is not None else self.large_value(node)[0]
+
+    def large_value(self, node: Node) -> tuple[int, bytes]:
+        """Return how many pages the value of a record takes that does not lie inline, and how it begins.
+
+        Raises:
+            PageError: the first of them is none of a value, or one of another.
+        """
+        data = self.page(node.overflow, OVERFLOW)
+        count: int = _OVERFLOW.unpack_from(data)[3]
         needed = (HEADER_BYTES + node.size - 1) // self.page_bytes + 1
         if count < needed:
             raise PageError(node.overflow, f"begins {count} pages, its record takes {needed}")
-        return count
+        return count, data[HEADER_BYTES : HEADER_BYTES + node.size]
 
     def value(self, node: Node) -> bytes:
         """The value of a record.
@@ -335,6 +375,21 @@ class PageFile:
         if len(data) < node.size:
             raise PageError(node.overflow, f"lies beyond the end of the file ({self.file_bytes} bytes)")
         return data
+
+    def place_of(self, number: int, node: Node) -> int:
+        """Where in the file the value of a record of a page begins."""
+        if node.inline is None:
+            return node.overflow * self.page_bytes + HEADER_BYTES
+        return number * self.page_bytes + node.key_at + len(node.key)
+
+    def layout_places(self, data: bytes) -> list[int]:
+        """Which bytes of a leaf page say where its records lie, and how long they are."""
+        (lower,) = struct.unpack_from("<H", data, 12)
+        end = min(max(lower, HEADER_BYTES), self.page_bytes) & ~1
+        places = [*range(end)]
+        for at in struct.unpack_from(f"<{(end - HEADER_BYTES) // 2}H", data, HEADER_BYTES):
+            places += range(at, min(at + _NODE.size + _PGNO.size, self.page_bytes))
+        return list(dict.fromkeys(places))
 
     def free_lists(self, meta: Meta) -> Iterator[array[int]]:
         """The numbers of pages that no record uses any more, in lists of bounded length.

@@ -43,6 +43,11 @@ def _warm(environment: ReadEnvironment, directory: str, request: ReadRequest) ->
         with closing(environment.views(request.table, request.first, request.last)) as records:
             for key, value in records:
                 last, found = key, True
+                if value is None:
+                    damaged.append(key)
+                    if len(damaged) >= MAX_DAMAGED:
+                        break
+                    continue
                 size += len(value)
                 if request.table != Table.FRAME:
                     value[::_PAGE_BYTES].tobytes()

@@ -78,8 +78,15 @@ def _text(data: bytes) -> str:
     return text if text.isprintable() else data.hex()
 
 
-def explain_bad_record(stored: bytes, value: bytes) -> str | None:
-    """Return the fault of a record; ``None`` if none can be seen."""
+def explain_bad_record(stored: bytes, value: bytes | None) -> str | None:
+    """Return the fault of a record; ``None`` if none can be seen.
+
+    Args:
+        stored: its key, with the table's byte.
+        value: ``None`` if its checksum is wrong.
+    """
+    if value is None:
+        return "has a wrong checksum"
     try:
         table = Table(stored[0])
     except (ValueError, IndexError):

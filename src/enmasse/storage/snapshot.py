@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lmdb
 
+from enmasse.storage.checksums import FORMAT_KEY, has_checksums, without_checksum
 from enmasse.storage.environment import DEFAULT_MAP_BYTES
 from enmasse.storage.errors import PageError, ToolError
 from enmasse.storage.pages import LEAF, PageFile
@@ -99,6 +101,21 @@ class Snapshot:
     def entries(self) -> int:
         """The number of records that there should be."""
         return self.meta.main.entries
+
+    @cached_property
+    def has_checksums(self) -> bool:
+        """True if it is of a format whose records have checksums, and where damage hides that."""
+        for number, data in self.file.leaves(self.meta.main, lambda _problem: None):
+            try:
+                first = next(self.file.records(number, data), None)
+            except PageError:
+                return True
+            return first is None or first.key != FORMAT_KEY or has_checksums(first.inline or b"")
+        return True
+
+    def value(self, key: bytes, stored: bytes) -> bytes | None:
+        """Return the value of a record as it is stored; ``None`` if its checksum is wrong."""
+        return without_checksum(key, stored) if self.has_checksums and key != FORMAT_KEY else stored
 
     def nodes(
         self, report: Callable[[PageError], None] | None = None, seen: set[int] | None = None

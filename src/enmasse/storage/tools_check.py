@@ -14,6 +14,7 @@ from enmasse.messaging.log.holders import Holders
 from enmasse.messaging.retained_log import decode_value
 from enmasse.messaging.storage import Table
 from enmasse.storage.batch import TABLE_PREFIX
+from enmasse.storage.checksums import FORMAT_KEY, decode_format
 from enmasse.storage.environment import FORMAT_VERSION
 from enmasse.storage.errors import PageError
 from enmasse.storage.records import describe, explain_bad_record, log_of, place_of, table_name
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from enmasse.storage.progress import Progress
 
-_FORMAT_KEY = TABLE_PREFIX[0] + b"format"
 _ENTITY = TABLE_PREFIX[1]
 _SHOWN_KEY_BYTES = 200
 _SHOWN_HOLDERS = 100
@@ -87,19 +87,20 @@ def _check_snapshot(snapshot: Snapshot, found: _Findings, progress: Progress) ->
 
     for node in snapshot.nodes(note_page):
         try:
-            value = snapshot.file.value(node)
+            stored = snapshot.file.value(node)
         except PageError as error:
             found.report(f"{describe(node.key)}: {error}")
             continue
-        progress.add(len(value))
-        if node.key == _FORMAT_KEY:
+        progress.add(len(stored))
+        value = snapshot.value(node.key, stored)
+        if node.key == FORMAT_KEY:
             format_seen = True
-            found.version = int.from_bytes(value, "little")
+            found.version = decode_format(stored) or 0
             if not 1 <= found.version <= FORMAT_VERSION:
                 found.report(f"the journal has format {found.version}, this version reads up to {FORMAT_VERSION}")
-        elif node.key == SEAL_KEY:
+        elif node.key == SEAL_KEY and value is not None:
             wanted = {**dict.fromkeys(sealed_keys(value)), **wanted, SEAL_KEY: value}
-        _count(found, node.key, value)
+        _count(found, node.key, stored, value)
         if node.key in wanted:
             wanted[node.key] = value
     if not format_seen:
@@ -111,13 +112,13 @@ def _check_snapshot(snapshot: Snapshot, found: _Findings, progress: Progress) ->
             found.report(broken)
 
 
-def _count(found: _Findings, key: bytes, value: bytes) -> None:
+def _count(found: _Findings, key: bytes, stored: bytes, value: bytes | None) -> None:
     log = log_of(key)
     where = (-1 if log is None else log, table_name(key))
     found.records[where] += 1
-    found.bytes[where] += len(value)
+    found.bytes[where] += len(stored if value is None else value)
     problem = explain_bad_record(key, value)
-    if problem is not None:
+    if value is None or problem is not None:
         found.report(f"{describe(key)} {problem}")
     elif key[:1] == _ENTITY and key[1:2] == b"a":
         document = json.loads(value)
@@ -153,16 +154,17 @@ def dump(directory: Path, progress: Progress, *, messages: bool) -> int:
         for node in snapshot.nodes(note_page):
             line = place_of(node.key)
             try:
-                value = snapshot.file.value(node)
+                stored = snapshot.file.value(node)
             except PageError as error:
                 note_page(error)
                 say(line | {"damaged": str(error)})
                 continue
-            progress.add(len(value))
+            progress.add(len(stored))
+            value = snapshot.value(node.key, stored)
             problem = explain_bad_record(node.key, value)
-            if problem is not None:
+            if value is None or problem is not None:
                 code = 1
-                say(line | {"bytes": len(value), "damaged": problem})
+                say(line | {"bytes": len(stored), "damaged": problem})
                 continue
             say(line | _contents(node.key, value))
             if messages and node.key[0] == Table.FRAME:

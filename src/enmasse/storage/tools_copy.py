@@ -42,7 +42,7 @@ class _Copy:
         self._progress.expect(snapshot.entries)
         for node in snapshot.nodes():
             value = snapshot.file.value(node)
-            problem = explain_bad_record(node.key, value)
+            problem = explain_bad_record(node.key, snapshot.value(node.key, value))
             if problem is not None:
                 self.damaged += 1
                 _say(f"damaged, copied as it is: {describe(node.key)} {problem}")
@@ -177,7 +177,7 @@ class _Salvage:
         except PageError as error:
             self._lose(f"{describe(node.key)}: {error}")
             return
-        problem = explain_bad_record(node.key, value)
+        problem = explain_bad_record(node.key, self._snapshot.value(node.key, value))
         if problem is not None:
             self._lose(f"{describe(node.key)} {problem}")
             return

@@ -14,6 +14,7 @@ from argon2 import PasswordHasher
 
 from enmasse.control.access.accounts import Accounts, WebPasswords
 from enmasse.control.errors import ResourceExistsError, ResourceNotFoundError
+from enmasse.databases.checksums import connect, protect
 from enmasse.errors import ConfigError
 
 PASSWORDS = WebPasswords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
@@ -143,10 +144,15 @@ def test_what_an_older_version_stored_goes_on(accounts: Accounts, tmp_path: Path
     accounts.add("tina", password_hash="")
     secret = accounts.create_token("tina", note="laptop", made_by="session").secret
     accounts.close()
-    with closing(sqlite3.connect(tmp_path / "access.db")) as older:
+    with closing(connect(tmp_path / "access.db", timeout=1)) as older:
         older.executescript(
-            "ALTER TABLE tokens DROP COLUMN made_by; ALTER TABLE tokens DROP COLUMN parent; PRAGMA user_version = 1"
+            "CREATE TABLE former (id TEXT PRIMARY KEY, hash BLOB NOT NULL UNIQUE, account TEXT NOT NULL,"
+            " note TEXT NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL)"
+            " WITHOUT ROWID; INSERT INTO former SELECT id, hash, account, note, created, expires, used FROM tokens;"
+            " DROP TABLE tokens; ALTER TABLE former RENAME TO tokens;"
+            " PRAGMA user_version = 1"
         )
+        protect(older)
     for _ in range(2):
         with Accounts(tmp_path / "access.db", now=lambda: 2_000.0) as again:
             known = again.find_token(secret)

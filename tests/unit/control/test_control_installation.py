@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from enmasse.control.installation import Removals
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
+from enmasse.databases.checksums import connect, protect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,10 +77,11 @@ def test_deletions_of_a_former_format_are_remembered_for_the_first_node(
     gone = _create_and_delete(registry, make_address)
     path = tmp_path / "resources.db"
     store.close()
-    with closing(sqlite3.connect(path)) as database:
+    with closing(connect(path, timeout=1)) as database:
         database.executescript(
-            "DROP TABLE removals; DROP TABLE nodes; DROP TABLE installation; PRAGMA user_version = 2;"
+            "DROP TABLE removals; DROP TABLE nodes; DROP TABLE installation;PRAGMA user_version = 2;"
         )
+        protect(database)
     with ResourceStore(path) as opened:
         assert opened.installation.id() == ""
         assert opened.get("Address", "default", "shop.kept")["metadata"]["uid"] == kept

@@ -13,6 +13,7 @@ from enmasse.control.errors import (
     StoreFullError,
 )
 from enmasse.control.store.store import ResourceStore
+from enmasse.databases.checksums import connect, protect
 from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,11 +101,12 @@ def test_a_history_of_the_former_format_is_kept_in_parts_from_now_on(tmp_path: P
     with ResourceStore(tmp_path / "db", history=10) as store:
         for number in range(8):
             store.create(thing(f"n{number}", namespace="quiet"))
-    with closing(sqlite3.connect(tmp_path / "db")) as former:
+    with closing(connect(tmp_path / "db", timeout=1)) as former:
         former.executescript(
             "DROP INDEX changes_by_namespace; DELETE FROM changes WHERE version <= 5;"
             "UPDATE facts SET value = 5 WHERE name = 'compacted'; PRAGMA user_version = 3;"
         )
+        protect(former)
     with ResourceStore(tmp_path / "db", history=10) as store:
         with pytest.raises(ExpiredVersionError):
             store.changes(4, namespace="loud")

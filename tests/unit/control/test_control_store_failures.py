@@ -19,6 +19,7 @@ from enmasse.control.errors import (
 )
 from enmasse.control.store.history import follow
 from enmasse.control.store.store import ResourceStore
+from enmasse.databases import soundness
 from enmasse.errors import EnmasseError
 
 FORMAT_1 = """
@@ -106,7 +107,8 @@ def test_a_file_that_cannot_be_written_is_told_and_still_read(tmp_path: Path) ->
         assert names(store) == ["a", "b"]
 
 
-def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
+def test_a_damaged_file_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soundness, "_TRIED_S", 0.1)
     path = tmp_path / "db"
     with ResourceStore(path) as store, store.transaction():
         for number in range(500):

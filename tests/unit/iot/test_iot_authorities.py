@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from base64 import b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from enmasse.databases.checksums import connect, protect
 from enmasse.identity.authorities import AuthorityId, canonical_name
 from enmasse.iot.documents import RegistryError
 from enmasse.iot.lookups import Lookups
@@ -208,10 +208,11 @@ def test_what_one_tenant_alone_had_before_there_were_proofs_is_presumed(tmp_path
     first.trust(OTHER, anchor(ED, "CN=SHARED"))
     first.registry.update_tenant(RED, {"alias": "paint", "trusted-ca": [anchor(EC[0])]})
     first.store.close()
-    database = sqlite3.connect(tmp_path / "devices.db", isolation_level=None)
+    database = connect(tmp_path / "devices.db", timeout=1)
     database.execute("DROP TABLE authorities")
     database.execute("DROP TABLE proofs")
     database.execute("CREATE TABLE anchors (subject TEXT NOT NULL, tenant INTEGER NOT NULL)")
+    protect(database)
     database.execute("PRAGMA user_version = 1")
     database.close()
     assert "anchors" in AUTHORITIES_UPDATE

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from base64 import b64encode
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509 import CertificateBuilder, Name, NameAttribute, random_serial_number
 from cryptography.x509.oid import NameOID
 
+from enmasse.databases.checksums import connect, protect
 from enmasse.iot.bulk import read_json_lines
 from enmasse.iot.lookups import Lookups
 from enmasse.iot.store import DeviceStore
@@ -125,9 +126,9 @@ def test_it_is_counted_anew_in_a_file_of_an_older_version(
     sensor.update_credentials(PLANT, "s-1", [password("s", {"hash-function": "bcrypt", "pwd-hash": WELL_HASHED})])
     sensor.create_device(PLANT, "s-2", {}, "me")
     store.close()
-    with sqlite3.connect(tmp_path / "devices.db") as database:
+    with closing(connect(tmp_path / "devices.db", timeout=1)) as database:
         database.executescript("DROP TRIGGER credentials_added; DROP TRIGGER credentials_removed; DROP TABLE costs;")
-    database.close()
+        protect(database)
     with DeviceStore(tmp_path / "devices.db") as again:
         assert Lookups(again).password_cost(PLANT) == 1 << 4
 

@@ -15,8 +15,10 @@ from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.log.merge import merge_operation, time_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import Batch, encode_batch, split_batches
+from enmasse.storage.checksums import FORMAT_KEY, encode_format, with_checksum, without_checksum
 from enmasse.storage.environment import FORMAT_VERSION, ReadEnvironment, WriteEnvironment
 from enmasse.storage.errors import JournalDamagedError, JournalFormatError
+from enmasse.storage.seal import SEAL_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,29 +91,39 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     WriteEnvironment(str(tmp_path)).close()
     raw = lmdb.open(str(tmp_path))
     with raw.begin(write=True) as txn:
-        assert txn.replace(b"\0format", (99).to_bytes(4, "little")) == FORMAT_VERSION.to_bytes(4, "little")
+        assert txn.replace(FORMAT_KEY, encode_format(99)) == encode_format(FORMAT_VERSION)
     raw.close()
     with pytest.raises(JournalFormatError, match=f"format 99, this version reads up to {FORMAT_VERSION}"):
         WriteEnvironment(str(tmp_path))
 
 
 def test_an_older_format_is_upgraded_in_place(tmp_path: Path) -> None:
-    env = WriteEnvironment(str(tmp_path))
-    env.apply([batch(1, put(b"a", b"1"))])
-    env.close()
-    raw = lmdb.open(str(tmp_path))
+    frame = encode_frame(3, [7], [b""], [b"h"], [b"b"])
+    marks = {number.to_bytes(2, "big"): bytes(number % 3000) for number in range(3000)}
+    raw = lmdb.open(str(tmp_path), map_size=1 << 30)
     with raw.begin(write=True) as txn:
         txn.put(b"\0format", (1).to_bytes(4, "little"))
-        txn.delete(b"\0seal")
+        txn.put(b"\0last", (1).to_bytes(8, "little") * 2)
+        txn.put(b"\2" + log_key(1, 0, 3), frame)
+        for key, value in marks.items():
+            txn.put(b"\4" + key, value)
     raw.close()
     env = WriteEnvironment(str(tmp_path))
     assert (env.epoch, env.number) == (1, 1)
+    env.apply([batch(2, put(log_key(1, 0, 4), encode_frame(4, [7], [b""], [b"h"], [b"b"])))])
     env.close()
-    assert frames(tmp_path) == {b"a": b"1"}
+    assert [*frames(tmp_path)] == [log_key(1, 0, 3), log_key(1, 0, 4)]
+    assert frames(tmp_path)[log_key(1, 0, 3)] == frame
+    reader = ReadEnvironment(str(tmp_path))
+    assert dict(reader.scan_all(Table.MARK)) == marks
+    reader.close()
     raw = lmdb.open(str(tmp_path), readonly=True)
     with raw.begin() as txn:
-        assert txn.get(b"\0format") == FORMAT_VERSION.to_bytes(4, "little")
+        assert txn.get(FORMAT_KEY) == encode_format(FORMAT_VERSION)
     raw.close()
+    env = WriteEnvironment(str(tmp_path))
+    assert env.mended == []
+    env.close()
 
 
 def test_a_last_commit_that_is_not_all_there_is_refused(tmp_path: Path) -> None:
@@ -123,20 +135,24 @@ def test_a_last_commit_that_is_not_all_there_is_refused(tmp_path: Path) -> None:
     def reopen_after(change: Callable[[lmdb.Transaction], object]) -> None:
         raw = lmdb.open(str(tmp_path))
         with raw.begin(write=True) as txn:
-            seal = txn.get(b"\0seal")
+            seal = without_checksum(SEAL_KEY, txn.get(SEAL_KEY, b""))
             assert seal is not None
             assert int.from_bytes(seal[:8], "little") == txn.id() - 1
             change(txn)
             start = txn.id().to_bytes(8, "little")
-            txn.put(b"\0seal", start + zlib.crc32(seal[12:], zlib.crc32(start)).to_bytes(4, "little") + seal[12:])
+            seal = start + zlib.crc32(seal[12:], zlib.crc32(start)).to_bytes(4, "little") + seal[12:]
+            txn.put(SEAL_KEY, with_checksum(SEAL_KEY, seal))
         raw.close()
         WriteEnvironment(str(tmp_path)).close()
 
     reopen_after(lambda _txn: None)
     for change in (
-        lambda txn: txn.put(b"\x02a", b"1"),
-        lambda txn: (txn.put(b"\x02a", b"11"), txn.delete(b"\x02d")),
-        lambda txn: (txn.put(b"\x02d", b"4"), txn.put(b"\x02b", b"2")),
+        lambda txn: txn.put(b"\x02a", with_checksum(b"\x02a", b"1")),
+        lambda txn: (txn.put(b"\x02a", with_checksum(b"\x02a", b"11")), txn.delete(b"\x02d")),
+        lambda txn: (
+            txn.put(b"\x02d", with_checksum(b"\x02d", b"4")),
+            txn.put(b"\x02b", with_checksum(b"\x02b", b"2")),
+        ),
     ):
         with pytest.raises(JournalDamagedError, match=r"not as the last commit left it.*enmasse journal check"):
             reopen_after(change)
@@ -152,11 +168,12 @@ def test_a_value_of_the_last_commit_that_is_an_old_one_is_refused(tmp_path: Path
     def reopen_after(key: bytes, value: bytes) -> None:
         raw = lmdb.open(str(tmp_path))
         with raw.begin(write=True) as txn:
-            seal = txn.get(b"\0seal")
+            seal = without_checksum(SEAL_KEY, txn.get(SEAL_KEY, b""))
             assert seal is not None
             start = txn.id().to_bytes(8, "little")
-            txn.put(b"\0seal", start + zlib.crc32(seal[12:], zlib.crc32(start)).to_bytes(4, "little") + seal[12:])
-            txn.put(key, value)
+            seal = start + zlib.crc32(seal[12:], zlib.crc32(start)).to_bytes(4, "little") + seal[12:]
+            txn.put(SEAL_KEY, with_checksum(SEAL_KEY, seal))
+            txn.put(key, with_checksum(key, value))
         raw.close()
         WriteEnvironment(str(tmp_path)).close()
 
@@ -190,7 +207,7 @@ def test_a_commit_without_its_seal_is_refused(tmp_path: Path) -> None:
     WriteEnvironment(str(tmp_path)).close()
     raw = lmdb.open(str(tmp_path))
     with raw.begin(write=True) as txn:
-        txn.put(b"\x02a", b"1")
+        txn.put(b"\x02a", with_checksum(b"\x02a", b"1"))
     raw.close()
     with pytest.raises(JournalDamagedError, match="transaction 2, but its records are those of 1"):
         WriteEnvironment(str(tmp_path))
@@ -202,7 +219,7 @@ def test_a_group_too_large_to_be_named_is_sealed_by_its_transaction(tmp_path: Pa
     env.close()
     raw = lmdb.open(str(tmp_path), readonly=True)
     with raw.begin() as txn:
-        seal = txn.get(b"\0seal")
+        seal = without_checksum(SEAL_KEY, txn.get(SEAL_KEY, b""))
         assert seal is not None
         assert (seal[:8], len(seal)) == (txn.id().to_bytes(8, "little"), 16)
     raw.close()

@@ -188,7 +188,7 @@ async def test_a_damaged_frame_is_named_once(tmp_path: Path, caplog: pytest.LogC
     assert answers.keys == [[0, 2], []]
     assert answers.damaged == [1, 1]
     (message,) = [record.getMessage() for record in caplog.records]
-    assert "the frame of log 1, partition 0, at offset 1 in" in message
+    assert "FRAME record of log 1, partition 0, offset 1 in" in message
     assert "enmasse journal check" in message
     await link.stop()
 

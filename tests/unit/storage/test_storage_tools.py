@@ -19,6 +19,7 @@ from enmasse.messaging.log.frame import Frame, encode_frame
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import encode_batch, split_batches
+from enmasse.storage.checksums import FORMAT_KEY, encode_format, with_checksum
 from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
 from enmasse.storage.link import JournalLink
 from enmasse.storage.lock import DirectoryLock
@@ -121,7 +122,7 @@ def page_of_frame(directory: Path, offset: int) -> tuple[int, int]:
 
 def test_check_counts_what_there_is(journal: Path) -> None:
     told = run("check", journal)
-    assert "no damage; format 4" in told
+    assert "no damage; format 5" in told
     assert "default/orders  FRAME" in told
     assert f" {FRAMES - 100} " in told
 
@@ -161,12 +162,12 @@ def test_check_of_a_file_that_was_cut_names_the_page(journal: Path) -> None:
 def test_check_refuses_a_newer_format_and_bad_keys(journal: Path) -> None:
     raw = lmdb.open(str(journal))
     with raw.begin(write=True) as transaction:
-        transaction.put(b"\0format", (99).to_bytes(4, "little"))
-        transaction.put(b"\2short", b"")
-        transaction.put(b"\x63key", b"")
+        transaction.put(FORMAT_KEY, encode_format(99))
+        transaction.put(b"\2short", with_checksum(b"\2short", b""))
+        transaction.put(b"\x63key", with_checksum(b"\x63key", b""))
     raw.close()
     told = tool("check", journal, code=DAMAGED)
-    assert "the journal has format 99, this version reads up to 4" in told
+    assert "the journal has format 99, this version reads up to 5" in told
     assert "has a key of 5 bytes" in told
     assert "is of no table that this version knows" in told
 

@@ -25,6 +25,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from enmasse.control.errors import ResourceExistsError, ResourceNotFoundError
+from enmasse.databases.checksums import connect, protect
 from enmasse.errors import ConfigError
 from enmasse.identity.rbac import ADMINISTRATORS
 
@@ -80,7 +81,7 @@ TOKEN_PREFIX = "enm_"  # noqa: S105  # by which people and scanners know one tha
 
 _SECRET_BYTES = 32
 _ID_BYTES = 5
-_FORMAT = 2
+_FORMAT = 3
 _BUSY_S = 2.0
 _USED_EVERY_S = 60  # the last use of a token is recorded this exactly; more would be a write per request
 _MAX_TOKENS = 1_000  # of one account; ended ones make room
@@ -220,7 +221,7 @@ class Accounts:
             for directory in (path.parent.parent, path.parent):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
+            self._database = connect(path, timeout=_BUSY_S)
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"{path} cannot be opened: {error}") from None
         try:
@@ -423,6 +424,10 @@ class Accounts:
                 self._database.executescript(_SCHEMA)
         if found == 1:
             self._add_columns()
+        with self._reading():
+            protect(self._database)
+            if found < _FORMAT:
+                self._database.execute(f"PRAGMA user_version = {_FORMAT}")
 
     def _add_columns(self) -> None:
         with self._writing():

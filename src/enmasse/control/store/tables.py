@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.control.errors import StoreBrokenError, StoreBusyError, StoreFullError, StoreReadOnlyError
 from enmasse.control.store.port import Used
+from enmasse.databases.checksums import connect, protect
+from enmasse.databases.soundness import DatabaseDamagedError, check_database
 from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from enmasse.control.store.port import Key
     from enmasse.errors import EnmasseError
 
-_FORMAT = 4
+_FORMAT = 5
 
 _SCHEMA = """
 CREATE TABLE objects (
@@ -90,7 +92,8 @@ INSERT OR IGNORE INTO removals
 {_FROM_3}
 """  # noqa: S608  # of constants
 
-_STEPS = {0: _FACTS + _SCHEMA + _INSTALLATION, 1: _FROM_1, 2: _FROM_2, 3: _FROM_3}
+# Format 4 had no checksums, which `protect` adds.
+_STEPS = {0: _FACTS + _SCHEMA + _INSTALLATION, 1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: ""}
 
 _BUSY_S = 0.2  # the event loop stands still meanwhile; the client gets an error and tries again
 _CACHE_KIB = 32 * 1024  # the indexes of 200,000 objects, so that creating one reads nothing from disk
@@ -104,7 +107,13 @@ def open_database(path: Path) -> sqlite3.Connection:
         ConfigError: when the file was written by a newer version or is no database.
         StoreBusyError, StoreFullError, StoreReadOnlyError: when it cannot be used now.
     """
-    database = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
+    try:
+        check_database(path)
+    except OSError as error:
+        raise StoreReadOnlyError(f"the resource store cannot be read: {error}; nothing was changed") from None
+    except DatabaseDamagedError as error:
+        raise StoreBrokenError(str(error)) from None
+    database = connect(path, timeout=_BUSY_S)
     try:
         _prepare(database, path)
     except BaseException:
@@ -124,6 +133,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         if found < _FORMAT:
             script = _STEPS[found]
             database.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        protect(database)
     except sqlite3.DatabaseError as error:
         if _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             raise ConfigError(f"{path} is not a resource store: {error}") from None

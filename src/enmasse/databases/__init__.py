@@ -1,0 +1,1 @@
+"""Databases in SQLite that notice what a disk has changed in them."""
