@@ -119,8 +119,8 @@ class PipelinesCopy(Protocol):
     def note(self) -> None:
         """Copy how far queries are, and note which files tables have."""
 
-    def has_moved(self) -> bool:
-        """Return whether a query has begun a batch since ``note``."""
+    def moved(self) -> list[str]:
+        """Return the spaces in which a query has begun a batch since ``note``."""
 
     def copy_tables(self) -> bool:
         """Copy what was noted; whether all of it was there."""
@@ -213,18 +213,21 @@ def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callab
     with pipelines.copy(folder, target / _PIPELINES, report) as of_pipelines, ExitStack() as journals:
         of_pipelines.approach()
         with of_pipelines.at_rest():
-            for _ in range(_ROUNDS):
+            for left in reversed(range(_ROUNDS)):
                 of_pipelines.note()
                 copies = [_JournalCopy(layout, node, target) for node in nodes]
                 for copy in copies:
                     journals.callback(copy.close)
                     copy.wait_until_fixed()
-                if not of_pipelines.has_moved():
+                moved = of_pipelines.moved()
+                if not moved or not left:
                     break
                 journals.close()
-            else:
-                raise BackupError(f"pipelines in {folder} do not rest: pause them, or stop the installation")
-        is_sound = True
+        for space in moved:
+            report(
+                f"damaged: pipelines of {space} did not rest, so what they write may be lost or doubled; pause them"
+            )
+        is_sound = not moved
         for copy in copies:
             is_sound &= copy.finish()
         _copy_control(layout, target, report)

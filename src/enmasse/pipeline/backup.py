@@ -51,7 +51,8 @@ _BESIDE: Final = "_tombstones"
 _PASSES: Final = 5
 """A folder that is copied while files come is looked at again, until nothing has come."""
 _WAIT_S: Final = 60.0
-"""So long a deletion that is under way, or another backup, is waited for."""
+"""So long a deletion that is under way is waited for. Who holds a lock for longer harms what is copied of its own."""
+_LOCK: Final = "backup.lock"
 _SAY_S: Final = 2.0
 _BLOCK: Final = 8 << 20
 _LARGEST_TEXT: Final = 64 << 20
@@ -168,7 +169,7 @@ class _Copier:
             if (there.st_size, there.st_mtime_ns) == (facts.st_size, facts.st_mtime_ns):
                 return False
             target.unlink()
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(target.parent)
         key = facts.st_dev, facts.st_ino
         former = self._linked.get(key) if facts.st_nlink > 1 else None
         if former is not None and former.exists():
@@ -187,6 +188,13 @@ class _Copier:
             self._say_at = time.monotonic() + _SAY_S
             self._report(f"copied {self._files:,} files of pipelines, {self._bytes >> 20:,} MiB")
         return True
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for us alone."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _copy_bytes(source: int, target: int) -> int:
@@ -250,6 +258,7 @@ class PipelinesCopy:
     def __enter__(self) -> Self:
         """Keep files of tables from being deleted."""
         try:
+            self._keep_others_away()
             self._lock(DELETIONS, self._deletions)
         except BaseException:
             self._deletions.close()
@@ -288,14 +297,14 @@ class PipelinesCopy:
         for space in self._spaces():
             self._noted |= self._mirror(space)
 
-    def has_moved(self) -> bool:
-        """Return whether a query has begun a batch since ``note``."""
+    def moved(self) -> list[str]:
+        """Return the spaces in which a query has begun a batch since ``note``."""
         now: set[str] = set()
         for space in self._spaces():
             for kind in _STATE:
                 for folder, _, names in _files_below(space / kind):
                     now |= {f"{space.name}/{kind}/{folder}{name}" for name in names if _tells(kind, folder + name)}
-        return now != self._noted
+        return sorted({path.partition("/")[0] for path in now ^ self._noted})
 
     def _mirror(self, space: Path) -> set[str]:
         """Copy what changes of a space; return the files that say how far queries are."""
@@ -359,6 +368,13 @@ class PipelinesCopy:
             return []
         return sorted(path.parent for path in self._folder.glob(f"*/{_LAKE}") if path.parent.name != "former")
 
+    def _keep_others_away(self) -> None:
+        if self._folder.is_dir():
+            number = os.open(self._folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            self._deletions.callback(os.close, number)
+            if not lock(number, fcntl.LOCK_EX):
+                raise BackupBusyError(f"another backup copies {self._folder}: wait until it is done")
+
     def _lock(self, name: str, held: ExitStack) -> None:
         """Hold a lock of every space that is not held yet."""
         for space in self._spaces():
@@ -375,10 +391,8 @@ class PipelinesCopy:
         until = time.monotonic() + _WAIT_S
         while not lock(number, fcntl.LOCK_EX):
             if time.monotonic() > until:
-                raise BackupBusyError(
-                    f"{space / name} is not let go of for {_WAIT_S:g} s: another backup is under way, or a pipeline "
-                    "of the space deletes files of a table; try again later"
-                )
+                self._report(f"{space / name} is not let go of: pipelines of {space.name} are copied as they run")
+                return
             time.sleep(0.05)
 
 

@@ -25,7 +25,7 @@ UnavailableError
 ├── RegistryAwayError      the schema registry cannot be read now
 ├── LakeAwayError          the storage of the lake does not answer, or not to us
 ├── UnansweredError        a receiver has a message, and does not answer
-├── BackupBusyError        another backup is under way, or a table's files are just being deleted
+├── BackupBusyError        another backup is under way
 ├── TableBusyError         files of a table were rewritten while it was to be changed
 └── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
@@ -153,7 +153,7 @@ class SpoolFullError(ResourceError):
 
 
 class BackupBusyError(UnavailableError):
-    """Another backup is under way, or files of a table are just being deleted."""
+    """Another backup is under way."""
 
 
 class TableBusyError(UnavailableError):

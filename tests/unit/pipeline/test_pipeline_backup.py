@@ -20,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.pipeline.backup import PipelinesCopy, RestoredMarks, outside_of, restore
 from enmasse.pipeline.backup_locks import BATCHES, LOCKS, deletion, lock, make_locks, wait_for_backup
+from enmasse.pipeline.errors import BackupBusyError
 from enmasse.pipeline.host.verdict import restored_rule
 from enmasse.pipeline.lake.compaction import vacuum
 
@@ -63,7 +64,7 @@ def copied(stage: Stage, target: Path, meanwhile: Callable[[], Any] = bool) -> t
         copy.approach()
         with copy.at_rest():
             copy.note()
-            assert not copy.has_moved()
+            assert copy.moved() == []
         meanwhile()
         return copy, copy.copy_tables()
 
@@ -105,9 +106,9 @@ def test_what_moves_while_it_is_noted_is_noted_again(what: str, stage: Stage, tm
             (later / "lake").mkdir(parents=True)
             (later / "checkpoints" / "later.p" / "1" / "q" / "offsets").mkdir(parents=True)
             (later / "checkpoints" / "later.p" / "1" / "q" / "offsets" / "0").touch()
-        assert copy.has_moved()
+        assert copy.moved() == ["default.later" if what == "space" else "default.shop"]
         copy.note()
-        assert not copy.has_moved()
+        assert copy.moved() == []
     assert sum(1 for path in (tmp_path / "copy").rglob("*") if path.is_file()) == 5
 
 
@@ -225,14 +226,25 @@ def test_locks_end_with_a_backup_that_is_killed(stage: Stage) -> None:
     assert {path.name for path in stage.space.glob("*.lock")} == set(LOCKS)
 
 
-def test_a_second_backup_waits_for_the_first(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.pipeline.backup._WAIT_S", 0.0)
+def test_one_backup_at_a_time(stage: Stage, tmp_path: Path) -> None:
     with (
         PipelinesCopy(stage.folder, tmp_path / "one", nothing),
-        pytest.raises(Exception, match="another backup is under way"),
+        pytest.raises(BackupBusyError, match="another backup"),
         PipelinesCopy(stage.folder, tmp_path / "two", nothing),
     ):
         pass
+
+
+def test_who_does_not_let_go_of_a_lock_holds_up_nobody(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.pipeline.backup._WAIT_S", 0.0)
+    told: list[str] = []
+    make_locks(stage.space)
+    with deletion(), PipelinesCopy(stage.folder, tmp_path / "copy", told.append) as copy:
+        copy.note()
+        assert copy.copy_tables()
+    assert "default.shop are copied as they run" in " ".join(told)
 
 
 def test_what_remembers_its_place_remembers_the_new_one(stage: Stage, tmp_path: Path) -> None:
