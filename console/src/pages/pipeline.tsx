@@ -125,6 +125,7 @@ const REMEDIES: Record<string, string> = {
   ClusterAllowed: "Leave the cluster out in the settings, or ask the operator to list its masters.",
   InEffect: "Take it out of the settings: it does nothing.",
   CheckpointMisfit: "Restart it from another point than where it stopped, or take the change back.",
+  RestoredBehindSink: "See what the sink has already, and restart the pipeline from where it is to go on.",
   QueryFailed: "It is tried again by itself, with growing pauses. The log says more.",
   CannotRun: "Mend what is said in the settings.",
   RunnerEnded: "It is started again by itself. The log says more.",
