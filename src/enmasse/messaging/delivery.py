@@ -15,7 +15,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from enmasse.wire.amqp.performatives import Modified, Rejected
+from enmasse.wire.amqp.performatives import Modified, Rejected, Released
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 FAILED = Modified(delivery_failed=True)
 """The outcome of what was handed to a consumer that went away: it may have been processed."""
+
+UNSTORED = Released()
+"""The outcome of what could not be written while a consumer has it and keeps it; it is not sent again by itself, as
+the consumer would have one more each time."""
 
 
 _PLACES = count(1)

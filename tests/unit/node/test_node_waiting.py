@@ -285,6 +285,31 @@ def test_what_has_waited_too_long_is_answered_and_never_stored(publisher: str, w
         assert client.outcomes() == ["accepted"]
 
 
+@pytest.mark.parametrize("address", ["queue", "topic"])
+@pytest.mark.parametrize("publisher", ["MQTT 3.1.1", "MQTT 5", "STOMP"])  # of QoS 2 nobody has it before it is stored
+def test_what_a_receiver_keeps_that_could_not_be_written_is_answered(publisher: str, address: str) -> None:
+    scene = scene_of("the disk", publisher)
+    scene.node.address("durable", "subscription", topic="topic")
+    receiver = scene.amqp_receiver("queue" if address == "queue" else "durable", 100)
+    client = publisher_of(scene, publisher)
+    for number in range(3):
+        client.publish(address, b"%d" % number)
+    client.talk()
+    pass_time(scene, 5, is_full=True)
+    assert not client.talk()
+    pass_time(scene, 8, is_full=True)
+    client.talk()
+    if client.has_codes:
+        assert client.outcomes() == ["refused"] * 3
+    else:
+        assert client.is_cut
+    pass_time(scene, 5, is_full=False)
+    assert len(receiver.payloads) == 3
+    receiver.leave()
+    scene.go_on()
+    assert stored(scene, "queue" if address == "queue" else "durable") == []
+
+
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_what_the_disk_did_not_take_is_stored_in_its_order_once_it_does(publisher: str) -> None:
     scene = scene_of("the disk", publisher)

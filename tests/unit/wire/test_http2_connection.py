@@ -9,7 +9,15 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceived, StreamEnded, StreamReset
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingAckReceived,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
 from hpack import Encoder
 from hyperframe.frame import (
     ContinuationFrame,
@@ -87,6 +95,7 @@ class Server:
         self.ended: set[int] = set()
         self.reset: dict[int, int] = {}
         self.gone: int | None = None
+        self.pongs = 0
         self.reads = True
 
     def make(self, exchange: Exchange) -> Handler:
@@ -126,6 +135,8 @@ class Server:
             self.ended.add(event.stream_id or 0)
         elif isinstance(event, StreamReset):
             self.reset[event.stream_id or 0] = int(event.error_code or 0)
+        elif isinstance(event, PingAckReceived):
+            self.pongs += 1
         elif isinstance(event, ConnectionTerminated):
             self.gone = int(event.error_code or 0)
 
@@ -178,6 +189,22 @@ def test_requests_are_answered_one_beside_the_other(server: Server) -> None:
     # What is answered serves the next one.
     server.ask(b"three")
     assert len(server.handlers) == 2
+
+
+def test_requests_that_wait_hold_up_neither_pings_nor_other_streams(server: Server) -> None:
+    server.is_slow = True
+    waiting = [server.ask(bytes(40_000)) for _ in range(MAX_STREAMS - 1)]
+    server.is_slow = False
+    server.client.ping(b"?" * 8)
+    settling = server.ask(bytes(50_000))
+    assert (server.pongs, len(server.bodies[settling])) == (1, 50_000)
+    assert not server.engine.is_held
+    server.client.reset_stream(waiting[0])
+    server.turn()
+    assert [handler.is_gone for handler in server.handlers].count(True) == 1
+    server.handlers[1].engine.answer(OK, b"later")
+    server.turn()
+    assert server.bodies == {settling: bytes(50_000), waiting[1]: b"later"}
 
 
 def test_bodies_and_answers_of_any_size_pass_the_windows(server: Server) -> None:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address, AttachOptions, Declaration
-from enmasse.messaging.delivery import FAILED, Consumer, ConsumerPort
+from enmasse.messaging.delivery import FAILED, UNSTORED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import PLAIN, Facts, known_facts
 from enmasse.messaging.log.entry import (
@@ -54,6 +54,9 @@ from enmasse.wire.amqp.sections import is_durable
 if TYPE_CHECKING:
     from enmasse.messaging.address import Account, AddressSpace
     from enmasse.messaging.core import Core, Log
+
+UNSTORED_S = 10.0
+"""Seconds for a receiver to settle a message that could not be written; then its sender has an outcome anyway."""
 
 DEFAULT_MAX_BYTES = 4 << 30
 """Bytes that a queue or subscription may store unless its settings say otherwise."""
@@ -576,11 +579,22 @@ class Backlog(Address):
         entry.frame = None
         if entry.producer is None:
             return True
-        if entry.sink is not None or entry.state == MOVING:
-            entry.is_refused = True
-            return False
-        self.refuse(entry)
+        self.unstore(entry)
         return False
+
+    def unstore(self, entry: Entry) -> None:
+        """Give a message that is not on disk back to its sender, if a receiver has it after a while."""
+        if entry.sink is None and entry.state != MOVING:
+            self.refuse(entry)
+            return
+        entry.is_refused = True
+
+        def give_back() -> None:
+            producer, entry.producer = entry.producer, None
+            if producer is not None:
+                producer.settle(entry.producer_id, UNSTORED)
+
+        self.core.call_later(UNSTORED_S, give_back)
 
     def memory_log(self) -> MessageLog:
         """Return the log that decides transactions of an address that writes nothing."""

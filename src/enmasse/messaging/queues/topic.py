@@ -17,7 +17,7 @@ from enmasse.messaging.address import Address, AttachOptions, Declaration, Durab
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.facts import Facts, known_facts
 from enmasse.messaging.fan_out import FEW
-from enmasse.messaging.log.entry import DONE, MOVING
+from enmasse.messaging.log.entry import DONE
 from enmasse.messaging.log.sequences import producer_name
 from enmasse.messaging.log.shared_log import SharedLog
 from enmasse.messaging.pattern_trie import PatternTrie
@@ -404,10 +404,7 @@ class Topic(Address):
             entry.frame = None
             if is_content:
                 continue
-            if entry.sink is not None or entry.state == MOVING:
-                entry.is_refused = True
-            else:
-                subscription.refuse(entry)
+            subscription.unstore(entry)
         return is_content and row.state != DONE
 
     def make_room(self, subscriptions: list[Subscription], size: int) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.messaging.delivery import UNSTORED
 from enmasse.node.mqtt.messages import head_of
 from enmasse.node.waiting import PATIENCE_S, WaitingMessage, WaitingSender
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
@@ -247,6 +248,8 @@ def _reason_of(state: Any) -> tuple[Reason, str]:
         return Reason.UNSPECIFIED_ERROR, text
     if isinstance(state, Modified):
         return Reason.IMPLEMENTATION_SPECIFIC_ERROR, "its receiver has failed, or cannot take it"
+    if state is UNSTORED:
+        return Reason.QUOTA_EXCEEDED, "it could not be written, and its receiver has not accepted it"
     return Reason.IMPLEMENTATION_SPECIFIC_ERROR, "nobody took it"
 
 

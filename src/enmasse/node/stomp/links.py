@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.messaging.delivery import UNSTORED
 from enmasse.node.gathered import Gathered
 from enmasse.node.stomp.messages import read_message
 from enmasse.node.waiting import PATIENCE_S, WaitingMessage, WaitingSender
@@ -238,6 +239,8 @@ def _reason(state: Any) -> tuple[str, str]:
         return str(error.condition), f"it was rejected: {error.description or error.condition}"
     if isinstance(state, Modified):
         return "amqp:modified", "its receiver has failed, or cannot take it"
+    if state is UNSTORED:
+        return "amqp:resource-limit-exceeded", "it could not be written, and its receiver has not accepted it"
     return "amqp:released", "nobody took it"
 
 
