@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -86,7 +87,7 @@ def test_publishers_are_answered_on_a_full_disk_and_nothing_of_that_is_stored(no
             for address in ("orders", "news"):
                 for version, qos in product((Version.V3_1_1, Version.V5), (1, 2)):
                     # What lasts is on disk: of QoS 2 the message and its identifier together.
-                    lasts = {"session_expiry_s": NEVER_EXPIRES, "is_clean": False}
+                    lasts: dict[str, Any] = {"session_expiry_s": NEVER_EXPIRES, "is_clean": False}
                     peer = MqttPeer(node.port, f"{version}-{qos}-{address}", version, **lasts)
                     publishing.append(publish_by_mqtt(await stack.enter_async_context(peer), qos, address))
                 sender = await stack.enter_async_context(StompPeer(node.port))

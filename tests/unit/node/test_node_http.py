@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from enmasse.drivers import authority
+from enmasse.node import waiting
 from enmasse.node.http.messages import document_of, read_document
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.sections import Sections, encode_message
@@ -156,6 +157,32 @@ def test_guesses_of_passwords_are_throttled(tmp_path: Path) -> None:
             right = await client.post(MESSAGES, content=b"x", headers=basic("jo"))
             assert right.status_code == 429
             assert right.headers["retry-after"] == "1"
+
+    play(tmp_path, story)
+
+
+def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        space = next(space for name, space in scene.server.entities.spaces.items() if name == "ns/open")
+        await scene.create(
+            ADDRESS_TYPE, "ns/full", space=space.name, address="full", addressType="queue", maxBytes=10
+        )
+        monkeypatch.setattr(waiting, "ASSURED_BYTES", 1_000)
+        budget = scene.server.connections._waiting
+        monkeypatch.setattr(budget, "max_bytes", 4 * waiting.GRAIN_BYTES)
+        async with scene.client() as client:
+            assert (await client.post("full/messages", content=b"x")).status_code == 202
+            waits = asyncio.ensure_future(client.post("full/messages?wait=60", content=bytes(100_000)))
+            await until_async(lambda: budget.held == 2 * waiting.GRAIN_BYTES)
+            refused = await client.post("full/messages?wait=60", content=bytes(100_000))
+            assert (refused.status_code, refused.json()["reason"]) == (429, "no-room")
+            assert "too much of this space" in refused.json()["detail"]
+            async with scene.amqp() as amqp, amqp.receiver("full") as receiver:
+                delivery = await receiver.receive(timeout=60)
+                assert delivery is not None
+                delivery.accept()
+                assert (await waits).status_code == 202
+            assert budget.held == 0
 
     play(tmp_path, story)
 

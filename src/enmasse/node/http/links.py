@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
     from enmasse.node.http.connection import HttpConnection
+    from enmasse.node.waiting import WaitingRoom
 
 
 GRACE_S: Final = 0.1
@@ -73,8 +74,8 @@ class Sender:
     """
 
     __slots__ = (
-        "_connection", "_serial", "_unanswered", "_user_ids", "highest", "is_detach_sent", "key", "limit",
-        "most_bytes", "passes_from", "received", "sink", "status", "target", "waiting",
+        "_connection", "_room", "_serial", "_unanswered", "_user_ids", "_waiting_bytes", "highest", "is_detach_sent",
+        "key", "limit", "most_bytes", "passes_from", "received", "sink", "status", "target", "waiting",
     )  # fmt: skip
 
     def __init__(self, connection: HttpConnection, target: str, key: str) -> None:
@@ -88,6 +89,8 @@ class Sender:
         self.status = 200
         self.is_detach_sent = False
         self.waiting: deque[Post] = deque()
+        self._waiting_bytes = 0
+        self._room: WaitingRoom | None = None
         self._serial = 0
         self._connection = connection
         admission = connection.admission
@@ -127,11 +130,31 @@ class Sender:
             post.done(http_error(RemoteError(problem.condition, problem.description or "")))
             return
         if self.waiting or self.received >= self.limit:
-            self.waiting.append(post)
-            self._connection.due()
-            self.sink.on_available(len(self.waiting))
+            self._wait(post)
         else:
             self._send(post)
+
+    def _wait(self, post: Post) -> None:
+        if not self._count_waiting(len(post.payload)):
+            self._count_waiting(-len(post.payload))
+            post.done(_refusal(429, "too much of this space waits at the node already: send again", "no-room"))
+            return
+        self.waiting.append(post)
+        self._connection.due()
+        self.sink.on_available(len(self.waiting))
+
+    def _count_waiting(self, change: int) -> bool:
+        """Count bytes that wait, and return whether there is room for them."""
+        self._waiting_bytes += change
+        if self._room is None:
+            self._room = self._connection.waiting_room()
+        return self._room.resize(self._waiting_bytes)
+
+    def _next(self) -> Post:
+        """Return the first of those that wait, which it does no longer."""
+        post = self.waiting.popleft()
+        self._count_waiting(-len(post.payload))
+        return post
 
     def _send(self, post: Post) -> None:
         self.received += 1
@@ -156,13 +179,11 @@ class Sender:
         while waiting and not self.is_detach_sent:
             post = waiting[0]
             if post.is_given_up:
-                waiting.popleft()
+                self._next()
             elif self.received < self.limit:
-                waiting.popleft()
-                self._send(post)
+                self._send(self._next())
             elif now >= post.deadline:
-                waiting.popleft()
-                post.done(self._want())
+                self._next().done(self._want())
             else:
                 return post.deadline
         return None
@@ -184,6 +205,7 @@ class Sender:
         """Forget the messages that wait and whose client is gone."""
         if any(post.is_given_up for post in self.waiting):
             self.waiting = deque(post for post in self.waiting if not post.is_given_up)
+            self._count_waiting(sum(len(post.payload) for post in self.waiting) - self._waiting_bytes)
 
     def finish(self) -> None:
         """Leave, if it is the link of one request with a key of its own."""
@@ -214,6 +236,7 @@ class Sender:
         posts = [*self._unanswered.values(), *self.waiting]
         self._unanswered.clear()
         self.waiting.clear()
+        self._count_waiting(-self._waiting_bytes)
         self._connection.drop(self)
         for post in posts:
             post.done(reason)
