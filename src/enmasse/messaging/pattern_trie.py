@@ -6,7 +6,7 @@ once for each word; so a search takes time by the words of the name and the bran
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from enmasse.messaging.patterns import Pattern, Start, Wild
@@ -193,23 +193,25 @@ class PatternTrie(Generic[ValueT]):
                 pending.append((child, depth + 1))
         return found
 
-    def example(self, pattern: Pattern) -> str:
-        """Return a name that a pattern matches, with words that other patterns have in the places of wildcards."""
+    def example(self, pattern: Pattern, others: Sequence[str]) -> list[str]:
+        """Return the words of a name that a topic filter matches, with those of other filters in place of wildcards.
+
+        Args:
+            pattern: the filter.
+            others: words by their places, for places where no other filter goes on in the same way.
+        """
         words: list[str] = []
         node: _Node[ValueT] | None = self._root
-        for word in pattern:
-            if word is Wild.REST:
-                while node is not None and (text := _word_of(node)) is not None:
-                    words.append(text)
-                    node = _child(node, text) or node.any
-                break
+        is_rest = pattern[-1] is Wild.REST
+        for at in range(max(len(pattern) - 1, len(others)) if is_rest else len(pattern)):
+            word = pattern[at] if at < len(pattern) else Wild.REST
             text = word if isinstance(word, str) else None if node is None else _word_of(node)
-            words.append(_NO_WORD if text is None else text)
+            words.append(text if text is not None else others[at] if at < len(others) else _NO_WORD)
             node = None if node is None else _child(node, words[-1]) or node.any
-        return "/".join(words)
+        return words
 
 
-MAX_STEPS = 256
+MAX_STEPS = 1_000
 """Branches that are followed to count what matches a name: enough for some dozens of patterns with as many words."""
 
 _NO_WORD = "+"
@@ -217,10 +219,8 @@ _NO_WORD = "+"
 
 
 def _word_of(node: _Node[Any]) -> str | None:
-    """Return the latest word that follows and stands for itself, else one for any; ``None`` if none follows."""
-    if node.words is not None:
-        return next(reversed(node.words))
-    return node.word if node.word is not None or node.any is None else _NO_WORD
+    """Return the latest word that follows and stands for itself; ``None`` if none does."""
+    return node.word if node.words is None else next(reversed(node.words))
 
 
 def _simplified(pattern: Pattern) -> Pattern:

@@ -59,10 +59,11 @@ def test_topic_filters_that_match_are_counted_up_to_a_number(filters: list[str],
     assert min(most, trie.count(name, most)) == min(most, len(trie.find(name)))
 
 
-@given(st.lists(FILTERS, max_size=8), FILTERS)
-def test_a_name_is_found_that_a_topic_filter_matches(filters: list[str], text: str) -> None:
+@given(st.lists(FILTERS, max_size=8), FILTERS, st.lists(st.sampled_from(["a", "x"]), max_size=9))
+def test_a_name_is_found_that_a_topic_filter_matches(filters: list[str], text: str, others: list[str]) -> None:
     pattern = parse_filter(text)
-    assert matches(pattern, holding([parse_filter(one) for one in filters]).example(pattern))
+    name = holding([parse_filter(one) for one in filters]).example(pattern, others)
+    assert matches(pattern, "/".join(name)) or (not name and text == "#")
 
 
 def test_to_count_takes_a_bounded_number_of_steps() -> None:

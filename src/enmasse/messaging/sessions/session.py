@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SESSION_BYTES, Footprint, memory_of
-from enmasse.messaging.pattern_trie import PatternTrie
-from enmasse.messaging.patterns import parse_filter
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.session_subscription import SessionRoom, footprint_at
 from enmasse.messaging.sessions import reaching, records
+from enmasse.messaging.sessions.crowd import MAX_MATCHES, Crowd
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.messaging.sessions.incoming import Incoming
 from enmasse.messaging.sessions.outgoing import Outgoing
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from enmasse.messaging.sessions.wills import Will
     from enmasse.messaging.storage import Operation
 
-
-MAX_MATCHES: Final = 64
-"""The most filters of a session that may match one name: each has a part in what is done with every message to it."""
 
 NEVER: Final = 0xFFFF_FFFF
 """The expiry of a session that does not end by itself, in seconds [MQTT 3.1.2.11.2]."""
@@ -102,8 +98,8 @@ class Session:
         self.is_joint = not sessions.space.copies_overlapping
         self.has_leftovers = False
         self.leftover_links: dict[SessionSubscription, SessionLink] = _NONE
-        self._crowd: PatternTrie[SessionFilter] | None = None
-        """The filters by their patterns, if there are more than may match one name."""
+        self._crowd: Crowd | None = None
+        """The filters, if there are more than may match one name."""
         self.holder: SessionHolder | None = None
         self.may_receive: Callable[[str], bool] | None = None
         self.may_send: Callable[[str], bool] | None = None
@@ -246,11 +242,7 @@ class Session:
         return no_local != filter_.no_local
 
     def _require_few(self, filter_: SessionFilter) -> None:
-        """Check that no name is known that more of the filters match than may, with one more.
-
-        Whether there is such a name cannot always be told without looking at all that there are. Two are tried: one
-        that the filter matches and which has words of its own wherever that has wildcards, and one which takes the
-        words of other filters there.
+        """Check that no name is seen that more of the filters match than may, with one more.
 
         Raises:
             AttachError: there is one.
@@ -259,17 +251,14 @@ class Session:
             self._crowd = None
             return
         if self._crowd is None:
-            self._crowd = PatternTrie()
-            for other in self.filters.values():
-                self._crowd.add(parse_filter(other.filter.topic), other)
-        crowd, pattern = self._crowd, parse_filter(filter_.filter.topic)
-        for name in (filter_.filter.topic, crowd.example(pattern)):
-            if crowd.count(name, MAX_MATCHES) >= MAX_MATCHES:
-                raise AttachError(
-                    "amqp:resource-limit-exceeded",
-                    f"{MAX_MATCHES} filters of the session match {name!r:.200}, as many as may match one name: "
-                    f"unsubscribe from some before {filter_.text!r:.200}, or use fewer that are wider",
-                )
+            self._crowd = Crowd(self.filters.values())
+        name = self._crowd.name_in(filter_)
+        if name is not None:
+            raise AttachError(
+                "amqp:resource-limit-exceeded",
+                f"{MAX_MATCHES} filters of the session match {name!r:.200}, as many as may match one name: "
+                f"unsubscribe from some before {filter_.text!r:.200}, or use fewer that are wider",
+            )
 
     def unsubscribe(self, text: str) -> bool:
         """End a filter; false if there is none."""
@@ -284,7 +273,7 @@ class Session:
     def _add(self, filter_: SessionFilter) -> None:
         self.filters[filter_.text] = filter_
         if self._crowd is not None:
-            self._crowd.add(parse_filter(filter_.filter.topic), filter_)
+            self._crowd.add(filter_)
         self.sessions.index.add(filter_.filter.words, filter_)
         self.sessions.space.usage.take(filter_.footprint)
 
@@ -293,7 +282,7 @@ class Session:
         reaching.forget_kept(filter_)
         del self.filters[filter_.text]
         if self._crowd is not None:
-            self._crowd.remove(parse_filter(filter_.filter.topic), filter_)
+            self._crowd.remove(filter_)
         self.sessions.index.remove(filter_.filter.words, filter_)
         self.sessions.space.usage.give_back(filter_.footprint)
         if filter_.group is not None:
