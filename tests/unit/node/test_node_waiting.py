@@ -255,6 +255,8 @@ def stored(scene: Any, address: str) -> list[bytes]:
     while receiver.unsettled:
         receiver.accept()
     scene.go_on()
+    receiver.leave()
+    scene.go_on()
     return [Sections(payload).body for payload in receiver.payloads]
 
 
@@ -398,6 +400,25 @@ def test_what_a_receiver_has_accepted_is_answered_on_a_full_disk_too(version: An
     again = scene.client(version, "one", session_expiry_s=NEVER_EXPIRES, is_clean=False)
     again.publish("any", b"once", 2, packet_id=1)
     assert again.one("pubrec").reason == 0, "known, and sent to nobody"
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+def test_a_flood_of_qos_0_holds_up_what_is_behind_it_for_a_second(version: Any) -> None:
+    scene = scene_of("room")
+    fill(scene, "room")
+    client = scene.client(version)
+    for number in range(5_000):
+        client.publish("queue", b"%d" % number)
+    client.engine.put(b"\xc0\x00")
+    assert client.told() == []
+    assert client.is_held()
+    scene.harness.advance(1.1)
+    assert client.one("pingresp")
+    assert scene.node.find("queue").counts()["dropped"] == 5_000
+    assert len(stored(scene, "queue")) == 2
+    client.publish("queue", b"after")
+    client.told()
+    assert stored(scene, "queue") == [b"after"]
 
 
 # Transactions of STOMP

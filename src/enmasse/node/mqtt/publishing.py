@@ -5,8 +5,9 @@ Rules:
    own there, and the rights to it are checked once, and again when they or the addresses have changed.
 2. QoS 0 is settled. QoS 1 and 2 are not: PUBACK or PUBREC says what became of the message at its address.
 3. What finds no credit waits, in the order of its address. A message of QoS 0 waits for ``BRIEFLY_S`` and is then
-   dropped and counted; one of QoS 1 or 2 waits for ``PATIENCE_S``, however often it is tried meanwhile: then
-   version 5 has an error code, and earlier ones are closed, unless others of the address were taken in that time.
+   dropped and counted, and so are others at once until the address takes more. One of QoS 1 or 2 waits for
+   ``PATIENCE_S``, however often it is tried meanwhile: then version 5 has an error code, and earlier ones are closed,
+   unless others of the address were taken in that time.
 4. Without a consumer at all QoS 0 is dropped at once, and version 5 has its error code at once.
 """
 
@@ -86,7 +87,7 @@ class Sender(WaitingSender[Waiting]):
         most_bytes: the largest message.
     """
 
-    __slots__ = ("_home", "_sink", "address", "highest", "most_bytes", "passes_from")
+    __slots__ = ("_home", "_is_stuck", "_sink", "address", "highest", "most_bytes", "passes_from")
 
     def __init__(self, home: Publications, address: Address) -> None:
         super().__init__()
@@ -95,6 +96,9 @@ class Sender(WaitingSender[Waiting]):
         self.most_bytes = 0
         self.passes_from = 0
         self._home = home
+        self._is_stuck = False
+        """True once a message of QoS 0 has waited in vain, until there is credit: a thousand of them hold up what
+        comes behind them for a second."""
         self._sink: Producer | MeteredSink | None = None
 
     @property
@@ -117,6 +121,9 @@ class Sender(WaitingSender[Waiting]):
             # A multicast address takes what is to be retained. Anything else is dropped, or released at once.
             self.count_one()
             target.end.on_crossed(payload, number, not number, 0)
+            return
+        if self._is_stuck and not number:
+            self.address.dropped += 1
             return
         self.waiting.append(Waiting(target, payload, number))
         home.wait(number, len(payload))
@@ -153,6 +160,7 @@ class Sender(WaitingSender[Waiting]):
         home = self._home
         if not message.number:
             self.address.dropped += 1
+            self._is_stuck = self.received >= self.limit
             return
         home.forget_message(message.number)
         home.answer(
@@ -187,8 +195,10 @@ class Sender(WaitingSender[Waiting]):
         self.limit = self.received + credit
         if self.limit > self.highest:
             self.highest = self.limit
-        if credit and self.waiting:
-            self._home.due()
+        if credit:
+            self._is_stuck = False
+            if self.waiting:
+                self._home.due()
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Answer a message with its outcome; one that was released is offered again while it may wait."""
