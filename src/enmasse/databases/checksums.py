@@ -9,19 +9,23 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 _FUNCTION = "row_checksum"
 _COLUMN = "checksum"
 _SCHEMA_TABLE = "schema_checksum"
 _SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+_MADE_DIRECTORIES = 3
+"""The file's, the data directory, and that in which it lies."""
 _END = re.compile(r"\)\s*(WITHOUT ROWID)?\s*$")
 
 
@@ -93,10 +97,23 @@ def protect(database: sqlite3.Connection) -> None:
         database.execute(f"DELETE FROM {_SCHEMA_TABLE}")  # noqa: S608  # a constant
         database.execute(f"INSERT INTO {_SCHEMA_TABLE} VALUES (?)", (_schema_checksum(database),))  # noqa: S608  # likewise
         database.execute("COMMIT")
+        _sync_names(database)
     except BaseException:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+
+
+def _sync_names(database: sqlite3.Connection) -> None:
+    """Make the names of a file and of its directories last: SQLite syncs that of its log alone."""
+    (_, _, name) = database.execute("PRAGMA database_list").fetchone()
+    for directory in list(Path(name).absolute().parents)[:_MADE_DIRECTORIES]:
+        with suppress(OSError):  # of others, which are there without us
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
 
 def _rebuild(database: sqlite3.Connection, names: Sequence[str]) -> None:

@@ -164,6 +164,11 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600, owner: tuple[int, i
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)  # a power cut would bring back the former file
+        finally:
+            os.close(directory)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -194,6 +194,7 @@ def start_session(
         "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.scheduler.mode": "FAIR",
         # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Larger than Spark's own, which is about as quick with small rows and bounds none of large ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",

@@ -115,6 +115,8 @@ def write_marker(directory: str, marker: str) -> None:
     while len(way) > len(top):
         way = os.path.dirname(way)
         _sync(way)
+    with suppress(OSError):  # the data directory's own name, where that may be read
+        _sync(os.path.dirname(top))
     fd = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # The name is what counts, and the text is for people: a full disk may leave it out.

@@ -181,7 +181,7 @@ def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]
     for file in part.files:
         where, storage = located(lake_path(part.root) / file.path)
         try:
-            parquet = pq.ParquetFile(where, filesystem=storage)
+            parquet = pq.ParquetFile(where, filesystem=storage, page_checksum_verification=True)
         except FileNotFoundError:
             raise DataLossError(
                 f"the file {file.path} of the table {part.root} is there no more: who reads an old version has to do "
@@ -189,8 +189,11 @@ def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]
             ) from None
         there = set(parquet.schema_arrow.names)
         columns = [name for name in schema.names if name in there]
-        for rows in parquet.iter_batches(50_000, columns=columns):
-            yield _fitted(rows, schema, file.values)
+        try:
+            for rows in parquet.iter_batches(50_000, columns=columns):
+                yield _fitted(rows, schema, file.values)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise DataLossError(f"the file {file.path} of the table {part.root} cannot be read: {error}") from None
 
 
 def _fitted(rows: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:

@@ -229,6 +229,7 @@ class _File:
                     filesystem=files,
                     compression="snappy",
                     use_dictionary=repeating(rows),
+                    write_page_checksum=True,
                 )
             self._writer.write_table(rows, row_group_size=self._held_rows)
         self._held, self._held_rows, self._held_bytes = [], 0, 0

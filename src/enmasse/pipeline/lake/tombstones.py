@@ -53,7 +53,7 @@ class Tombstones:
     def read(self) -> pa.Table:
         """Return the keys of what was deleted, and the values by which rows are ordered."""
         where, files = located(self.file)
-        with pq.ParquetFile(where, filesystem=files) as parquet:
+        with pq.ParquetFile(where, filesystem=files, page_checksum_verification=True) as parquet:
             return parquet.read()
 
     def apply(self, rows: ds.Dataset) -> pa.RecordBatchReader:
@@ -108,11 +108,11 @@ class Tombstones:
     def _write(self, table: Any) -> None:
         if isinstance(self.file, ObjectPath):
             where, files = located(self.file)
-            pq.write_table(table, where, filesystem=files, compression="zstd")
+            pq.write_table(table, where, filesystem=files, compression="zstd", write_page_checksum=True)
             return
         self.file.parent.mkdir(parents=True, exist_ok=True)
         new = self.file.with_suffix(".new")
-        pq.write_table(table, new, compression="zstd")
+        pq.write_table(table, new, compression="zstd", write_page_checksum=True)
         sync(new)
         new.replace(self.file)
         sync(self.file.parent)

@@ -49,6 +49,19 @@ def test_what_is_told_of_a_file_is_what_is_in_it(tmp_path: Path) -> None:
     }
 
 
+def test_a_changed_bit_of_a_page_is_an_error_of_who_reads_it(tmp_path: Path) -> None:
+    batch = rows_of(*((DAY, f"site {n}", n, 0.5 * n) for n in range(300)))
+    (file,) = told(tmp_path, [batch])
+    path = tmp_path / file["path"]
+    data = path.read_bytes()
+    (chunk, *_) = [pq.read_metadata(path).row_group(0).column(index) for index in (2, 3)]
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    for at in range(start + chunk.total_compressed_size // 2, start + chunk.total_compressed_size, 37):
+        path.write_bytes(data[:at] + bytes((data[at] ^ 4,)) + data[at + 1 :])
+        with pytest.raises((OSError, pa.ArrowInvalid)):
+            pq.ParquetFile(path, page_checksum_verification=True).read()
+
+
 def test_rows_go_to_the_folder_of_their_partition(tmp_path: Path) -> None:
     late = dt.date(2025, 12, 24)
     batch = rows_of((DAY, "a", 1, 0.0), (late, "a", 2, 0.0), (DAY, "b/c", 3, 0.0), (DAY, None, 4, 0.0))

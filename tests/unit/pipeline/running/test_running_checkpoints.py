@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,23 @@ def test_the_order_of_sources_counts(tmp_path: Path) -> None:
 def test_a_batch_that_is_under_way_is_no_damage(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "q", batches=3, committed=2)
     check_whole(tmp_path / "q")
+
+
+@pytest.mark.parametrize("file", ["metadata", "offsets/2", "commits/2"])
+def test_a_changed_bit_is_found_by_the_checksum_beside_a_file(tmp_path: Path, file: str) -> None:
+    write_checkpoint(tmp_path)
+    path = tmp_path / file
+    data = path.read_bytes()
+    parts = [data[at : at + 8] for at in range(0, len(data), 8)]
+    sums = b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (8).to_bytes(4, "big") + sums)
+    check_whole(tmp_path)
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(CheckpointDamagedError, match=f"{path} cannot be read.*restart"):
+            check_whole(tmp_path)
 
 
 @pytest.mark.parametrize(

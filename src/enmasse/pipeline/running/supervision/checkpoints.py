@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from enmasse.model.kinds.pipelines.pipeline import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
 from enmasse.pipeline.lake.file_writing import put_whole
 
+_SUMS: Final = b"crc\0"
 _WHAT_TO_DO: Final = (
     "bring the file back, or have the pipeline begin anew with restart: {at: ..., from: earliest|latest|MOMENT}"
 )
@@ -222,13 +224,31 @@ def _numbers(folder: Path) -> list[int]:
 
 def _parsed(path: Path, parse: Any) -> Mapping[str, Any]:
     try:
-        found = parse(path.read_text())
+        data = path.read_bytes()
+        _check_sum(path, data)
+        found = parse(data.decode())
     except FileNotFoundError:
         raise CheckpointDamagedError(f"the checkpoint lacks {path}; {_WHAT_TO_DO}") from None
     except (ValueError, IndexError) as error:
         raise CheckpointDamagedError(f"the checkpoint's {path} cannot be read ({error}); {_WHAT_TO_DO}") from None
     result: Mapping[str, Any] = found
     return result
+
+
+def _check_sum(path: Path, data: bytes) -> None:
+    """Compare a file with the checksums that Hadoop keeps beside it: of each part, after the parts' size.
+
+    Raises:
+        ValueError: they are of something else.
+    """
+    beside = path.with_name(f".{path.name}.crc")
+    sums = beside.read_bytes() if beside.exists() else b""
+    if sums[: len(_SUMS)] != _SUMS:
+        return  # none was kept, or by another file system
+    size = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4], "big") or len(data) or 1
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    if b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts) != sums[len(_SUMS) + 4 :]:
+        raise ValueError(f"its checksum, in {beside.name}, is of something else")
 
 
 def _log_entry(text: str) -> Any:
