@@ -287,6 +287,28 @@ def test_thousands_of_filters_that_cannot_be_told_to_match_one_name_cost_one_mes
     assert all(one.properties and one.properties.subscription_identifiers == [3] * len(texts) for one in found)
 
 
+@pytest.mark.parametrize("is_each", [False, True])
+def test_statistics_come_as_messages_do(scene: Scene, is_each: bool) -> None:
+    scene.space.copies_overlapping = is_each
+    watcher = scene.client()
+    texts = ("$SYS/broker/version", "$SYS/broker/messages/#", "$SYS/broker/messages/received")
+    for identifier, text in enumerate(texts, 1):
+        watcher.subscribed(text, identifier=identifier)
+        # As retained values do, for this filter alone.
+        assert {tuple(identifiers) for *_, identifiers in told(watcher.messages())} == {(identifier,)}
+    scene.client().publish("topic/a", b"x")
+    scene.go_on()
+    scene.harness.advance(10)
+    found = [identifiers_of(one) for one in watcher.messages() if one.topic.endswith("messages/received")]
+    assert found == ([[2], [3]] if is_each else [[2, 3]])
+    more = [f"$SYS/broker/more/{number}" for number in range(MAX_MATCHES - 3)]
+    assert watcher.subscribed(*more) == [0] * len(more)
+    assert watcher.subscribed("$SYS/broker/#", more[0]) == [Reason.QUOTA_EXCEEDED, 0]
+    watcher.unsubscribe(more[0])
+    watcher.one("unsuback")
+    assert watcher.subscribed("$SYS/broker/#") == [0]
+
+
 @pytest.mark.parametrize("is_lasting", [False, True])
 def test_a_space_may_give_a_copy_for_each_to_sessions_that_begin_then(scene: Scene, is_lasting: bool) -> None:
     options: dict[str, Any] = LASTING if is_lasting else {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import filter_footprint
 from enmasse.messaging.patterns import Pattern, matches, parse_filter
+from enmasse.messaging.sessions.crowd import MAX_MATCHES
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.version import __version__
 from enmasse.wire.mqtt.packets import PublishProperties, Version
@@ -87,7 +88,7 @@ class _SpaceStatistics:
     def begin(self, subscriber: MqttConnection, pattern: Pattern, identifier: int) -> None:
         """Send a subscriber all statistics that it wants, and have it sent later ones."""
         self._told = read_statistics(self._space, self._connections)
-        _send(subscriber, self._told, pattern, identifier)
+        _send(subscriber, self._told, [(pattern, identifier)])
         if not self._is_ticking:
             self._is_ticking = True
             self._space.core.call_later(INTERVAL_S, self._tick)
@@ -100,23 +101,27 @@ class _SpaceStatistics:
         before, self._told = self._told, read_statistics(self._space, self._connections)
         changed = {name: value for name, value in self._told.items() if before.get(name) != value}
         for subscriber, filters in self.subscribers.items():
-            for pattern, identifier in filters.values():
-                _send(subscriber, changed, pattern, identifier)
+            wanted = list(filters.values())
+            # Once for all filters that match, or a copy for each, as the client's session has messages.
+            for together in [wanted] if subscriber.session.is_joint else [[one] for one in wanted]:
+                _send(subscriber, changed, together)
 
 
-def _send(subscriber: MqttConnection, values: dict[str, str], pattern: Pattern, identifier: int) -> None:
+def _send(subscriber: MqttConnection, values: dict[str, str], filters: list[tuple[Pattern, int]]) -> None:
     engine = subscriber.engine
     if engine.is_blocked:
         return
-    properties = b""
-    if engine.version is Version.V5:
-        identifiers = [identifier] if identifier else []
-        properties = encode_publish_properties(PublishProperties(subscription_identifiers=identifiers))
     for name, value in values.items():
-        if matches(pattern, name):
-            packet = encode_publish(name.encode(), value.encode(), retain=True, properties=properties)
-            if not 0 < engine.peer_maximum_packet_size < len(packet):
-                engine.put(packet)
+        identifiers = [identifier for pattern, identifier in filters if matches(pattern, name)]
+        if not identifiers:
+            continue
+        properties = b""
+        if engine.version is Version.V5:
+            known = [identifier for identifier in identifiers if identifier]
+            properties = encode_publish_properties(PublishProperties(subscription_identifiers=known))
+        packet = encode_publish(name.encode(), value.encode(), retain=True, properties=properties)
+        if not 0 < engine.peer_maximum_packet_size < len(packet):
+            engine.put(packet)
 
 
 class Statistics:
@@ -138,7 +143,13 @@ class Statistics:
         pattern = parse_filter(Filter(text).topic)
         if len(pattern) > MAX_WORDS:
             raise AttachError("amqp:not-found", f"no statistics have names of {len(pattern)} words")
-        if text not in self._filters_of(subscriber):
+        filters = self._filters_of(subscriber)
+        if text not in filters:
+            if len(filters) >= MAX_MATCHES:
+                raise AttachError(
+                    "amqp:resource-limit-exceeded",
+                    f"the client has {MAX_MATCHES} filters of {ROOT}, as many as one may have",
+                )
             space.usage.require_room(filter_footprint(text))
             space.usage.take(filter_footprint(text))
         found = self._spaces.get(space)
