@@ -102,7 +102,8 @@ class SessionSubscription(Subscription):
         key: identifies its filter.
 
     Attributes:
-        sources: what is wanted, as topic filters, with the number of the session's filters that want it.
+        sources: what is wanted: a topic filter, which most have, or several with the number of the session's filters
+            that want each; empty if it is nothing.
         is_retired: true if it gets nothing more, and ends with the last message that it has.
     """
 
@@ -121,7 +122,7 @@ class SessionSubscription(Subscription):
         key: Key,
     ) -> None:
         self.key = key
-        self.sources = {source: 1} if source else {}
+        self.sources: str | dict[str, int] = source
         self.is_retired = False
         self.room: SessionRoom | None = None
         self.is_trimming = False
@@ -131,7 +132,7 @@ class SessionSubscription(Subscription):
     @property
     def patterns(self) -> Iterable[Pattern]:
         """The patterns of the names that it wants."""
-        return map(parse_filter, self.sources)
+        return map(parse_filter, sources_of(self))
 
     @property
     def skips_volatile(self) -> bool:  # type: ignore[override]  # others never change
@@ -257,13 +258,19 @@ class SessionWatch(VolatileSubscription):
     __slots__ = ("sources",)
 
     def __init__(self, core: Core, source: str, *, topic: str) -> None:
-        self.sources = {source: 1}
+        self.sources: str | dict[str, int] = source
         super().__init__(core, source, 0, topic=topic, pattern=())
 
     @property
     def patterns(self) -> Iterable[Pattern]:
         """The patterns of the names that it wants."""
-        return map(parse_filter, self.sources)
+        return map(parse_filter, sources_of(self))
+
+
+def sources_of(subscription: SessionSubscription | SessionWatch) -> list[str]:
+    """Return what a subscription of a session wants, as topic filters."""
+    sources = subscription.sources
+    return [sources] if isinstance(sources, str) and sources else list(sources)
 
 
 def footprint_at(source: str) -> Footprint:
@@ -332,7 +339,7 @@ class SessionSubscribing:
     def rename(self, subscription: SessionSubscription, key: Key) -> None:
         """Have a subscription be that of another key, with no source yet: an older version made it for one filter."""
         del self._kept[subscription.key]
-        for source in list(subscription.sources):
+        for source in sources_of(subscription):
             self.narrow(subscription, source)
         subscription.key = key
         self._kept[key] = subscription
@@ -340,7 +347,7 @@ class SessionSubscribing:
 
     def retire(self, subscription: SessionSubscription) -> None:
         """Have a subscription get nothing more; it ends with the last message that it has."""
-        for source in list(subscription.sources):
+        for source in sources_of(subscription):
             self.narrow(subscription, source)
         subscription.is_retired = True
         subscription.due()
@@ -348,19 +355,29 @@ class SessionSubscribing:
     def widen(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
         """Have a subscription get what one more filter of its session wants."""
         sources = subscription.sources
-        sources[source] = sources.get(source, 0) + 1
-        if sources[source] == 1:
-            self._topic.widen(subscription, parse_filter(source))
-            self._count(subscription, memory_of(0, source))
+        if not sources:
+            subscription.sources = source
+        else:
+            if isinstance(sources, str):
+                sources = subscription.sources = {sources: 1}
+            sources[source] = sources.get(source, 0) + 1
+            if sources[source] > 1:
+                return
+        self._topic.widen(subscription, parse_filter(source))
+        self._count(subscription, memory_of(0, source))
 
     def narrow(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
         """Have a subscription get no more what a filter of its session wants, unless another does."""
         sources = subscription.sources
-        sources[source] -= 1
-        if not sources[source]:
+        if isinstance(sources, str):
+            subscription.sources = ""
+        else:
+            sources[source] -= 1
+            if sources[source]:
+                return
             del sources[source]
-            self._topic.narrow(subscription, parse_filter(source))
-            self._count(subscription, -memory_of(0, source))
+        self._topic.narrow(subscription, parse_filter(source))
+        self._count(subscription, -memory_of(0, source))
 
     def _count(self, subscription: SessionSubscription | SessionWatch, change: int) -> None:
         """Correct the memory that a subscription counts for."""
