@@ -158,6 +158,11 @@ class Binding(ClientConnection):
         """The number of its transactions that are not discharged."""
         return 0 if self._coordinator is None else len(self._coordinator.transactions)
 
+    @property
+    def why_held(self) -> str:
+        """The reason why the client is not read; empty if it is."""
+        return "a message that is not complete waits for room, or for its receiver" if self.engine.is_held else ""
+
     # The engine's handler
 
     def on_opened(self, connection: Connection, remote: Open) -> None:
