@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -16,16 +17,24 @@ from h2.events import StreamReset
 from h2.settings import SettingCodes
 
 from enmasse.client import blocking
-from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
+    Attach,
+    Begin,
     Close,
     Detach,
     End,
     Flow,
+    Open,
+    Performative,
+    Source,
+    Target,
     Transfer,
 )
-from tests.interop.conftest import Addresses
+from enmasse.wire.amqp.types import Described
+from tests.interop.conftest import SPACE, Addresses
 from tests.interop.hostile import MEGABYTE, Bystander
+from tests.support.chance import kills
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
 from tests.support.stranger import Stranger, condition_of
@@ -228,13 +237,25 @@ def test_large_messages_that_are_given_up_while_they_wait(stranger: Make, addres
 
 # Answers that nobody takes
 
+AT_LENGTH = kills(1) > 1
+"""True in ``make soak``."""
+
 HOSTILE = 100
 """Connections of strangers, with ``ASKED`` requests each."""
+
+DEAF = HOSTILE if AT_LENGTH else 40
+"""Connections of strangers that read nothing; each is owed more than 1 MiB."""
+
+MAX_GROWTH_BYTES = 64 * MEGABYTE
+"""What a node grows by with all of them, at most."""
+
+MAX_LEFT_BYTES = 32 * MEGABYTE
+"""What of that it keeps, at most, a minute after they have left."""
 
 ASKED = 10
 """Requests of a connection at a time."""
 
-SHORT_S = 3.0
+SHORT_S = 1.5
 """The seconds after which a node for these tests gives up an answer that nobody takes."""
 
 SHORTER = f"""
@@ -254,6 +275,27 @@ def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeP
         stream = found.declare("stream")
         send_for(process, stream, 30, 100_000, times=50)
         yield process, stream
+        found.close()
+
+
+@pytest.fixture(scope=lambda fixture_name, config: "function" if AT_LENGTH else "module")
+def untouched_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, Addresses, int]]:
+    """A node with 5 MB in ``stream`` and 5 MB retained below ``values``; how to manage it; its memory before all that
+    follows.
+    """
+    with NodeProcess(tmp_path_factory.mktemp("untouched")) as process:
+        found = Addresses(process)
+        found.make_space()
+        found.declare("stream", "stream")
+        found.declare("topic", "values")
+        with blocking.connect(process.url, timeout=30, reconnect=False) as connection:
+            sender = connection.sender(None)
+            for number in range(50):
+                body = "x" * 100_000
+                sender.send(blocking.Message(body, to="stream"), timeout=30)
+                value = blocking.Message(body, to=f"values/{number}", annotations={"x-opt-retain": True})
+                sender.send(value, timeout=30)
+        yield process, found, process.memory_bytes
         found.close()
 
 
@@ -305,7 +347,7 @@ def test_windows_that_stay_shut(fresh_node: tuple[NodeProcess, str]) -> None:
     told = {code for resets in heard for _, code in resets}
     assert told <= {ErrorCodes.CANCEL, ErrorCodes.ENHANCE_YOUR_CALM}
     assert ErrorCodes.CANCEL in told
-    assert most - before < 96 * MEGABYTE, f"the node grew by {(most - before) / MEGABYTE:.0f} MiB"
+    assert most - before < MAX_GROWTH_BYTES, f"the node grew by {(most - before) / MEGABYTE:.0f} MiB"
 
 
 def ask_http(address: str) -> bytes:
@@ -327,16 +369,121 @@ def ask_stomp(address: str) -> bytes:
     return "".join(frames).encode()
 
 
+def ask_receipts(_address: str) -> bytes:
+    """A client of STOMP that has each of many frames confirmed at length."""
+    pair = f"BEGIN\ntransaction:t\nreceipt:{'r' * 4000}\n\n\0ABORT\ntransaction:t\nreceipt:{'r' * 4000}\n\n\0"
+    return ("CONNECT\naccept-version:1.2\nhost:interop.default\n\n\0" + pair * 800).encode()
+
+
+def ask_mqtt(_address: str) -> bytes:
+    """A client of MQTT that subscribes to all values again and again, with QoS 0."""
+    subscriptions = [b"\x82\x0e\x00%c\x00\x00\x08values/#\x00" % number for number in range(1, 100)]
+    return b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00" + b"".join(subscriptions)
+
+
+def ask_amqp(address: str) -> bytes:
+    """A client of AMQP with credit without end for all that a stream has, settled, twice."""
+    whole = Source(address, filter={"enmasse:start": Described("enmasse:start", "first")})
+    frames: list[Performative] = [Open("deaf", "interop.default"), Begin(None, 0, 1 << 30, 1 << 30, 10)]
+    for handle in (0, 1):
+        frames.append(Attach(f"deaf-{handle}", handle, True, 1, 0, whole, Target("deaf")))
+        frames.append(Flow(0, 1 << 30, 0, 1 << 30, handle, 0, 1 << 30))
+    return AMQP_HEADER + b"".join(amqp_frame(0, frame) for frame in frames)
+
+
+def in_websocket(protocol: str, ask: Callable[[str], bytes]) -> Callable[[str], bytes]:
+    """The same, over WebSocket."""
+
+    def asked(address: str) -> bytes:
+        data = ask(address)
+        head = (
+            "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n"
+            f"Sec-WebSocket-Protocol: {protocol}\r\n\r\n"
+        )
+        parts = [data[at : at + 60_000] for at in range(0, len(data), 60_000)]
+        return head.encode() + b"".join(b"\x82\xfe%b\0\0\0\0%b" % (len(p).to_bytes(2, "big"), p) for p in parts)
+
+    return asked
+
+
 @pytest.mark.parametrize("ask", [ask_http, ask_events, ask_stomp])
 def test_who_reads_nothing_is_disconnected(fresh_node: tuple[NodeProcess, str], ask: Callable[[str], bytes]) -> None:
     """What waits for it beyond its socket's buffers is dropped in time."""
     node, address = fresh_node
     told = node.log.count("has read nothing for")
-    with socket.socket() as peer:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        peer.connect(("127.0.0.1", node.port))
+    with deaf_peer(node) as peer:
         peer.sendall(ask(address))
         until(lambda: node.log.count("has read nothing for") == told + 1)
+
+
+def deaf_peer(node: NodeProcess) -> socket.socket:
+    """A socket for which the system keeps little."""
+    peer = socket.socket()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.connect(("127.0.0.1", node.port))
+    peer.settimeout(30)
+    return peer
+
+
+WAYS = {
+    "HTTP/1.1": ask_http,
+    "Server-Sent Events": ask_events,
+    "STOMP": ask_stomp,
+    "STOMP's receipts": ask_receipts,
+    "MQTT": ask_mqtt,
+    "AMQP": ask_amqp,
+    "MQTT over WebSocket": in_websocket("mqtt", ask_mqtt),
+    "AMQP over WebSocket": in_websocket("amqp", ask_amqp),
+}
+"""The ways to have a node make bytes for a peer that reads none of them."""
+
+
+@pytest.mark.chance
+@pytest.mark.parametrize("way", list(WAYS))
+def test_what_waits_for_peers_that_read_nothing(untouched_node: tuple[NodeProcess, Addresses, int], way: str) -> None:
+    """All together have a share each, and one budget; who reads is served beside them."""
+    node, addresses, before = untouched_node
+
+    def told() -> dict[str, Any]:
+        (found,) = addresses.query("io.enmasse.statistics")
+        return found
+
+    asked = WAYS[way]("stream")
+    peers = [deaf_peer(node) for _ in range(DEAF)]
+    talk = threading.Thread(target=say_all, args=(peers, asked))
+    talk.start()
+    most, put_out = 0, -1
+
+    def is_at_rest() -> bool:
+        nonlocal most, put_out
+        most = max(most, node.memory_bytes)
+        connections = [each for each in addresses.query("io.enmasse.connection") if each["space"] == SPACE]
+        last, put_out = put_out, sum(each["bytesOut"] for each in connections)
+        return last == put_out and bool(told()["unreadWaiting"])
+
+    try:
+        until(is_at_rest)
+        found = told()
+        assert found["unreadBytes"] <= found["unreadLimit"] + DEAF * (256 << 10)
+    finally:
+        for peer in peers:
+            peer.close()
+        talk.join(30)
+    assert not talk.is_alive()
+    until(lambda: not told()["unreadBytes"])
+    assert not told()["unreadWaiting"]
+    assert most - before < MAX_GROWTH_BYTES, f"the node grew by {(most - before) / MEGABYTE:.0f} MiB"
+    if AT_LENGTH:
+        until(lambda: node.memory_bytes - before < MAX_LEFT_BYTES, seconds=60, step=1)
+
+
+def say_all(peers: list[socket.socket], data: bytes) -> None:
+    """Have each say it as far as it is read."""
+    for peer in peers:
+        peer.settimeout(1.0)
+        with contextlib.suppress(OSError):
+            peer.sendall(data)
 
 
 # Peers that take and never answer

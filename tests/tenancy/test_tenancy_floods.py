@@ -16,6 +16,7 @@ from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net import lanes, transport
 from enmasse.net.lanes import Quantum
 from enmasse.net.loop import run
+from enmasse.net.owed import ASSURED_BYTES
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
@@ -245,11 +246,10 @@ def test_who_does_not_read_the_answers_is_read_no_more(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         async with scene.peer(RED, small=True) as flooder:
             shell = scene.last
-            few = 16 << 10
+            scene.server.connections.unread.max_bytes = 0
             shell.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-            shell.transport.set_write_buffer_limits(high=few, low=few // 4)
             pair = b"".join(amqp_frame(1, frame) for frame in FLOODS["begin"])
-            count = (6 * few) // len(pair)
+            count = (4 * ASSURED_BYTES) // len(pair)
             flooder.say_bytes(pair * count)
             await until(lambda: shell.engine.is_paused)
             async with scene.peer(RED) as honest:
@@ -259,7 +259,7 @@ def test_who_does_not_read_the_answers_is_read_no_more(tmp_path: Path) -> None:
                 assert isinstance(await honest.send(), Accepted)
                 assert shell.bytes_in == came, "it is not read"
                 assert shell.engine.is_paused
-                assert shell.transport.get_write_buffer_size() < 64 << 10
+                assert shell.transport.get_write_buffer_size() < 2 * ASSURED_BYTES
             for _ in range(count):
                 await flooder.hear(End)
 

@@ -67,6 +67,10 @@ class Holder(Party):
         self._change(wanted)
         return True
 
+    def hold(self, size: int) -> None:
+        """Hold so many bytes, though there may be no room for them: they are there already."""
+        self._change(self._budget.grains(size) - self.held)
+
     def wait(self, size: int, go_on: Callable[[], None]) -> bool:
         """Wait until there is room for so many bytes; it is held once ``go_on`` is called, which may be at once.
 
@@ -91,12 +95,22 @@ class Holder(Party):
     def leave(self) -> None:
         """Hold nothing, and wait for nothing."""
         self.stop_waiting()
+        self._budget.short.discard(self)
         self.resize(0)
+
+    def go_short(self) -> None:
+        """Be counted, until it leaves, among those that make do with what they have."""
+        self._budget.short.add(self)
 
     @property
     def is_finishing(self) -> bool:
         """Return whether it may exceed the whole until it holds nothing any more."""
         return self._budget.finishing is self
+
+    @property
+    def is_beyond(self) -> bool:
+        """True if twice as much is given out as there is."""
+        return self._budget.held > 2 * self._budget.max_bytes
 
     @property
     def has_rivals(self) -> bool:
@@ -135,6 +149,7 @@ class Holder(Party):
             party = parent
         if party is not self:
             party.held += size
+            budget.most_held = max(budget.most_held, party.held)
         if size < 0:
             budget.freed(self)
 
@@ -147,14 +162,28 @@ class Budget:
         grain: it is given out in multiples of so many bytes.
     """
 
-    __slots__ = ("_grain", "_is_making_room", "finishing", "given_up", "max_bytes", "root", "waiting")
+    __slots__ = (
+        "_grain",
+        "_is_making_room",
+        "finishing",
+        "given_up",
+        "max_bytes",
+        "most_held",
+        "root",
+        "short",
+        "waiting",
+    )
 
     def __init__(self, max_bytes: int, grain: int) -> None:
         self.max_bytes = max_bytes
         self.root = Party(None, None)
+        self.most_held = 0
+        """The most bytes that were given out at a time."""
         self.given_up = 0
         """The number of times that a holder had to free bytes for another."""
         self.waiting: dict[Holder, tuple[int, Callable[[], None]]] = {}
+        self.short: set[Holder] = set()
+        """The holders that found no room for more, and make do with what they have."""
         self.finishing: Holder | None = None
         """The holder that may exceed the whole until it holds nothing any more."""
         self._grain = grain
@@ -188,10 +217,10 @@ class Budget:
                 if other is None:
                     return False
                 before = self.root.held
-                self.given_up += 1
                 other.give_up()
                 if self.root.held >= before:
                     return False
+                self.given_up += 1
         finally:
             self._is_making_room = False
         return True

@@ -50,7 +50,7 @@ ALWAYS, NEW, NEVER = "always", "new", "never"
 FED_AT_ONCE = 32
 """Values that a subscription is given in one go, of which there are two in a turn: some half a millisecond."""
 
-FED_BYTES = 256 << 10
+FED_BYTES = 96 << 10
 """Bytes in memory for one subscription beyond which its further values wait."""
 
 EMPTY_BYTES = 64

@@ -5,12 +5,13 @@ Rules:
    it. It asks between frames whether that is over (``is_late``). What it wants to write is written at the
    end of the turn. Beside others, busy connections share one part of the turn, and their output may be
    gathered over several (``lanes``).
-2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
-   links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
-   reading, or two ends that both wait for the other to read would wait for ever. A server leaves a peer's
-   bytes unread as well while the engine cannot pass on what it has (``is_held``).
+2. A peer that does not read is sent nothing more: where it is owed more than there is room for (on a server as
+   ``owed`` says, on a client ``HIGH_WATER`` bytes), the engine's links are blocked and, on a server, the peer's own
+   bytes are left in the socket. Clients go on reading, or two ends that both wait for the other to read would wait
+   for ever. A server leaves a peer's bytes unread as well while the engine cannot pass on what it has (``is_held``).
 3. A server's peer that reads nothing for ``STALL_S`` while so much waits for it loses the connection: what waits is
-   of use to nobody, and in no budget.
+   of use to nobody. So does one that reads next to nothing, where others have less and need the room, or twice as
+   much waits as there is room for.
 4. An exception out of an engine is our bug: it is logged, and costs only that connection.
 """
 
@@ -28,9 +29,10 @@ from enmasse.net.deadlines import Step
 from enmasse.net.lanes import ConnectionLoad, HandshakeLane, Quantum
 from enmasse.net.layer import Borrower
 from enmasse.net.loop import Turn
+from enmasse.net.owed import ASSURED_BYTES, MAX_BYTES, WRITE_BYTES, Owed, Room
 from enmasse.net.tls_names import peer_names_of, presented_chain_of, server_name_of
 
-HIGH_WATER = 1 << 20
+HIGH_WATER = MAX_BYTES
 """Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
 
 LOW_WATER = HIGH_WATER // 4
@@ -49,7 +51,10 @@ HOT_SHARES = 4
 those who send many more than others win."""
 
 STALL_S = 60.0
-"""How long a peer may read nothing while more than ``HIGH_WATER`` waits for it."""
+"""How long a peer may read nothing while more waits for it than there is room for."""
+
+STALL_CHECKS = 6
+"""Looks at it in that time. Who has read less than ``ASSURED_BYTES`` from one to the next may have to give way."""
 
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
@@ -78,6 +83,10 @@ class Engine(Protocol):
 
     wake: Callable[[Any], None]
     is_late: Callable[[bool], bool]
+    out_room: int
+    """The bytes of output that it gathers before it asks ``more_out``."""
+    more_out: Callable[[int], bool]
+    """Returns true if so many bytes, which it has gathered, may become more: it blocks its output otherwise."""
     has_more: bool
     is_paused: bool
     is_blocked: bool
@@ -138,10 +147,11 @@ class EngineProtocol(Borrower):
     """
 
     __slots__ = (
-        "_added", "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_put_off",
-        "_is_reading_paused", "_is_waiting", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s",
-        "_stall", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
-        "is_secure", "load", "peer", "peer_chain", "peer_names", "server_name", "slot", "transport",
+        "__weakref__", "_added", "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_over",
+        "_is_put_off", "_is_reading_paused", "_is_slow", "_is_waiting", "_left", "_linger", "_make_engine", "_owed",
+        "_pace", "_rest", "_share_s", "_stall", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out",
+        "engine", "is_lost", "is_secure", "load", "peer", "peer_chain", "peer_names", "server_name", "slot",
+        "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -168,7 +178,14 @@ class EngineProtocol(Borrower):
         self._pace = 0.0
         self._began = 0.0
         self._share_s = 0.0
-        self._owed = 0
+        self._left = 0
+        """The bytes that waited for the peer when its signs of life were looked for last."""
+        self._owed: Owed | None = None
+        """What the peer is owed, on a server."""
+        self._is_over = False
+        """True while the socket does not take everything."""
+        self._is_slow = False
+        """True if the peer has read next to nothing from one look to the next."""
         self._flushes = 0
         self._timer: asyncio.TimerHandle | Step | None = None
         self._timer_at = 0.0
@@ -224,8 +241,21 @@ class EngineProtocol(Borrower):
         self.engine = self._make_engine(self)
         self.engine.wake = self._wake
         self.engine.is_late = self._is_late
+        if self._owed is not None:
+            self.engine.out_room = self._owed.room
+            self.engine.more_out = self._more_out
+            # So it is known when the socket has taken everything, and when it has not.
+            transport.set_write_buffer_limits(high=0, low=0)
         self._wake(self.engine)
         self._arm()
+
+    def limit_output(self, make_holder: Callable[[Callable[[], None]], Room]) -> None:
+        """Have what the peer is owed count against a budget; to be called while its engine is made.
+
+        Args:
+            make_holder: returns the peer's place in it, given the function by which the peer gives way to others.
+        """
+        self._owed = Owed(lambda: make_holder(self._give_way))
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
@@ -304,8 +334,10 @@ class EngineProtocol(Borrower):
                 self._turn.later(self._read_on)
 
     def _is_late(self, is_hot: bool) -> bool:
-        """Whether others have waited long enough for what the engine takes."""
+        """Whether others have waited long enough for what the engine takes, or the peer for what it is owed."""
         if self._turn.backlog.added - self._added > MAX_ADDED:
+            return True
+        if self.engine.is_blocked and self._yields and not self.is_lost:
             return True
         return perf_counter() - self._began >= (HOT_SHARES if is_hot else 1) * self._share_s
 
@@ -334,21 +366,55 @@ class EngineProtocol(Borrower):
     def _may_read(self) -> bool:
         return not (self._is_waiting or self._is_reading_paused or self.engine.is_held or self.transport.is_closing())
 
+    # What the peer is owed
+
+    def _more_out(self, size: int) -> bool:
+        """Whether the engine may gather more output in this turn than so many bytes."""
+        owed = self._owed
+        assert owed is not None  # or the engine would not ask
+        if self.is_lost or not owed.has_room(owed.waiting + size):
+            return False
+        self.engine.out_room = owed.room - owed.waiting
+        return True
+
     def pause_writing(self) -> None:
         """The peer does not keep up."""
+        owed = self._owed
+        if owed is None:
+            self._pause()
+            return
+        self._is_over = True
+        owed.waiting = self.transport.get_write_buffer_size()
+        self._weigh(owed)
+
+    def _weigh(self, owed: Owed) -> None:
+        """Give the engine the room that is left beside what waits for the socket, or pause it if there is none."""
+        if not owed.has_room(owed.waiting):
+            self._pause()
+        self.engine.out_room = max(0, owed.room - owed.waiting)
+
+    def _pause(self) -> None:
         self.engine.is_paused = True
         self._guard("blocking", self.engine.block_output)
-        if self._yields and not self.transport.is_closing():
+        if self._yields and not self._is_reading_paused and not self.transport.is_closing():
             self._is_reading_paused = True
-            self._owed = owed = self.transport.get_write_buffer_size()
+            self._left = left = self.transport.get_write_buffer_size()
             self.transport.pause_reading()
-            self._stall = self._turn.loop.call_later(STALL_S, self._check_stall, owed)
+            self._watch(left, 0)
 
-    def _check_stall(self, owed: int) -> None:
-        """Drop a peer that has read nothing since the last look."""
+    def _watch(self, left: int, idle: int) -> None:
+        self._stall = self._turn.loop.call_later(STALL_S / STALL_CHECKS, self._check_stall, left, idle)
+
+    def _check_stall(self, before: int, idle: int) -> None:
+        """Drop a peer that has read nothing at any of the last looks."""
         left = self.transport.get_write_buffer_size()
-        if left < owed:
-            self._stall = self._turn.loop.call_later(STALL_S, self._check_stall, left)
+        self._is_slow = before - left < ASSURED_BYTES
+        if self._is_slow and self._owed is not None and self._owed.is_beyond:
+            self._give_way()
+            return
+        idle = idle + 1 if left >= before else 0
+        if idle < STALL_CHECKS:
+            self._watch(left, idle)
             return
         self._stall = None
         _log.warning(
@@ -356,19 +422,38 @@ class EngineProtocol(Borrower):
         )
         self.abort()
 
+    def _give_way(self) -> None:
+        """Drop the peer, if it reads next to nothing, as others need the room of what waits for it."""
+        if self._is_slow and not self.is_lost and self._owed is not None:
+            _log.warning("%s reads next to nothing, and others need the room: it is disconnected", self.peer)
+            self._owed.release()
+            self.abort()
+
     def _stop_stall(self) -> None:
+        self._is_slow = False
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
+        owed = self._owed
+        if owed is not None:
+            self._is_over = False
+            self._release(owed)
+            if not self.engine.is_paused:
+                return
         self._stop_stall()
         self.engine.is_paused = False
         if self._is_reading_paused:
             self._is_reading_paused = False
             self._put_off()
         self._turn.later(self._resume)
+
+    def _release(self, owed: Owed) -> None:
+        """Give the room back, as the socket has taken everything."""
+        owed.release()
+        self.engine.out_room = owed.room
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -377,6 +462,8 @@ class EngineProtocol(Borrower):
             self.slot.leave()
         self._disarm()
         self._stop_stall()
+        if self._owed is not None:
+            self._owed.release()
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -407,7 +494,7 @@ class EngineProtocol(Borrower):
         engine = self.engine
         self._guard("the loss of", engine.lost)
         # They know each other.
-        engine.wake, engine.is_late = _nobody, _never
+        engine.wake, engine.is_late, engine.more_out, self._owed = _nobody, _never, _never, None
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
@@ -431,13 +518,21 @@ class EngineProtocol(Borrower):
         if self.is_lost or self._is_hung_up:
             return
         if chunks:
+            was_over = self._is_over
             if len(chunks) <= FEW_CHUNKS and (size := sum(map(len, chunks))) >= LARGE_CHUNK_BYTES * len(chunks):
-                self.bytes_out += size
                 self.transport.writelines(chunks)
             else:
                 data = b"".join(chunks)
-                self.bytes_out += len(data)
+                size = len(data)
                 self.transport.write(data)
+            self.bytes_out += size
+            owed = self._owed
+            if owed is not None:
+                if was_over:
+                    owed.waiting += size + WRITE_BYTES
+                    self._weigh(owed)
+                elif owed.is_extra and not self._is_over:
+                    self._release(owed)
         if engine.closed:
             self._hang_up()
             return
@@ -494,11 +589,11 @@ class EngineProtocol(Borrower):
             # It is for us that the peer is not heard.
             self.engine.receive(b"", now)
         elif self._is_reading_paused:
-            owed = self.transport.get_write_buffer_size()
-            if owed < self._owed:
+            left = self.transport.get_write_buffer_size()
+            if left < self._left:
                 # We do not read the peer, so its reading is the sign of life that counts.
                 self.engine.receive(b"", now)
-            self._owed = owed
+            self._left = left
         self.engine.handle_deadline(now)
         self._arm()
 
@@ -537,8 +632,8 @@ def _nobody(_engine: Any) -> None:
     """Wake nobody, as the socket is gone."""
 
 
-def _never(_is_hot: bool) -> bool:
-    """Return false: nobody waits for the engine."""
+def _never(_value: int) -> bool:
+    """Return false: nobody waits for the engine, and it has nothing to say any more."""
     return False
 
 

@@ -121,21 +121,21 @@ class WebSocketLayer(Layer, asyncio.Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes, in messages of moderate size."""
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send several chunks, in one write."""
         protocol = self._protocol
         if protocol.state is not OPEN:
             return
-        if len(data) <= CHUNK_BYTES:
-            protocol.send_binary(data)
-        else:
-            view = memoryview(data)
-            for at in range(0, len(data), CHUNK_BYTES):
-                protocol.send_binary(view[at : at + CHUNK_BYTES])
-        self._put_out()
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Send several chunks."""
         for data in list_of_data:
-            self.write(data)
+            if len(data) <= CHUNK_BYTES:
+                protocol.send_binary(data)
+            else:
+                view = memoryview(data)
+                for at in range(0, len(data), CHUNK_BYTES):
+                    protocol.send_binary(view[at : at + CHUNK_BYTES])
+        self._put_out()
 
     def is_closing(self) -> bool:
         """Return true if the connection is closed or about to be."""

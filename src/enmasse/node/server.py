@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
 from enmasse.identity.authorities import end_of
+from enmasse.messaging.budget import Holder
 from enmasse.messaging.core import Core
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.space import Service, Space
@@ -30,6 +31,7 @@ from enmasse.net.transport import EngineProtocol
 from enmasse.node.connections import Connections, LaneWatcher
 from enmasse.node.devices.devices import Devices
 from enmasse.node.health import Health, LoopWatch
+from enmasse.node.heap import Heap
 from enmasse.node.logs import EventLog
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import SPACE_TYPE
@@ -263,6 +265,8 @@ class Server:
         self.listeners: list[Listener] = []
         self._limits = limits or TransactionLimits()
         self.transactions = self._limits.budget
+        connections = self.connections
+        self._heap = Heap(self._turn.loop, (connections.unread, connections.unfinished, self.transactions))
         """The budget of all transactions."""
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_at = 0.0
@@ -368,6 +372,7 @@ class Server:
         self.federation.prepare()
         self.is_loaded = True
         self.watch.start()
+        self._heap.start()
 
     async def listen(
         self, host: str, port: int, default_space: str | None = None, protocol: str | None = None
@@ -467,6 +472,7 @@ class Server:
             events=self.events if origin.fixed is None else None,
         )
         engine = connection.make_engine(self.name, self._turn.now)
+        shell.limit_output(lambda give_way: Holder(self.connections.unread, connection.party, give_way))
         self.connections.connected(connection, shell)
         return engine
 
@@ -515,6 +521,7 @@ class Server:
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
         self.watch.stop()
+        self._heap.stop()
         await self.federation.close()
         await self.checker.stop()
         if await self._is_idle_in_time():

@@ -33,6 +33,7 @@ STATISTICS: dict[str, Any] = {
     "version": "9.9", "startedAt": 1_000, "cpuSeconds": 1.5, "memoryBytes": 2, "connections": 3,
     "halfOpen": 1, "turnedAway": 1, "handshakeTimeouts": 1,
     "unfinishedBytes": 1, "unfinishedWaiting": 1, "unfinishedGivenUp": 1, "transactionBytes": 1,
+    "unreadBytes": 1, "unreadLimit": 2, "unreadWaiting": 1, "unreadGivenUp": 1,
     "transactionsGivenUp": 1,
     "loginsFailed": 1, "loginsDelayed": 1, "passwordsWaiting": 1,
     "links": 4,

@@ -34,6 +34,8 @@ class Script:
 
     def __init__(self) -> None:
         self.wake: Callable[[Any], None] = lambda _: None
+        self.out_room = 1 << 20
+        self.more_out: Callable[[int], bool] = lambda _: False
         self.is_paused = False
         self.is_blocked = False
         self.is_held = False

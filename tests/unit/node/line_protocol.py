@@ -44,6 +44,8 @@ class LineEngine:
     def __init__(self, connection: LineConnection) -> None:
         self.wake: Callable[[Any], None] = lambda _: None
         self.is_late: Callable[[bool], bool] = lambda _: False
+        self.out_room = 1 << 20
+        self.more_out: Callable[[int], bool] = lambda _size: False
         self.has_more = self.is_paused = self.is_blocked = self.is_held = self.closed = False
         self.trace: Callable[[bool, bytes], None] | None = None
         self.unread = b""

@@ -345,6 +345,28 @@ NODE_METRICS: tuple[Metric, ...] = (
         "unfinishedGivenUp",
     ),
     Metric(
+        "node_unread_bytes",
+        "gauge",
+        "Room given out to what was made for clients that have yet to read it, beyond the share of each.",
+        NODE_LABELS,
+        "unreadBytes",
+    ),
+    Metric("node_unread_limit_bytes", "gauge", "The room that there is for that.", NODE_LABELS, "unreadLimit"),
+    Metric(
+        "node_unread_waiting",
+        "gauge",
+        "Connections that find no such room: they wait until they have read what there is for them.",
+        NODE_LABELS,
+        "unreadWaiting",
+    ),
+    Metric(
+        "node_unread_given_up",
+        "counter",
+        "Answers and connections that were ended, as others needed their room.",
+        NODE_LABELS,
+        "unreadGivenUp",
+    ),
+    Metric(
         "node_transaction_bytes",
         "gauge",
         "Room given out to messages of transactions that are not discharged.",

@@ -182,6 +182,7 @@ class HttpConnection(ClientConnection):
             first, lambda exchange: self._another(exchange, shell), now=before.now, date=self._date
         )
         engine.wake, engine.is_late = before.wake, before.is_late
+        engine.out_room, engine.more_out = before.out_room, before.more_out
         shell.engine = engine
         engine.receive(data, before.now)
 

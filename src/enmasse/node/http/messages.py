@@ -37,6 +37,7 @@ _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 _MAX_TTL_MS: Final = 0xFFFFFFFF
 _MAX_MS: Final = (1 << 63) - 1
 _MAX_WHOLE: Final = (1 << 63) - 1
+_CONTROLS: Final = bytes(range(32))
 
 MAX_JSON_LEVELS = 100
 """Lists and maps in each other; Python's parser and writer have a stack, of which a connection has used a part."""
@@ -435,6 +436,11 @@ def _show_body(found: dict[str, Any], body: bytes) -> None:
             found["bodyBase64"] = b64encode(body).decode()
         return
     found["body"] = text
+
+
+def size_of(payload: bytes) -> int:
+    """Return the bytes that a message takes as text in an answer, where a control character is written as six."""
+    return 6 * len(payload) - 5 * len(payload.translate(None, _CONTROLS))
 
 
 def dumped(document: Any) -> bytes:

@@ -22,7 +22,7 @@ from enmasse.node.client_connection import ClientLink, require_filters
 from enmasse.node.gathered import Gathered
 from enmasse.node.http.cloudevents import BATCH_TYPE, event_of
 from enmasse.node.http.leases import Confirmation, Holder
-from enmasse.node.http.messages import INVALID, document_of, dumped, read_json
+from enmasse.node.http.messages import INVALID, document_of, dumped, read_json, size_of
 from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
 from enmasse.node.http.sending import MAX_WAIT_S
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
@@ -198,7 +198,7 @@ class Receiving:
                 self.consumer.on_outcome(delivery, RELEASED)
             return
         self._got.append((None if settled else delivery, payload))
-        self._bytes += len(payload)
+        self._bytes += size_of(payload)
         if self._bytes >= self._mark:
             self._gather()
         self._connection.due()

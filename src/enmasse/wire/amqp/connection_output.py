@@ -15,6 +15,7 @@ from typing import Any
 from enmasse.wire.amqp.errors import LocalError, RemoteError
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, MIN_MAX_FRAME_SIZE, SASL_HEADER, amqp_frame
 from enmasse.wire.amqp.handler import NOBODY, ConnectionHandler
+from enmasse.wire.amqp.link import TURN_BYTES
 from enmasse.wire.amqp.performatives import AmqpError, Begin, Close, Open
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
@@ -66,6 +67,11 @@ def _no_more() -> bool:
     return False
 
 
+def _none(_size: int) -> bool:
+    """Return false: there is no more room in this turn."""
+    return False
+
+
 def _enough() -> None:
     """Do nothing with the room that is given back."""
 
@@ -78,9 +84,9 @@ class ConnectionOutput:
         "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id",
         "cut_bytes", "cut_frames", "error", "handle_max", "handler", "has_more", "hostname", "idle_timeout_s",
         "is_blocked", "is_close_sent", "is_held", "is_late", "is_open_sent", "is_paused", "is_server",
-        "less_room", "max_frame_size", "more_room", "out", "out_bytes", "partial_bytes", "partial_kept",
-        "partial_room", "remote_channel_max", "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl",
-        "sessions", "trace", "wake",
+        "less_room", "max_frame_size", "more_out", "more_room", "out", "out_bytes", "out_room", "partial_bytes",
+        "partial_kept", "partial_room", "remote_channel_max", "remote_idle_s", "remote_max_frame_size",
+        "remote_open", "sasl", "sessions", "trace", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -136,6 +142,9 @@ class ConnectionOutput:
         """The reason that the connection ended, once it has."""
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
+        self.out_room = TURN_BYTES
+        """Above so many of these ``more_out`` is called, with their number."""
+        self.more_out: Callable[[int], bool] = _none
         self.wake: Callable[[Any], None] = _asleep
         self.is_late: Callable[[bool], bool] = _in_time
         """Asked between frames, with whether they are hot, whether what is left of a read is to wait."""
@@ -243,6 +252,13 @@ class ConnectionOutput:
             self.wake(self)
         self.out.append(chunk)
         self.out_bytes += len(chunk)
+        if self.out_bytes > self.out_room:
+            self.fill()
+
+    def fill(self) -> None:
+        """Block the output unless there is room for more of it in this turn."""
+        if not self.more_out(self.out_bytes):
+            self.block_output()
 
     def session_due(self, session: SessionOutput) -> None:
         """Have a session flushed before the next output."""

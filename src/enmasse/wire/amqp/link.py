@@ -46,8 +46,8 @@ MAX_CREDIT = 0x7FFFFFFF
 """More could not be told from less, as delivery counts wrap [RFC 1982]."""
 
 TURN_BYTES = 1 << 20
-"""What one connection may put out between two writes before its links are blocked: several times
-what a socket takes at once, so that the bound never costs throughput."""
+"""What one connection may put out between two writes before its links are blocked, where its shell has no other
+bound: several times what a socket takes at once, so that the bound never costs throughput."""
 
 _FIRST_PART = struct.Struct(">I2s5ssIss")
 
@@ -253,8 +253,8 @@ class SendingLink(Link):
         )
         out.append(payload)
         connection.out_bytes += size
-        if connection.out_bytes > TURN_BYTES:
-            connection.block_output()
+        if connection.out_bytes > connection.out_room:
+            connection.fill()
 
     def follow(self, delivery: Any) -> bool:
         """Have the end of the message that was just sent settled told, if the session's window holds it back.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.link import MASK, Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import (
     ACCEPTED,
     RELEASED,
@@ -397,8 +397,6 @@ class SessionOutput:
             self.is_blocked = blocked
             if not connection.is_blocked:
                 self.tell_blocked(blocked)
-        if connection.out_bytes > TURN_BYTES:
-            connection.block_output()
 
     def tell_blocked(self, blocked: bool) -> None:
         """Have every sending link hold back, or go on."""

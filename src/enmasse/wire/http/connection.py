@@ -114,8 +114,9 @@ class Connection:
 
     __slots__ = (
         "_body", "_chunks", "_date", "_holds_room", "_is_reading", "_known", "_linger_until", "_now", "_out",
-        "_out_bytes", "_phase", "_rest", "_since", "_sought", "closes", "error", "handler", "has_more", "is_blocked",
-        "is_held", "is_late", "is_paused", "more_headers", "more_room", "request", "requests", "trace", "wake",
+        "_phase", "_rest", "_since", "_sought", "closes", "error", "handler", "has_more", "is_blocked", "is_held",
+        "is_late", "is_paused", "more_headers", "more_out", "more_room", "out_bytes", "out_room", "request",
+        "requests", "trace", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, date: Callable[[], bytes]) -> None:
@@ -132,6 +133,8 @@ class Connection:
         self.has_more = self.is_paused = self.is_blocked = self.is_held = False
         self.trace: Callable[[bool, bytes], None] | None = None
         self.more_room: Callable[[int], bool] = no_limit
+        self.out_room = TURN_BYTES
+        self.more_out: Callable[[int], bool] = lambda _size: False
         self._date = date
         self._phase = _HEAD
         self._now = self._since = now
@@ -146,7 +149,7 @@ class Connection:
         self._holds_room = False
         self._known: dict[bytes, Request] = {}
         self._out: list[bytes] = []
-        self._out_bytes = 0
+        self.out_bytes = 0
 
     @property
     def closed(self) -> bool:
@@ -183,9 +186,10 @@ class Connection:
         """The bytes of an answer beyond which the handler adds nothing to it."""
         return ANSWER_BYTES
 
-    def gather(self, _size: int) -> bool:
-        """Return true: one request at a time is handled, and what waits for the socket blocks the next one."""
-        return True
+    def gather(self, size: int) -> bool:
+        """Return true if the handler may keep more for its answer than so many bytes."""
+        size += self.out_bytes
+        return size <= self.out_room or self.more_out(size)
 
     # Input
 
@@ -483,14 +487,14 @@ class Connection:
         if not self._out:
             self.wake(self)
         self._out.append(data)
-        self._out_bytes += len(data)
-        if self._out_bytes > TURN_BYTES:
+        self.out_bytes += len(data)
+        if self.out_bytes > self.out_room and not self.more_out(self.out_bytes):
             self.block_output()
 
     def pending_output(self) -> list[bytes | memoryview]:
         """Return the output to be written now, and clear it."""
         out, self._out = self._out, []
-        self._out_bytes = 0
+        self.out_bytes = 0
         if out:
             if self.trace is not None:
                 self.trace(True, b"".join(out))

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 64 << 10
 """The bytes of an answer in parts that may wait for the client's window."""
 
+ASSURED_BYTES: Final = 64 << 10
+"""The bytes that may wait for a client's windows whatever waits for others."""
+
 MAX_OWED_BYTES: Final = 1 << 20
 """The bytes that a client is owed, or are kept for its answers, from which on no more are made."""
 
@@ -375,8 +378,9 @@ class Exchange:
         if not more:
             return True
         self._owed = owed
-        has_room = self.may_owe(owed)
-        self._owner.owe(more)
+        owner = self._owner
+        has_room = self.may_owe(owed if owner.owed + more > ASSURED_BYTES else 0)
+        owner.owe(more)
         return has_room
 
     def give_up(self) -> None:

@@ -93,6 +93,8 @@ class Http2Connection:
     ) -> None:
         self.wake: Callable[[Any], None] = lambda _engine: None
         self.is_late: Callable[[bool], bool] = lambda _is_hot: False
+        self.out_room = TURN_BYTES
+        self.more_out: Callable[[int], bool] = lambda _size: False
         self.has_more = self.is_paused = self.is_blocked = self.is_held = False
         self.date = date
         self.now = now
@@ -116,7 +118,7 @@ class Http2Connection:
         """The bytes of a head, compressed, whose end has not come."""
         self._spare = float(MAX_SPARE)
         self._spare_at = now
-        self._out_bytes = 0
+        self.out_bytes = 0
         self.owed = 0
         """The bytes that wait for the client's windows, and those that are kept for answers."""
         self._is_full = False
@@ -239,9 +241,9 @@ class Http2Connection:
 
     def put_out(self, size: int) -> None:
         """Count output; too much of it waits for the socket."""
-        self._out_bytes += size
+        self.out_bytes += size
         self.wake(self)
-        if self._out_bytes > TURN_BYTES:
+        if self.out_bytes > self.out_room and not self.more_out(self.out_bytes):
             self.block_output()
 
     @property
@@ -279,7 +281,7 @@ class Http2Connection:
     def pending_output(self) -> list[bytes | memoryview]:
         """Return the output to be written now, and clear it."""
         out = [self.frames.data_to_send()]
-        self._out_bytes = 0
+        self.out_bytes = 0
         answered, self._answered = self._answered, []
         for exchange in answered:
             if exchange.written():

@@ -42,9 +42,9 @@ class Output:
     """
 
     __slots__ = (
-        "_final", "_handler", "_out_aliases", "_unanswered", "_wants_problems", "is_blocked", "is_paused", "out",
-        "out_bytes", "peer_maximum_packet_size", "peer_receive_maximum", "peer_topic_alias_maximum", "trace",
-        "version", "wake",
+        "_final", "_handler", "_out_aliases", "_unanswered", "_wants_problems", "is_blocked", "is_paused", "more_out",
+        "out", "out_bytes", "out_room", "peer_maximum_packet_size", "peer_receive_maximum",
+        "peer_topic_alias_maximum", "trace", "version", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: PeerHandler) -> None:
@@ -54,6 +54,8 @@ class Output:
         self.out_bytes = 0
         self.wake: Callable[[Any], None] = _ignore
         self.trace: Callable[[bool, bytes], None] | None = None
+        self.out_room = TURN_BYTES
+        self.more_out: Callable[[int], bool] = _no_more
         self.is_paused = False
         self.is_blocked = False
         self.peer_receive_maximum = DEFAULT_RECEIVE_MAXIMUM
@@ -74,7 +76,7 @@ class Output:
             self.wake(self)
         out.append(packet)
         self.out_bytes += len(packet)
-        if self.out_bytes > TURN_BYTES:
+        if self.out_bytes > self.out_room and not self.more_out(self.out_bytes):
             self.block_output()
 
     def alias(self, topic: bytes) -> tuple[bytes, int]:
@@ -177,3 +179,8 @@ class Output:
 
 def _ignore(_engine: Any) -> None:
     """Do nothing."""
+
+
+def _no_more(_size: int) -> bool:
+    """Return false: there is no more room in this turn."""
+    return False

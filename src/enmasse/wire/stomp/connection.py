@@ -94,7 +94,7 @@ class Connection:
         "_created", "_has_sent", "_last_received", "_last_sent", "_linger_until",
         "_phase", "_read_to", "_receipt", "_receives_every_s", "_rest", "_sends_every_s", "_server",
         "_sinks", "error", "handler", "has_more", "is_blocked", "is_held", "is_late", "is_paused",
-        "out", "out_bytes", "trace", "version", "wake",
+        "more_out", "out", "out_bytes", "out_room", "trace", "version", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, server: str) -> None:
@@ -106,6 +106,8 @@ class Connection:
         """The error for which the server closed the connection."""
         self.wake: Callable[[Any], None] = lambda _engine: None
         self.is_late: Callable[[bool], bool] = lambda _is_hot: False
+        self.out_room = TURN_BYTES
+        self.more_out: Callable[[int], bool] = lambda _size: False
         self.has_more = False
         self.is_paused = False
         self.is_blocked = False
@@ -388,7 +390,7 @@ class Connection:
             self.wake(self)
         out.append(frame)
         self.out_bytes += len(frame)
-        if self.out_bytes > TURN_BYTES:
+        if self.out_bytes > self.out_room and not self.more_out(self.out_bytes):
             self.block_output()
 
     def put_receipt(self, receipt: bytes) -> None:
