@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
+
+_NOBODY: Final = asyncio.Protocol()
+"""The protocol above a layer whose connection is lost: it does nothing."""
 
 
 class Borrower(asyncio.Protocol):
@@ -60,7 +63,9 @@ class Layer(asyncio.Transport, asyncio.BaseProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass on the loss of the connection, even if the protocol above was never connected."""
         self._is_up = False
-        self.upper.connection_lost(exc)
+        # It knows this layer.
+        upper, self.upper = self.upper, _NOBODY
+        upper.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Pass on that the peer does not keep up."""

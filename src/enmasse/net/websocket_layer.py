@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from websockets.exceptions import InvalidOrigin, NegotiationError
@@ -162,11 +162,18 @@ class _Protocol(ServerProtocol):
         super().__init__(
             origins=None,
             subprotocols=[Subprotocol(name) for name in expected],
-            select_subprotocol=_select,
             max_size=(None, MAX_FRAGMENT_BYTES),
             logger=_quiet,
         )
         self._allowed = origins
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        """Return the first sub-protocol offered that the port knows; without one the handshake fails."""
+        known = self.available_subprotocols or ()
+        for name in subprotocols:
+            if name in known:
+                return name
+        raise NegotiationError(f"the sub-protocol {' or '.join(map(repr, known))} is expected")
 
     def process_origin(self, headers: object) -> Origin | None:
         """Refuse web pages of other origins, which would use the browser's place in the network."""
@@ -174,15 +181,6 @@ class _Protocol(ServerProtocol):
         if origin is None or "*" in self._allowed or origin in self._allowed or _is_of_this_machine(origin):
             return origin
         raise InvalidOrigin(origin)
-
-
-def _select(server: ServerProtocol, offered: Iterable[str]) -> Subprotocol | None:
-    """Choose the first sub-protocol that the client offers and the port knows; without one the handshake fails."""
-    known = server.available_subprotocols or ()
-    for name in offered:
-        if name in known:
-            return Subprotocol(name)
-    raise NegotiationError(f"the sub-protocol {' or '.join(map(repr, known))} is expected")
 
 
 def _is_of_this_machine(origin: str) -> bool:

@@ -5,6 +5,7 @@ A collection looks at everything that a node holds, so it comes late, and what w
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 from collections import Counter
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import websockets
 
+import enmasse
+from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, Source
 from enmasse.wire.amqp.types import Symbol
 from enmasse.wire.mqtt.packets import PublishProperties, Will
-from tests.conformance.node_scene import Node, NodePeer, durable
+from enmasse.wire.stomp.frames import Version, encode_frame
+from tests.conformance.node_scene import KINDS, Node, NodePeer, durable
 from tests.support.polling import until_async
 from tests.unit.node import http_scene, mqtt_scene, stomp_scene
 from tests.unit.node.mqtt_scene import V3, V5
@@ -46,6 +51,11 @@ def nothing_waits() -> Iterator[None]:
         gc.enable()
         gc.unfreeze()
     assert found == {}
+
+
+def deleted(kinds: dict[str, str]) -> list[str]:
+    """The types of addresses; a stream and its partitions know each other, and are few."""
+    return sorted({*kinds.values()} - {"stream"})
 
 
 # MQTT
@@ -136,6 +146,51 @@ def publishes_too_much(scene: mqtt_scene.Scene) -> None:
     leave(scene, client)
 
 
+def has_filters_that_overlap(scene: mqtt_scene.Scene) -> None:
+    for is_clean in (False, True):
+        client, sender = scene.client(V5, **(LASTING | {"is_clean": is_clean})), scene.client()
+        client.subscribed("topic/#", "topic/a", qos=1)
+        client.subscribed("topic/+", "all", "all/#", qos=0)
+        client.unsubscribe("topic/a")
+        client.told()
+        sender.answer("topic/a")
+        sender.answer("topic/b", qos=0)
+        assert len(client.told()) == 2
+        client.unsubscribe("topic/+")
+        client.told()
+        leave(scene, sender, client)
+
+
+def leaves_a_stream(scene: mqtt_scene.Scene) -> None:
+    """What it has read is kept under its name, and something has no outcome as it goes."""
+    client, sender = scene.client(V5, **LASTING), scene.client()
+    client.subscribed("stream", qos=1)
+    for _ in range(3):
+        sender.answer("stream")
+    assert len(client.told()) == 3
+    leave(scene, sender, client)
+
+
+def loses_its_addresses(scene: mqtt_scene.Scene) -> None:
+    for kind in deleted(mqtt_scene.KINDS):
+        scene.node.address("gone", kind)
+        client, sender = scene.client(V5, **LASTING), scene.client()
+        client.subscribed("gone" if kind in ("queue", "anycast", "stream") else "gone/#", qos=1)
+        sender.publish("gone", b"x", 1)
+        sender.told()
+        scene.node.delete(ADDRESS_TYPE, "ns/gone")
+        sender.publish("gone", b"x", 1)
+        leave(scene, sender, client)
+
+
+def is_revoked(scene: mqtt_scene.Scene) -> None:
+    client = scene.client(V5, **LASTING)
+    client.subscribed("topic/#", "queue", qos=1)
+    client.answer("topic/a")
+    client.connection.close("amqp:unauthorized-access", "the user is gone")
+    leave(scene, client)
+
+
 MQTT = [
     expires,
     expires_in_an_older_version,
@@ -146,6 +201,10 @@ MQTT = [
     shares,
     leaves_a_will,
     publishes_too_much,
+    has_filters_that_overlap,
+    leaves_a_stream,
+    loses_its_addresses,
+    is_revoked,
 ]
 
 
@@ -250,6 +309,34 @@ def leaves_a_transaction(node: Node) -> None:
     cut(peer)
 
 
+def loses_its_addresses_of_amqp(node: Node) -> None:
+    for kind in deleted(KINDS):
+        node.address("gone", kind)
+        peer = node.peer()
+        peer.sender("gone")
+        peer.receiver("gone")
+        peer.hear()
+        peer.send(durable())
+        peer.hear()
+        node.delete("gone")
+        peer.hear()
+        cut(peer)
+
+
+def is_revoked_by_amqp(node: Node) -> None:
+    peer = node.peer()
+    peer.sender("q")
+    peer.receiver("q")
+    peer.hear()
+    peer.send(durable())
+    peer.hear()
+    (connection,) = node.connections.numbers
+    connection.close("amqp:unauthorized-access", "the user is gone")
+    peer.hear()
+    del connection
+    cut(peer)
+
+
 AMQP = [
     connects,
     sends_and_receives,
@@ -259,6 +346,8 @@ AMQP = [
     ends_a_durable_subscription,
     is_given_up,
     leaves_a_transaction,
+    loses_its_addresses_of_amqp,
+    is_revoked_by_amqp,
 ]
 
 
@@ -352,12 +441,12 @@ def ends_transactions(scene: stomp_scene.Scene) -> None:
 
 def keeps_a_durable_subscription_for_a_while(scene: stomp_scene.Scene) -> None:
     client = scene.client(client_id="c")
-    client.subscribe("topic", durable_subscription_name="d")
+    client.subscribe("topic", durable_subscription_name="d", selector="a IS NULL")
     client.send("topic")
     assert len(client.told()) == 1
     hang_up(scene, client)
     client = scene.client(client_id="c")
-    client.subscribe("topic", durable_subscription_name="d")
+    client.subscribe("topic", durable_subscription_name="d", selector="a IS NULL")
     client.say("UNSUBSCRIBE", id="0", durable_subscription_name="d")
     hang_up(scene, client)
 
@@ -366,6 +455,28 @@ def waits_for_a_receiver(scene: stomp_scene.Scene) -> None:
     client = scene.client()
     client.send("any", receipt="r")
     assert client.told() == []
+    hang_up(scene, client)
+
+
+def loses_its_addresses_of_stomp(scene: stomp_scene.Scene) -> None:
+    for kind in deleted(stomp_scene.KINDS):
+        scene.node.address("gone", kind)
+        client = scene.client()
+        client.subscribe("gone", ack="client")
+        client.send("gone", receipt="r")
+        client.told()
+        scene.node.delete(ADDRESS_TYPE, "ns/gone")
+        client.told()
+        hang_up(scene, client)
+
+
+def is_revoked_by_stomp(scene: stomp_scene.Scene) -> None:
+    client = scene.client()
+    client.subscribe("queue", ack="client")
+    client.send("queue", receipt="r")
+    client.told()
+    client.connection.close("amqp:unauthorized-access", "the user is gone")
+    client.told()
     hang_up(scene, client)
 
 
@@ -378,6 +489,8 @@ STOMP = [
     ends_transactions,
     keeps_a_durable_subscription_for_a_while,
     waits_for_a_receiver,
+    loses_its_addresses_of_stomp,
+    is_revoked_by_stomp,
 ]
 
 
@@ -455,7 +568,33 @@ async def asks(scene: http_scene.Scene) -> None:
         await asyncio.gather(asking, return_exceptions=True)
 
 
-HTTP = [posts_and_receives, makes_errors, is_another_user, waits_as_it_is_cut, follows_events, asks]
+async def is_below_other_layers(scene: http_scene.Scene) -> None:
+    """Other protocols over the same port: in TLS, in WebSocket, and in both."""
+    connect = encode_frame("CONNECT", [("accept-version", "1.2"), ("host", "open.ns")], b"", Version.V1_2)
+    for said, subprotocol in ((connect, "v12.stomp"), (b"AMQP\x00\x01\x00\x00", "amqp"), (b"", "")):
+        for context in (None, scene.trusting):
+            reader, writer = await asyncio.open_connection("localhost", scene.port, ssl=context)
+            writer.write(said)
+            assert not said or await reader.read(1)
+            writer.close()
+            if subprotocol:
+                url = f"{'ws' if context is None else 'wss'}://localhost:{scene.port}/"
+                async with websockets.connect(
+                    url, subprotocols=[websockets.Subprotocol(subprotocol)], ssl=context, proxy=None
+                ) as peer:
+                    await peer.send(said)
+                    assert await peer.recv(decode=False)
+
+
+HTTP = [
+    is_below_other_layers,
+    posts_and_receives,
+    makes_errors,
+    is_another_user,
+    waits_as_it_is_cut,
+    follows_events,
+    asks,
+]
 
 
 @pytest.mark.parametrize("is_http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
@@ -475,3 +614,49 @@ def test_nothing_of_an_http_client_waits_for_the_collector(
             await all_of_it()
 
     http_scene.play(tmp_path, story)
+
+
+# Functions
+
+
+def nested(function: ast.AST) -> dict[str, set[str]]:
+    """The functions that are defined in one, and the names that each of them uses."""
+    found = {}
+    inside = list(ast.iter_child_nodes(function))
+    while inside:
+        node = inside.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node.name] = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+        elif not isinstance(node, ast.ClassDef):
+            inside += ast.iter_child_nodes(node)
+    return found
+
+
+def reached(name: str, uses: dict[str, set[str]]) -> set[str]:
+    """The functions that one refers to, directly or by another."""
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        following = uses[ahead.pop()] & uses.keys() - found
+        found |= following
+        ahead += following
+    return found
+
+
+def test_no_function_refers_to_itself_by_what_it_encloses() -> None:
+    """Called or not, it would be in a cycle with all that it encloses."""
+    package = Path(enmasse.__file__).parent
+    files = [
+        path for room in ("messaging", "net", "node", "storage", "wire") for path in (package / room).rglob("*.py")
+    ]
+    assert len(files) > 100
+    found = [
+        f"{path.relative_to(package)}: {outer.name}.{name}"
+        for path in files
+        for outer in ast.walk(ast.parse(path.read_text()))
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+        for uses in [nested(outer)]
+        for name in uses
+        if name in reached(name, uses)
+    ]
+    assert found == []

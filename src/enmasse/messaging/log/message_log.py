@@ -495,6 +495,8 @@ class MessageLog:
             The rows that will not be written.
         """
         self.is_closed = True
+        # It has this log; what becomes of frames concerns nobody any more.
+        self.owner = None
         fresh, self._fresh = self._fresh, []
         self._touched = []
         self._forget_bytes()

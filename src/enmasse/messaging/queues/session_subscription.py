@@ -21,6 +21,7 @@ from enmasse.messaging.facts import PLAIN, Facts
 from enmasse.messaging.limits import SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.entry import Entry
 from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.part import Part
 from enmasse.messaging.patterns import Pattern, parse_filter
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.storage import Operation, Table
@@ -278,15 +279,15 @@ def footprint_at(source: str) -> Footprint:
     return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source))
 
 
-class SessionSubscribing:
+class SessionSubscribing(Part["Topic"]):
     """The subscriptions of sessions to one topic."""
 
-    __slots__ = ("_kept", "_options", "_topic", "greater")
+    __slots__ = ("_kept", "_options", "greater")
 
     def __init__(self, topic: Topic) -> None:
+        super().__init__(topic)
         self.greater: dict[Subscription, Subscription] = {}
         """By subscriptions for QoS 0, those of the same sessions for QoS 1 and 2, which have what both want."""
-        self._topic = topic
         self._kept: dict[Key, SessionSubscription] = {}
         self._options: AddressSettings | None = None
 
@@ -316,7 +317,7 @@ class SessionSubscribing:
             source: the names that are wanted, as a topic filter; empty if ``widen`` is to say.
             name: what to call it in a report.
         """
-        topic = self._topic
+        topic = self.whole
         log_id, _ = topic.core.new_log()
         subscription = self._build(key, log_id, source, name)
         self._write(subscription, source)
@@ -332,7 +333,7 @@ class SessionSubscribing:
             if reason is not None and self._kept.get(key) is subscription:
                 self._write(subscription, source)
 
-        core = self._topic.core
+        core = self.whole.core
         # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
         core.store([core.log_counter(), Operation(Table.SUBSCRIPTION, self._record_key(log_id), value)], decided)
 
@@ -363,7 +364,7 @@ class SessionSubscribing:
             sources[source] = sources.get(source, 0) + 1
             if sources[source] > 1:
                 return
-        self._topic.widen(subscription, parse_filter(source))
+        self.whole.widen(subscription, parse_filter(source))
         self._count(subscription, memory_of(0, source))
 
     def narrow(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
@@ -376,14 +377,14 @@ class SessionSubscribing:
             if sources[source]:
                 return
             del sources[source]
-        self._topic.narrow(subscription, parse_filter(source))
+        self.whole.narrow(subscription, parse_filter(source))
         self._count(subscription, -memory_of(0, source))
 
     def _count(self, subscription: SessionSubscription | SessionWatch, change: int) -> None:
         """Correct the memory that a subscription counts for."""
         before = subscription.footprint
         subscription.footprint = Footprint(0, before.size + change)
-        space = self._topic.space
+        space = self.whole.space
         if space is not None:
             space.usage.give_back(before)
             space.usage.take(subscription.footprint)
@@ -392,12 +393,12 @@ class SessionSubscribing:
         """Have a session's subscription for QoS 0 not get what the one for QoS 1 and 2 gets."""
         if self.greater.get(lesser) is not greater:
             self.greater[lesser] = greater
-            self._topic.version += 1
+            self.whole.version += 1
 
     def unpair(self, lesser: Subscription) -> None:
         """Have a session's subscription for QoS 0 get all that it wants."""
         if self.greater.pop(lesser, None) is not None:
-            self._topic.version += 1
+            self.whole.version += 1
 
     def load(self, record: dict[str, Any]) -> None:
         """Take up a durable subscription of an earlier run of the node."""
@@ -405,7 +406,7 @@ class SessionSubscribing:
         self._build((record["session"], record["filter"]), record["log"], source, source)
 
     def _build(self, key: Key, log_id: int, source: str, name: str) -> SessionSubscription:
-        topic = self._topic
+        topic = self.whole
         subscription = SessionSubscription(
             topic.core, name, log_id, topic=topic.name, source=source, options=self.options, key=key
         )
@@ -416,7 +417,7 @@ class SessionSubscribing:
 
     def watch(self, source: str) -> SessionWatch:
         """Make a subscription that ends with its connection."""
-        topic = self._topic
+        topic = self.whole
         subscription = SessionWatch(topic.core, source, topic=topic.name)
         subscription.footprint = footprint_at(source)
         topic.subscribe(subscription)
@@ -427,7 +428,7 @@ class SessionSubscribing:
         if self._kept.get(subscription.key) is not subscription:
             return
         del self._kept[subscription.key]
-        topic = self._topic
+        topic = self.whole
         topic.unsubscribe(subscription)
         subscription.close("amqp:resource-deleted", "the session's subscription is over")
         log_id = subscription.log_id
@@ -438,14 +439,14 @@ class SessionSubscribing:
         topic.core.store_in_time([Operation(Table.SUBSCRIPTION, self._record_key(log_id), None)], deleted)
 
     def _record_key(self, log_id: int) -> bytes:
-        return self._topic.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
+        return self.whole.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
 
     @property
     def options(self) -> AddressSettings:
         """The settings of the topic as they are for a session."""
         if self._options is None:
             self._options = replace(
-                self._topic.options,
+                self.whole.options,
                 full_policy="drop-oldest",
                 max_attempts=0,
                 redelivery_delay=0,

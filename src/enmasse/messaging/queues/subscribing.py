@@ -23,6 +23,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.owners import is_open_to
+from enmasse.messaging.part import Part
 from enmasse.messaging.patterns import parse
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
@@ -140,7 +141,7 @@ class Lasting:
             if self._waits == mine and not self.subscription.consumers:
                 self.end()
 
-        self._subscribing.topic.core.call_later(self.timeout_s, over)
+        self.subscription.core.call_later(self.timeout_s, over)
 
     def joined(self) -> None:
         """Note that a receiver has joined again."""
@@ -151,11 +152,11 @@ class Lasting:
         self._subscribing.end(self)
 
 
-class Subscribing:
+class Subscribing(Part["Topic"]):
     """The subscriptions of one topic that its receivers make."""
 
     def __init__(self, topic: Topic) -> None:
-        self.topic = topic
+        super().__init__(topic)
         self._lasting: dict[Name, Lasting] = {}
         self._shared: dict[Name, VolatileSubscription] = {}
         """Volatile subscriptions that several receivers may have together."""
@@ -190,7 +191,7 @@ class Subscribing:
         return consumer
 
     def _make_volatile(self, options: AttachOptions) -> VolatileSubscription:
-        topic = self.topic
+        topic = self.whole
         source = options.source or topic.name
         selector = selector_of(options.filters)
         footprint = self._footprint("" if selector is None else selector.text, source)
@@ -219,10 +220,10 @@ class Subscribing:
             )
         selector = selector_of(options.filters)
         wanted = handling_of(options.filters)
-        source = options.source or self.topic.name
+        source = options.source or self.whole.name
         lasting = self._lasting.get(name)
         owner, user = options.owner, options.user
-        space = self.topic.space
+        space = self.whole.space
         if lasting is not None and lasting.owner != owner and space is not None and space.owners.is_gone(lasting):
             lasting.disown()
             lasting = None
@@ -284,12 +285,12 @@ class Subscribing:
         return Footprint(1, memory_of(SUBSCRIPTION_BYTES, *names) + SELECTOR_FACTOR * len(selector))
 
     def _require_room(self, footprint: Footprint) -> None:
-        if self.topic.space is not None:
-            self.topic.space.usage.require_room(footprint)
+        if self.whole.space is not None:
+            self.whole.space.usage.require_room(footprint)
 
     def _make_lasting(self, name: Name, source: str, selector: str, options: AttachOptions) -> Lasting:
         self._require_room(self._footprint(selector, *name, source))
-        log_id, _ = self.topic.core.new_log()
+        log_id, _ = self.whole.core.new_log()
         record = {
             "container": name[0],
             "name": name[1],
@@ -308,7 +309,7 @@ class Subscribing:
 
     def _keep(self, lasting: Lasting) -> None:
         """Have a subscription survive a restart, once that can be written and unless it has ended by then."""
-        core = self.topic.core
+        core = self.whole.core
         record = self.operation(lasting)
         assert record is not None
 
@@ -328,10 +329,10 @@ class Subscribing:
         )
 
     def _key(self, log_id: int) -> bytes:
-        return self.topic.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
+        return self.whole.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
 
     def _build(self, record: dict[str, Any]) -> Lasting:
-        topic = self.topic
+        topic = self.whole
         subscription = Subscription(
             topic.core,
             f"{topic.name}::{record['name']}",
@@ -355,23 +356,23 @@ class Subscribing:
 
     def load(self) -> None:
         """Load the durable subscriptions that the journal holds."""
-        first = self.topic.log.log_id.to_bytes(4, "big")
-        last = (self.topic.log.log_id + 1).to_bytes(4, "big")
-        found = self.topic.core.storage.scan(Table.SUBSCRIPTION, first, last, 1 << 30)
+        first = self.whole.log.log_id.to_bytes(4, "big")
+        last = (self.whole.log.log_id + 1).to_bytes(4, "big")
+        found = self.whole.core.storage.scan(Table.SUBSCRIPTION, first, last, 1 << 30)
         for _, value in found:
             record = json.loads(value)
             if "session" in record:
-                self.topic.sessions.load(record)
+                self.whole.sessions.load(record)
             else:
                 lasting = self._build(record)
                 lasting.wait("connection-close")
-                if not lasting.owner and self.topic.space is not None:
-                    self.topic.space.owners.adopt(lasting)
+                if not lasting.owner and self.whole.space is not None:
+                    self.whole.space.owners.adopt(lasting)
 
     def configure(self) -> None:
         """Apply the topic's changed options to its durable subscriptions."""
         for lasting in self._lasting.values():
-            lasting.subscription.configure(self.topic.options)
+            lasting.subscription.configure(self.whole.options)
 
     def close(self) -> None:
         """Close, as the topic is deleted."""
@@ -383,7 +384,7 @@ class Subscribing:
         if self._lasting.get(lasting.name) is not lasting:
             return
         del self._lasting[lasting.name]
-        topic = self.topic
+        topic = self.whole
         subscription = lasting.subscription
         topic.unsubscribe(subscription)
         subscription.close("amqp:resource-deleted", f"subscription {lasting.name[1]!r} is over")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
+from weakref import proxy
 
 from enmasse.messaging.address import AttachOptions, Declaration
 from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
@@ -89,7 +90,8 @@ class Subscription(Backlog):
         self.pattern = pattern
         self.selector = selector
         if selector is not None:
-            selector.tally = self
+            # It has the selector.
+            selector.tally = proxy(self)
         self.origin: Origin | None = None
         """The session whose own messages it is not given."""
         self.log_id = log_id

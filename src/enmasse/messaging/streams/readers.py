@@ -57,7 +57,7 @@ class _Place:
         self.at = 0
         """The number of them that were sent."""
         self.unsettled: deque[_Kept] = deque()
-        """The unsettled rows of a named consumer, with those settled out of order."""
+        """What is kept of the unsettled rows of a named consumer, with those settled out of order."""
 
     @property
     def waiting(self) -> int:
@@ -167,19 +167,28 @@ class MessageReader(StreamConsumer):
 
 
 class _Kept:
-    """A delivery whose outcome moves a consumer's offset."""
+    """A row whose outcome moves a consumer's offset."""
 
-    __slots__ = ("is_done", "is_staged", "is_written", "offset", "place", "sink")
+    __slots__ = ("is_done", "is_staged", "is_written", "offset")
 
-    def __init__(self, sink: Consumer, place: _Place, offset: int) -> None:
-        self.sink = sink
-        self.place = place
+    def __init__(self, offset: int) -> None:
         self.offset = offset
         self.is_done = False
         self.is_staged = False
         """True if a transaction that is about to be written has accepted it."""
         self.is_written = False
         """True if the offset that a transaction has written, or is about to, lies behind it."""
+
+
+class _Delivery:
+    """The delivery of such a row: it knows the reader, whose places know the row alone."""
+
+    __slots__ = ("kept", "place", "sink")
+
+    def __init__(self, sink: Consumer, place: _Place, kept: _Kept) -> None:
+        self.sink = sink
+        self.place = place
+        self.kept = kept
 
 
 class NamedReader(MessageReader):
@@ -209,11 +218,11 @@ class NamedReader(MessageReader):
         offset = rows.offset - len(payloads) + at
         end = min(len(payloads), at + self.port.credit)
         while at < end and not self.is_blocked:
-            kept = _Kept(self, place, offset)
+            kept = _Kept(offset)
             place.unsettled.append(kept)
             self.deliveries += 1
             self.unsettled += 1
-            self.send(kept, payloads[at], False)
+            self.send(_Delivery(self, place, kept), payloads[at], False)
             at += 1
             offset += 1
         place.at = at
@@ -225,8 +234,8 @@ class NamedReader(MessageReader):
             return
         self._advance(delivery)
 
-    def _advance(self, delivery: _Kept) -> None:
-        delivery.is_done = True
+    def _advance(self, delivery: _Delivery) -> None:
+        delivery.kept.is_done = True
         place = delivery.place
         unsettled = place.unsettled
         offset = -1
@@ -238,7 +247,8 @@ class NamedReader(MessageReader):
 
     def enlist(self, delivery: Any, done: TransactionDone) -> Log | None:
         """Have the consumer's offset move with the next batch, as far as nothing before is missing."""
-        delivery.is_staged = True
+        accepted: _Kept = delivery.kept
+        accepted.is_staged = True
         place: _Place = delivery.place
 
         def offset() -> int:
@@ -251,7 +261,7 @@ class NamedReader(MessageReader):
             return following
 
         def decided(is_stored: bool) -> None:
-            delivery.is_staged = False
+            accepted.is_staged = False
             if is_stored:
                 self.unsettled -= 1
                 self._advance(delivery)

@@ -153,12 +153,15 @@ class DeviceLogin:
             return spend()
         pending: Pending[Verdict] = Pending()
 
+        def judged(login: Found) -> None:
+            _settle(pending, self._judge(login, judge, spend))
+
         def found(login: Found) -> None:
             shown, self._new = self._new, None
             if login is None and shown is not None:
-                self._register(tenant, shown, lambda: self._directory.find_login(tenant, kind, auth_id, found))
+                self._register(tenant, shown, lambda: self._directory.find_login(tenant, kind, auth_id, judged))
             else:
-                _settle(pending, self._judge(login, judge, spend))
+                judged(login)
 
         self._directory.find_login(tenant, kind, auth_id, found)
         return pending if pending.answer is None else pending.answer[0]
