@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -18,11 +19,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.backup import PipelinesCopy, RestoredMarks, outside_of, restore
-from enmasse.pipeline.backup_locks import BATCHES, LOCKS, deletion, lock, make_locks, wait_for_backup
+from enmasse.pipeline.backup_locks import BATCHES, LOCKS, deletion, lock, make_locks
 from enmasse.pipeline.errors import BackupBusyError
 from enmasse.pipeline.host.verdict import restored_rule
 from enmasse.pipeline.lake.compaction import vacuum
+from enmasse.pipeline.running.planning.plans import QueryPlan, TableTarget
+from enmasse.pipeline.running.planning.targets import _of_batch
+from enmasse.pipeline.sink.writers import EnmasseStreamWriter
+from enmasse.pipeline.source.consumed.options import ConsumedOptions
+from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
+from enmasse.pipeline.source.consumed.spool import Owner, Spool
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
 
@@ -184,24 +192,75 @@ def test_nothing_is_deleted_and_no_batch_begins_while_a_backup_says_so(stage: St
         number = os.open(stage.space / BATCHES, os.O_RDONLY)
         assert lock(number, fcntl.LOCK_SH)
         os.close(number)
-        order: list[str] = []
-
-        def begin() -> None:
-            wait_for_backup()
-            order.append("a batch begins")
-
-        waiting = threading.Thread(target=begin)
         with copy.at_rest():
             number = os.open(stage.space / BATCHES, os.O_RDONLY)
             assert not lock(number, fcntl.LOCK_SH)
-            waiting.start()
-            copy.note()
-            order.append("a backup is done")
-        os.close(number)
-        waiting.join(60)
-    assert order == ["a backup is done", "a batch begins"]
+            os.close(number)
     assert vacuum(table, keep_h=0) == 1
     assert not old.exists()
+
+
+def _commit(_: Path) -> None:
+    EnmasseStreamWriter.commit(object.__new__(EnmasseStreamWriter), [], 1)
+
+
+def _add(_: Path) -> None:
+    plan = QueryPlan("table-t", cast("Any", None), TableTarget("t"))
+    _of_batch(plan, lambda rows, batch: None)(cast("Any", None), 1)
+
+
+def _take(folder: Path) -> None:
+    checkpoint = folder / "checkpoint"
+    where = {"url": "amqp://127.0.0.1", "address": "jobs", "spoolDir": str(folder / "spool"), "pollTimeout": "0"}
+    options = ConsumedOptions.parse(where | {"checkpointLocation": str(checkpoint)}, "queue")
+    spool = Spool(options.spool, Owner("jobs", "", options.checkpoint))
+    planner = ConsumedPlanner(options, spool, Link, Backoff(1))
+    planner.latest(0, None)
+    planner.stop()
+
+
+class Link:
+    """A connection on which nothing comes."""
+
+    is_usable, stored = True, 0
+
+    def receive(self, *_: Any) -> list[Any]:
+        return []
+
+    drain = receive
+
+    def accept(self, _: Any) -> None:
+        raise AssertionError("nothing came")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("begin", [_commit, _add, _take])
+def test_whatever_a_batch_begins_or_ends_with_waits_for_a_backup(
+    begin: Callable[[Path], None], stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = threading.Event()
+
+    class Clock:
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            waits.set()
+            time.sleep(seconds)
+
+    monkeypatch.setattr("enmasse.pipeline.backup_locks.time", Clock)
+    monkeypatch.setattr("enmasse.pipeline.sink.writers.settle", lambda: None)
+    begin(tmp_path)
+    assert not waits.is_set()
+    thread = threading.Thread(target=begin, args=(tmp_path,))
+    with PipelinesCopy(stage.folder, tmp_path / "copy", nothing) as copy, copy.at_rest():
+        thread.start()
+        assert waits.wait(30)
+        assert thread.is_alive()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_locks_end_with_a_backup_that_is_killed(stage: Stage) -> None:
