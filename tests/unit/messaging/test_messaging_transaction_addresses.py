@@ -204,6 +204,29 @@ def test_a_message_that_is_not_written_yet_moves_in_the_batch_that_would_have_wr
     assert scene.restarted().depths() == NOTHING | {"r": 1}
 
 
+@pytest.mark.parametrize("others", [1, 3])
+def test_what_was_settled_before_a_commit_that_failed_stays_settled_once_others_are_done(others: int) -> None:
+    scene = Scene()
+    for number in range(3, 2 + others):
+        scene.space.add(Subscription(scene.harness.core, f"t{number}", 10 + number, topic="t", pattern=parse("t/#")))
+    scene.harness.commit()
+    scene.fill("t", "settled", "kept")
+    receiver = scene.receiver("t1")
+    receiver.accept(1)
+    scene.harness.commit()
+    transaction = scene.begin()
+    transaction.retire(Item(receiver))
+    assert scene.fail(transaction) is not None
+    for number in range(2, min(2 + others, 4)):
+        other = scene.receiver(f"t{number}")
+        other.accept(2)
+        scene.harness.commit()
+        other.leave()
+    receiver.leave()
+    again = scene.restarted()
+    assert bodies(again.receiver("t1")) == ["kept"]
+
+
 def test_one_subscription_is_done_with_a_message_and_the_other_is_not() -> None:
     scene = Scene()
     scene.fill("t", "news")

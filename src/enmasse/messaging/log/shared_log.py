@@ -309,11 +309,14 @@ class SharedLog(MessageLog):
             ref.is_released = False
             ref.share.held.add(ref.first, ref.first + ref.rows)
             self._counts.change(ref.first, 1)
+            self._done.get(ref.first, set()).discard(ref.owner[0])
 
     def _undo(self, token: SharedCut) -> None:
         visible = self.visible
         for first, done in token.rewritten.items():
-            self._done.setdefault(first, set()).update(done)
+            # What was settled in the batch alone is not done.
+            still = {owner for owner in done if owner not in self.owners or first not in self.owners[owner].held}
+            self._done.setdefault(first, set()).update(still)
         for first in self._counts.within(visible, _END):
             self._done.pop(first, None)
         self._counts.remove_from(visible)
