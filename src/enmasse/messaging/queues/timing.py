@@ -137,10 +137,11 @@ class Timing(Part["Backlog"]):
 
     def forget(self, entry: Entry) -> None:
         """Forget a special message that is finished with."""
-        if entry.key is not None and self.whole.latest.get(entry.key) is entry:
-            del self.whole.latest[entry.key]
-        if self.whole.order is not None:
-            self.whole.order.forget(entry)
+        backlog = self.whole
+        if entry.key is not None and backlog.latest.get(entry.key) is entry:
+            del backlog.latest[entry.key]
+        if backlog.order is not None:
+            backlog.order.forget(entry)
 
     def _release(self, entry: SpecialEntry) -> None:
         """Make a message available."""

@@ -109,7 +109,7 @@ class Outgoing(Part["Session"]):
                 break
         self._last = packet_id
         self._sent[packet_id] = link, delivery, qos
-        session = self.whole
+        session = link.session
         if not session.is_lasting:
             return packet_id
         if qos == 1 or not isinstance(delivery, Entry) or not _is_written(delivery):
@@ -138,7 +138,7 @@ class Outgoing(Part["Session"]):
             return False
         del self._sent[packet_id]
         _settle(sent, state)
-        self._freed()
+        self._freed(sent[0].session)
         return True
 
     def receive(self, packet_id: int, done: Callable[[], None], state: Any = ACCEPTED) -> bool:
@@ -164,9 +164,9 @@ class Outgoing(Part["Session"]):
         del self._sent[packet_id]
         if state is not ACCEPTED:
             _settle(sent, state)
-            self._freed()
+            self._freed(sent[0].session)
             return True
-        session = self.whole
+        session = sent[0].session
         if not session.is_lasting:
             self._released[packet_id] = None
             _settle(sent, ACCEPTED)
@@ -208,11 +208,10 @@ class Outgoing(Part["Session"]):
         if packet_id not in self._released:
             return False
         del self._released[packet_id]
-        self._freed()
+        self._freed(self.whole)
         return True
 
-    def _freed(self) -> None:
-        session = self.whole
+    def _freed(self, session: Session) -> None:
         if session.is_lasting:
             session.journal.write_later(session)
         if self._to_send:
