@@ -157,6 +157,25 @@ def _with_column(sql: str, named: str) -> str:
     return ", ".join((inner[0].rstrip() + added, *inner[1:])) + end[0]
 
 
+def wrong_schema_text(database: sqlite3.Connection) -> tuple[bytes, bytes] | None:
+    """Return a statement of the schema as it is and as it was written, where they differ in one bit.
+
+    Args:
+        database: gives texts as bytes, and takes schemas that make no sense.
+    """
+    expected = database.execute(f"SELECT value FROM {_SCHEMA_TABLE}").fetchone()[0]  # noqa: S608  # a constant
+    texts = [row[0] for row in database.execute(_SCHEMA)]
+    for index, text in enumerate(texts):
+        changed = bytearray(text)
+        for at in range(len(changed)):
+            for bit in (1, 2, 4, 8, 16, 32, 64, 128):
+                changed[at] ^= bit
+                if row_checksum(*texts[:index], bytes(changed), *texts[index + 1 :]) == expected:
+                    return text, bytes(changed)
+                changed[at] ^= bit
+    return None
+
+
 def _schema_checksum(database: sqlite3.Connection) -> int:
     return row_checksum(*(row[0] for row in database.execute(_SCHEMA)))
 
