@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.messaging.selectors.selector import compile_selector
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import DecodeError, LocalError
 from enmasse.wire.amqp.sections import (
+    MAX_SECTIONS,
     Header,
     Properties,
     Sections,
+    check_order,
     decode_message,
     encode_header,
     encode_message,
@@ -22,6 +25,7 @@ from enmasse.wire.amqp.sections import (
     is_durable,
     key_and_subject,
     to_of,
+    user_id_of,
     with_header,
     with_message_annotations,
 )
@@ -301,3 +305,23 @@ def test_whatever_the_bytes_only_decode_errors_come_out(noise: bytes, at: int) -
 def test_what_amqp_cannot_say_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(LocalError):
         encode_message(b"", **wrong)
+
+
+@pytest.mark.parametrize("section", [b"\x00\x53\x75\xa0\x00", b"\x00\x53\x76\x45"], ids=["data", "sequence"])
+def test_a_body_of_too_many_sections_is_refused_before_they_are_walked_through(section: bytes) -> None:
+    most = section * MAX_SECTIONS
+    check_order(most)
+    assert Sections(most).body is not None
+    many = section * 3_000_000
+    for read in (check_order, lambda payload: Sections(payload).body, user_id_of):
+        with pytest.raises(DecodeError, match="more than 4096 sections"):
+            read(many)
+
+
+@pytest.mark.parametrize("section", [b"\x00\x53\x70\x45", b"\x00\x53\x71\x40", b"\x00\x53\x72\x40"])
+def test_a_section_that_comes_again_and_again_is_refused_by_whoever_looks_for_a_later_one(section: bytes) -> None:
+    many = section * 3_000_000
+    for read in (check_order, user_id_of, to_of, key_and_subject, lambda payload: Sections(payload).body):
+        with pytest.raises(DecodeError, match="out of order"):
+            read(many)
+    assert not compile_selector("a = 1 and JMSCorrelationID = 'x'").matches(many)

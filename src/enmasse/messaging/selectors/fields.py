@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from enmasse.messaging.errors import SelectorError
@@ -56,11 +56,17 @@ def key_of(name: str) -> bytes:
     return bytes((0xA1, len(content))) + content if len(content) < 256 else b""
 
 
+_KINDS: Final = range(9)
+"""As many sections as there are kinds of them: what has more is out of order, or has a body of several."""
+
+
 def _value_of(payload: bytes, wanted: int) -> int:
     """Return where the value of a section starts, ``_MISSING`` or ``_UNUSUAL``."""
     at = 0
     size = len(payload)
-    while at < size:
+    for _ in _KINDS:
+        if at >= size:
+            break
         if payload[at] or payload[at + 1] != 0x53:
             return _UNUSUAL
         code = payload[at + 2]

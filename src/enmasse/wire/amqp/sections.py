@@ -91,6 +91,10 @@ _ID_BYTES = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}
 
 _U32 = struct.Struct(">I")
 
+MAX_SECTIONS = 4_096
+"""The most sections of a message: wherever they are walked through each costs a microsecond or more, however small it
+is. Who sends a body in several sections cuts it into kilobytes, or more."""
+
 
 def section_start(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return which section starts at ``at``, and where its value does.
@@ -120,7 +124,11 @@ def _walk(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     at = 0
     end = len(data)
     last = 0
+    left = MAX_SECTIONS
     while at < end:
+        if not left:
+            raise DecodeError(f"a message has more than {MAX_SECTIONS} sections: make those of its body larger")
+        left -= 1
         code, value_at = section_start(data, at, end)
         stop = skip(data, value_at, end)
         if code <= last:
@@ -353,10 +361,13 @@ def _find(data: bytes, wanted: int) -> tuple[int, int, int]:
 
     Where there is none, all three are the place at which it would stand, so the first two are equal.
     """
-    at = 0
+    at = last = 0
     end = len(data)
     while at < end:
         code, value_at = section_start(data, at, end)
+        if code <= last:
+            raise DecodeError(f"a message's sections are out of order: {code:#04x} after {last:#04x}")
+        last = code
         if code > wanted:
             break
         stop = skip(data, value_at, end)
@@ -466,10 +477,13 @@ def to_of(payload: bytes) -> str | None:
 def key_and_subject(payload: bytes) -> tuple[Any, str | None]:
     """The annotation ``x-opt-partition-key`` and the subject, each ``None`` where it is missing."""
     key = subject = None
-    at = 0
+    at = last = 0
     end = len(payload)
     while at < end:
         code, value_at = section_start(payload, at, end)
+        if code <= last:
+            raise DecodeError(f"a message's sections are out of order: {code:#04x} after {last:#04x}")
+        last = code
         if code > PROPERTIES:
             break
         at = skip(payload, value_at, end)
