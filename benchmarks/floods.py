@@ -1,7 +1,8 @@
-"""What one connection that floods a node with frames costs another connection of its space."""
+"""What a flood costs others: of frames on one connection, or of messages for very many receivers."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -25,6 +26,24 @@ WARMUP_S = 0.5
 
 SECONDS = 3.0
 """At least."""
+
+FANS = {
+    "clients": "subscribers of MQTT",
+    "sessions": "sessions of MQTT with QoS 1",
+    "shared": "members of a shared subscription",
+    "multicast": "receivers of a multicast address",
+    "links": "links of AMQP",
+    "retained": "subscribers that ask for 200 retained values",
+    "wills": "clients with a will that are lost at once",
+}
+
+RECEIVERS = 4_000
+
+FAN_LIMIT_MS = 50.0
+
+QUIET = "default/quiet"
+
+FAN_OPTIONS = ("--default-space", "default/bench")
 
 
 def floods(setting: Setting) -> Iterator[Line]:
@@ -102,4 +121,65 @@ def _flood(node: Node, kind: str, seconds: float) -> Iterator[None]:
             process.kill()
 
 
-MEASUREMENTS = (Measurement("One connection that floods its space", floods),)
+def fans(setting: Setting) -> Iterator[Line]:
+    """A client of another space that sends itself messages, beside bursts of messages for thousands of receivers."""
+    seconds = max(setting.seconds, SECONDS)
+    count = setting.count(RECEIVERS)
+    for kind, name in FANS.items():
+        with setting.node(*FAN_OPTIONS) as node:
+            with connect(node.admin_url) as connection:
+                management = connection.management()
+                management.create("io.enmasse.space", QUIET, {"authentication": "none"})
+                attributes = {"space": QUIET, "address": "anycast.0", "addressType": "anycast"}
+                management.create("io.enmasse.address", f"{QUIET}.anycast.0", attributes)
+            node.declare("topic.0", addressType="topic")
+            node.declare("multicast.0", addressType="multicast")
+            setting.patience.wait()
+            with _fan(node, kind, count) as told:
+                runs = [_bystander(node, seconds) for _ in range(setting.runs)]
+        yield Line(f"{count:,} {name}: p99", median(run["p99"] for run in runs), "ms", target=FAN_LIMIT_MS)
+        yield Line("longest", median(run["max"] for run in runs), "ms")
+        yield Line("p99, time of the node", median(run["node_p99"] for run in runs), "ms", target=FAN_LIMIT_MS)
+        for what, value in told.items():
+            yield Line(what, value, "")
+
+
+@contextmanager
+def _fan(node: Node, kind: str, count: int) -> Iterator[dict[str, float]]:
+    """Have many clients connected and messages sent to them meanwhile; what they tell is there at the end."""
+    told: dict[str, float] = {}
+    script = Path(__file__).parent / "fanning.py"
+    where = ("--port", str(node.port), "--kind", kind, "--count", str(count))
+    command = ["nice", "-n", "10", sys.executable, str(script), *where]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "ready":
+                message = "the clients could not connect"
+                raise RuntimeError(message)
+            time.sleep(WARMUP_S)
+            yield told
+            told |= json.loads(process.communicate("", timeout=120)[0])
+        finally:
+            process.kill()
+
+
+def _bystander(node: Node, seconds: float) -> dict[str, float]:
+    script = Path(__file__).parent / "bystander.py"
+    where = ("--port", str(node.port), "--host", "quiet.default", "--address", "anycast.0")
+    command = [sys.executable, str(script), *where, "--pid", str(node.processes["node"][0])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()  # it is ready
+            time.sleep(seconds)
+            found: dict[str, float] = json.loads(process.communicate("", timeout=120)[0])
+        finally:
+            process.kill()
+    return found
+
+
+MEASUREMENTS = (
+    Measurement("One connection that floods its space", floods),
+    Measurement("Messages for thousands of receivers", fans),
+)

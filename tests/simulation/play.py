@@ -31,7 +31,7 @@ SMALL_TURNS: list[tuple[ModuleType, str, int]] = [
     (topic_wave, "STEP_UNITS", 50),
     (topic_wave, "BATCH_UNITS", 10),
     (topic_wave, "MAX_STORED_MESSAGES", 3),
-    (core, "MAX_DUE", 2),
+    (core, "MAX_UNITS", 15),
 ]
 """Every message of a topic waits for its turns, and what is done in one turn is nearly nothing."""
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from enmasse.messaging.retained import Retained
 
 
+MAX_LOOKS = 20_000
+"""Receivers that are looked at in one turn to choose who gets an address's messages: some milliseconds."""
+
+LOOKS_OF_UNIT = 10
+"""Receivers that are looked at in a unit of work (``core``)."""
+
 NO_COUNTS: Mapping[str, int] = MappingProxyType(
     {"in": 0, "out": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0}
 )

@@ -43,8 +43,11 @@ MAX_UNCONFIRMED_BYTES = 64 << 20
 SET_US = 500_000
 """By how much the wall clock must be off from what it should show, to have been set: less is unsteady reading."""
 
-MAX_DUE = 500
-"""Addresses that have their turns in one turn of the core: some milliseconds of work."""
+MAX_UNITS = 2_000
+"""The work of addresses in one turn of the core; a unit is a microsecond or two, about one message handed out."""
+
+TURN_UNITS = 10
+"""What the turn of an address costs beside what it does."""
 
 PAUSE_S = 0.1
 """Seconds without writes after a batch failed: what made it fail, a full disk say, does not pass
@@ -161,7 +164,11 @@ class Core:
         self._is_requested = False
         self._due: list[Due] = []
         self._late: list[Due] = []
-        """Those that were too many for one turn: some of them have theirs in each that follows, behind others."""
+        """Those that were too much for one turn: some of them have theirs in each that follows, behind others."""
+        self._had: set[Due] = set()
+        """Those that had their turns while others waited for theirs."""
+        self.units = 0
+        """The work that addresses have done in this turn; they add what is much."""
         self.fan_out = FanOut(self._request, on_fault)
         """What messages for very many receivers still are to be done, in turns."""
         self._logs: dict[Log, None] = {}
@@ -339,18 +346,24 @@ class Core:
         if self.fan_out.is_busy:
             self.fan_out.on_turn()
         # What becomes due while others have their turn gets it too; what becomes due again waits.
+        self.units = 0
+        late = self._late
+        if late:
+            # Who has had a turn while others waited for theirs waits behind them: nobody waits for who does much.
+            had, self._had = self._had, set()
+            late += [address for address in self._due if address in had]
+            self._due = [address for address in self._due if address not in had]
         for _ in range(2):
             due = self._due
             if not due:
                 break
             self._due = []
-            if len(due) > MAX_DUE:
-                self._late += due[MAX_DUE:]
-                del due[MAX_DUE:]
-            self._have_turns(due, now)
-        if self._late:
-            late, self._late = self._late[:MAX_DUE], self._late[MAX_DUE:]
-            self._have_turns(late, now)
+            self._late = self._late + self._have_turns(due, now)
+        if late:
+            self.units = 0
+            self._late = self._have_turns(late, now) + self._late[len(late) :]
+            if not self._late:
+                self._had.clear()
         if self._paused_until is not None and now >= self._paused_until:
             self._paused_until = None
         self._is_requested = False
@@ -365,13 +378,20 @@ class Core:
             for delay_s, call in calls:
                 self.schedule(call, now + delay_s)
 
-    def _have_turns(self, due: list[Due], now: float) -> None:
-        for address in due:
+    def _have_turns(self, due: list[Due], now: float) -> list[Due]:
+        """Let addresses have their turns, and return those for whom this one is too short."""
+        for at, address in enumerate(due):
+            if self.units > MAX_UNITS:
+                return due[at:]
+            self.units += TURN_UNITS
+            if self._late:
+                self._had.add(address)
             address.is_due = False
             try:
                 address.on_turn(now)
             except Exception as error:  # noqa: BLE001  the other addresses must have their turn
                 self._on_fault(address.name, error)
+        return []
 
     def next_deadline(self) -> float | None:
         """Return the time at which ``handle_deadline`` should be called."""

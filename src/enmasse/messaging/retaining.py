@@ -50,6 +50,9 @@ ALWAYS, NEW, NEVER = "always", "new", "never"
 FED_AT_ONCE = 32
 """Values that a subscription is given in one go, of which there are two in a turn: some half a millisecond."""
 
+FED_UNITS = 4 * FED_AT_ONCE
+"""The work of that, in units of a turn (``core``)."""
+
 FED_BYTES = 96 << 10
 """Bytes in memory for one subscription beyond which its further values wait."""
 
@@ -259,6 +262,7 @@ class Feed:
     def go_on(self) -> bool:
         """Give the subscription what there is room for; return whether there may be more."""
         subscription, core, searches = self._subscription, self._subscription.core, self._searches
+        core.units += FED_UNITS
         for _ in range(FED_AT_ONCE):
             if core.is_pressed and subscription.log is not None:
                 core.hold(subscription)

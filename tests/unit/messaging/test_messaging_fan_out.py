@@ -11,8 +11,10 @@ from enmasse.messaging import core, fan_out
 from enmasse.messaging.direct import multicast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.fan_out import FEW
-from enmasse.messaging.queues import topic_wave
+from enmasse.messaging.queues import backlog, topic_wave
 from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.retaining import FED_AT_ONCE
+from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.messaging.space import Space
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
@@ -32,7 +34,7 @@ def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_wave, "STEP_UNITS", 50)
     monkeypatch.setattr(multicast, "STEP_UNITS", 50)
     monkeypatch.setattr(topic_wave, "BATCH_UNITS", 100)
-    monkeypatch.setattr(core, "MAX_DUE", 20)
+    monkeypatch.setattr(core, "MAX_UNITS", 200)
 
 
 class Scene:
@@ -380,3 +382,91 @@ def test_the_work_of_a_selector_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     while scene.harness.step():
         turns += 1
     assert turns >= MANY
+
+
+class Busy:
+    """An address that has much to do in each turn."""
+
+    name = "busy"
+
+    def __init__(self, harness: CoreHarness, units: int, turns: int) -> None:
+        self.core = harness.core
+        self.units = units
+        self.left = turns
+        self.is_due = False
+
+    def due(self) -> None:
+        if not self.is_due:
+            self.is_due = True
+            self.core.due(self)
+
+    def on_turn(self, _now: float) -> None:
+        self.core.units += self.units
+        self.left -= 1
+        if self.left > 0:
+            self.due()
+
+
+def test_addresses_that_have_much_to_do_share_turns_and_who_has_little_waits_for_none_of_them() -> None:
+    harness = CoreHarness()
+    busy = [Busy(harness, 150, turns=5) for _ in range(50)]
+    for one in busy:
+        one.due()
+    harness.step()
+    before = sum(one.left for one in busy)
+    assert 250 - before <= 6
+    turns = 0
+    while any(one.left for one in busy):
+        calm = Busy(harness, 0, turns=1)
+        calm.due()
+        assert harness.step()
+        assert calm.left == 0
+        left = sum(one.left for one in busy)
+        assert 0 < before - left <= 6
+        # Each has had as many turns as the others.
+        assert max(one.left for one in busy) - min(one.left for one in busy) <= 2
+        before = left
+        turns += 1
+    assert turns >= 40
+    assert harness.core.is_idle
+
+
+def test_retained_values_are_given_to_many_subscribers_in_turns() -> None:
+    scene = SessionScene({"news": "topic"})
+    topic = scene.space.find("news")
+    sender = scene.harness.sender(topic)
+    scene.harness.turn()
+    for number in range(40):
+        port = scene.harness.sender(topic, f"news/{number}")
+        scene.harness.turn()
+        port.send(encode_message(b"x", message_annotations={"x-opt-retain": True}))
+    sender.leave()
+    scene.harness.commit()
+    clients = [scene.client(f"c{number}") for number in range(MANY)]
+    for client in clients:
+        client.session.subscribe(SubscribeRequest("news/#", 0))
+    before = 0
+    for _ in steps(scene):  # type: ignore[arg-type]  # it has a harness
+        now = sum(len(client.got) for client in clients)
+        assert now - before <= 6 * FED_AT_ONCE
+        before = now
+    assert before == 40 * MANY
+
+
+def test_members_of_a_shared_subscription_are_looked_through_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "MAX_LOOKS", 2 * MANY)
+    scene = SessionScene({"news": "topic"})
+    clients = [scene.client(f"c{number}") for number in range(MANY)]
+    for client in clients:
+        client.subscribe("$share/group/news")
+    sender = scene.harness.sender(scene.space.find("news"))
+    scene.harness.turn()
+    for number in range(100):
+        sender.send(encode_message(str(number).encode(), header=Header(durable=True)))
+    before = 0
+    for _ in steps(scene):  # type: ignore[arg-type]  # it has a harness
+        now = sum(len(client.got) for client in clients)
+        assert now - before <= 6
+        before = now
+    assert sorted(int(body) for client in clients for body in client.bodies) == list(range(100))
+    assert max(len(client.got) for client in clients) <= 3

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.address import Address, AttachOptions, Declaration
+from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS, Address, AttachOptions, Declaration
 from enmasse.messaging.delivery import FAILED, UNSTORED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import PLAIN, Facts, known_facts
@@ -460,27 +460,35 @@ class Backlog(Address):
                 self.order.add(entry)
         return self.order
 
-    def dispatch(self) -> None:
-        """Hand out what waits, oldest first, as far as receivers take it."""
+    def dispatch(self) -> bool:
+        """Hand out what waits, oldest first, as far as receivers take it; return whether that is all in this turn."""
         if self.order is not None:
-            self.order.dispatch()
-            return
+            return self.order.dispatch()
         ready = self.ready
         choose = self.choose_first if self.options.exclusive else self.choose
-        while ready or self.returned:
+        most = MAX_LOOKS // (len(self.consumers) or 1) + 1
+        for number in range(most):
+            if not (ready or self.returned):
+                self.core.units += number
+                return True
             consumer = choose()
             if consumer is None:
-                return
+                self.core.units += number
+                return True
             if self.returned:
                 entry = self.next_entry()
                 if entry is None:
-                    return
+                    return True
             else:
                 entry = ready.popleft()
                 if entry.state != READY:
                     continue
                 entry.state = OUT
             self.deliver(entry, consumer)
+        # To choose among so many receivers takes its time: the rest goes in the next turn.
+        self.core.units += MAX_LOOKS // LOOKS_OF_UNIT
+        self.due()
+        return False
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
         """Send one message to one receiver."""
@@ -526,17 +534,18 @@ class Backlog(Address):
             return
         if self.timing.is_wanted:
             self.timing.run(now)
+        is_all = True
         if self.consumers:
             if self.inherited is not None and self.core.is_careful:
                 self.inherited.dispatch()
             else:
-                self.dispatch()
+                is_all = self.dispatch()
         for browser in self.browsers:
             browser.pump()
         pager = self.pager
         if pager is not None and (self.is_spilling or pager.at is not None or pager.waiting):
             pager.go_on()
-        if self._draining and not self._is_more_coming():
+        if self._draining and is_all and not self._is_more_coming():
             draining, self._draining = self._draining, []
             for consumer in draining:
                 if consumer.is_blocked:

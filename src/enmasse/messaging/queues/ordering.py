@@ -11,6 +11,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS
 from enmasse.messaging.log.entry import OUT, READY, Entry
 from enmasse.messaging.part import Part
 from enmasse.messaging.queues.consumer import BacklogConsumer
@@ -177,19 +178,24 @@ class Ordering(Part["Backlog"]):
         entry.state = OUT
         return entry
 
-    def dispatch(self) -> None:
-        """Hand out what waits, as far as receivers take it."""
+    def dispatch(self) -> bool:
+        """Hand out what waits, as far as receivers take it; return whether that is all, and not only one turn's."""
         idle: set[BacklogConsumer] = set()
         backlog = self.whole
-        while True:
+        most = MAX_LOOKS // (len(backlog.consumers) or 1) + 1
+        for number in range(most):
             consumer = self._choose(idle)
             if consumer is None:
-                return
+                backlog.core.units += number
+                return True
             entry = self.take_for(consumer, idle)
             if entry is None:
                 idle.add(consumer)
             else:
                 backlog.deliver(entry, consumer)
+        backlog.core.units += MAX_LOOKS // LOOKS_OF_UNIT
+        backlog.due()
+        return False
 
     def _choose(self, idle: set[BacklogConsumer]) -> BacklogConsumer | None:
         """Return the receiver with credit that has the fewest unsettled deliveries, except idle ones."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LAZY_S: Final = 1.0
 """Seconds until what may be lost is written."""
 
-MAX_SESSIONS: Final = 256
+MAX_SESSIONS: Final = 128
 """The most sessions of a batch, beside those whose batch somebody waits for: some milliseconds of work."""
 
 Done = Callable[[str | None], None]
