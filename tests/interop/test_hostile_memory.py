@@ -478,6 +478,50 @@ def test_what_waits_for_peers_that_read_nothing(untouched_node: tuple[NodeProces
         until(lambda: node.memory_bytes - before < MAX_LEFT_BYTES, seconds=60, step=1)
 
 
+@pytest.mark.parametrize("kind", ["queue", "multicast"])
+def test_large_messages_for_peers_that_read_nothing(
+    untouched_node: tuple[NodeProcess, Addresses, int], kind: str
+) -> None:
+    """Each is handed one only where there is room for it; who waits for room has it once they have left."""
+    node, addresses, before = untouched_node
+    address = addresses.declare(kind)
+    body, times = "x" * (2 * MEGABYTE), 60 if kind == "queue" else 3
+    frames = "CONNECT\naccept-version:1.2\nhost:interop.default\n\n\0"
+    frames += f"SUBSCRIBE\nid:1\ndestination:{address}\n\n\0"
+    peers: list[socket.socket] = []
+    try:
+        with blocking.connect(node.url, timeout=30, reconnect=False) as connection:
+            sender = connection.sender(address)
+
+            def deafen() -> None:
+                peers.extend(deaf_peer(node) for _ in range(DEAF))
+                say_all(peers, frames.encode())
+                until(lambda: addresses.read(address)["receivers"] >= DEAF)
+
+            if kind == "multicast":
+                deafen()
+            for _ in range(times):
+                sender.send(blocking.Message(body), timeout=30, settled=kind == "multicast")
+            if kind != "multicast":
+                deafen()
+            until(lambda: addresses.query("io.enmasse.statistics")[0]["unreadWaiting"])
+            most = node.memory_bytes
+            receiver = connection.receiver(address, credit=1) if kind == "queue" else None
+            for peer in peers:
+                peer.close()
+            if receiver is not None:
+                delivery = receiver.receive(timeout=60)
+                assert delivery is not None
+                assert delivery.message.body == body
+                delivery.accept()
+    finally:
+        for peer in peers:
+            peer.close()
+    # A queue has its messages in memory, too.
+    assert most - before < MAX_GROWTH_BYTES + (64 * MEGABYTE if kind == "queue" else 0)
+    addresses.delete(address)
+
+
 def say_all(peers: list[socket.socket], data: bytes) -> None:
     """Have each say it as far as it is read."""
     for peer in peers:

@@ -108,6 +108,11 @@ class Holder(Party):
         return self._budget.finishing is self
 
     @property
+    def is_alone(self) -> bool:
+        """True if no other holds anything."""
+        return self.held == self._budget.held
+
+    @property
     def is_beyond(self) -> bool:
         """True if twice as much is given out as there is."""
         return self._budget.held > 2 * self._budget.max_bytes

@@ -50,6 +50,10 @@ class ProducerPort(Protocol):
         """Close the link."""
 
 
+SMALL_BYTES = 64 << 10
+"""The largest message that a receiver is handed without a look at the room that there is for it."""
+
+
 class ConsumerPort(Protocol):
     """A receiver's link."""
 
@@ -57,6 +61,9 @@ class ConsumerPort(Protocol):
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message for one credit."""
+
+    def admits(self, size: int) -> bool:
+        """Return true if a message of more than ``SMALL_BYTES`` may be sent now; the port blocks for a while else."""
 
     def follow(self, delivery: Any) -> bool:
         """Follow the message that was just sent settled, if it has not gone out.
@@ -111,6 +118,10 @@ class _Detached:
 
     def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
         """Send nothing: it stays in flight."""
+
+    def admits(self, size: int) -> bool:
+        """Return true: nothing is sent."""
+        return True
 
     def follow(self, delivery: Any) -> bool:
         """Return false: nothing waits to go out."""
@@ -271,6 +282,10 @@ class Consumer:
     def on_outcome(self, delivery: Any, state: Any) -> None:
         """Handle the receiver's outcome of a delivery."""
         raise NotImplementedError
+
+    def must_wait(self, size: int) -> bool:
+        """Return true if there is no room for a large message on its way to the receiver, which is blocked then."""
+        return not self.port.admits(size) and self.is_blocked
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call ``done`` once the outcomes of this receiver are on disk."""

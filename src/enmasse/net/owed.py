@@ -33,6 +33,10 @@ class Room(Protocol):
     def is_beyond(self) -> bool:
         """True if twice as much is given out as there is."""
 
+    @property
+    def is_alone(self) -> bool:
+        """True if no other holds anything."""
+
     def resize(self, size: int) -> bool:
         """Change how many bytes it holds, and return whether that was possible."""
 
@@ -79,6 +83,22 @@ class Owed:
         if size - ASSURED_BYTES > holder.held:
             holder.hold(size - ASSURED_BYTES)
         return False
+
+    def admits(self, size: int) -> bool:
+        """Return true if so many bytes may wait, of which a large message that is not there yet is the last part."""
+        if size < self.room:
+            return True
+        holder = self._holder
+        if holder is None:
+            holder = self._holder = self._make_holder()
+        if not holder.resize(size - ASSURED_BYTES):
+            if not holder.is_alone:
+                holder.go_short()
+                return False
+            # It may be larger than all that there is, or it would never be sent.
+            holder.hold(size - ASSURED_BYTES)
+        self.room = size + 1
+        return True
 
     def release(self) -> None:
         """Give all room back, as the socket has taken everything."""

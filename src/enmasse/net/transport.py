@@ -53,6 +53,9 @@ those who send many more than others win."""
 STALL_S = 60.0
 """How long a peer may read nothing while more waits for it than there is room for."""
 
+RETRY_S = 0.25
+"""How long a peer for whose large message there is no room waits until it asks again."""
+
 STALL_CHECKS = 6
 """Looks at it in that time. Who has read less than ``ASSURED_BYTES`` from one to the next may have to give way."""
 
@@ -85,8 +88,11 @@ class Engine(Protocol):
     is_late: Callable[[bool], bool]
     out_room: int
     """The bytes of output that it gathers before it asks ``more_out``."""
+    out_bytes: int
     more_out: Callable[[int], bool]
     """Returns true if so many bytes, which it has gathered, may become more: it blocks its output otherwise."""
+    admits: Callable[[int], bool]
+    """Returns true if there is room for one message of so many bytes: it blocks its output otherwise, for a while."""
     has_more: bool
     is_paused: bool
     is_blocked: bool
@@ -244,6 +250,7 @@ class EngineProtocol(Borrower):
         if self._owed is not None:
             self.engine.out_room = self._owed.room
             self.engine.more_out = self._more_out
+            self.engine.admits = self._admits
             # So it is known when the socket has taken everything, and when it has not.
             transport.set_write_buffer_limits(high=0, low=0)
         self._wake(self.engine)
@@ -377,6 +384,33 @@ class EngineProtocol(Borrower):
         self.engine.out_room = owed.room - owed.waiting
         return True
 
+    def _admits(self, size: int) -> bool:
+        """Whether there is room for a large message; the engine is paused otherwise, and goes on to ask again."""
+        owed, engine = self._owed, self.engine
+        if owed is None or self.is_lost:
+            return True
+        if owed.admits(owed.waiting + engine.out_bytes + size):
+            engine.out_room = owed.room - owed.waiting
+            self._turn.later(self._tidy)
+            return True
+        if not engine.is_paused:
+            engine.is_paused = True
+            self._turn.loop.call_later(RETRY_S, self._retry)
+        self._guard("blocking", engine.block_output)
+        return False
+
+    def _tidy(self) -> None:
+        """Give back the room of a message that was not sent after all."""
+        owed = self._owed
+        if owed is not None and owed.is_extra and not (self._is_over or self.engine.out_bytes):
+            self._release(owed)
+
+    def _retry(self) -> None:
+        """Let the engine ask for room again, unless it waits for the socket."""
+        if not self._is_reading_paused and not self.is_lost:
+            self.engine.is_paused = False
+            self._turn.later(self._resume)
+
     def pause_writing(self) -> None:
         """The peer does not keep up."""
         owed = self._owed
@@ -494,7 +528,8 @@ class EngineProtocol(Borrower):
         engine = self.engine
         self._guard("the loss of", engine.lost)
         # They know each other.
-        engine.wake, engine.is_late, engine.more_out, self._owed = _nobody, _never, _never, None
+        engine.wake, engine.is_late, engine.more_out, engine.admits = _nobody, _never, _never, _never
+        self._owed = None
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 

@@ -189,6 +189,10 @@ class MemoryConsumerPort:
                 raise LocalError("a delivery whose outcome would go to another receiver's end")
             self.unsettled.append(arrival)
 
+    def admits(self, _size: int) -> bool:
+        """Return true: there is room for any message."""
+        return True
+
     def follow(self, _delivery: Any) -> bool:
         """Return false: nothing is followed, as what is sent here has gone out."""
         return False

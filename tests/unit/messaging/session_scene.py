@@ -91,6 +91,9 @@ class Port:
         number = annotations.get(RETAINED)
         return joint.matching(annotations.get(TOPIC_NAME, joint.name), 0 if number in (None, True) else number)
 
+    def admits(self, _size: int) -> bool:
+        return True
+
     def follow(self, _delivery: Any) -> bool:
         return False
 

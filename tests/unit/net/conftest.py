@@ -35,7 +35,9 @@ class Script:
     def __init__(self) -> None:
         self.wake: Callable[[Any], None] = lambda _: None
         self.out_room = 1 << 20
+        self.out_bytes = 0
         self.more_out: Callable[[int], bool] = lambda _: False
+        self.admits: Callable[[int], bool] = lambda _: True
         self.is_paused = False
         self.is_blocked = False
         self.is_held = False

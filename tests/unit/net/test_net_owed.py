@@ -167,3 +167,37 @@ async def test_who_reads_next_to_nothing_is_dropped_while_more_waits_than_there_
         engine: Any = deaf.engine
         engine.put(bytes(16 * MAX_BYTES))
         await until(lambda: deaf.is_lost)
+
+
+def test_a_large_message_is_admitted_while_there_is_room_or_nothing_else() -> None:
+    budget = budget_of(2 * MAX_BYTES)
+    first, second = owed_of(budget, "space"), owed_of(budget, "space")
+    assert first.admits(4 * MAX_BYTES)
+    assert first.has_room(4 * MAX_BYTES)
+    assert not second.admits(2 * ASSURED_BYTES)
+    assert len(budget.short) == 1
+    first.release()
+    assert second.admits(2 * MAX_BYTES)
+    assert second.has_room(2 * MAX_BYTES)
+
+
+async def test_a_peer_without_room_for_a_large_message_asks_again(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    budget = budget_of(MAX_BYTES)
+    async with peers([script()], budget) as [(shell, _)]:
+        other = owed_of(budget, "other")
+        assert other.admits(MAX_BYTES)
+        engine: Any = shell.engine
+        assert not engine.admits(MAX_BYTES)
+        assert engine.is_paused
+        engine.is_blocked = True
+        await until(lambda: "resume" in engine.calls)
+        assert not engine.admits(MAX_BYTES)
+        other.release()
+        assert engine.admits(MAX_BYTES // 2)
+        assert budget.held > 0
+        engine.is_blocked = False
+        # Nothing is sent, so nothing is kept.
+        await until(lambda: budget.held == 0)

@@ -45,7 +45,9 @@ class LineEngine:
         self.wake: Callable[[Any], None] = lambda _: None
         self.is_late: Callable[[bool], bool] = lambda _: False
         self.out_room = 1 << 20
+        self.out_bytes = 0
         self.more_out: Callable[[int], bool] = lambda _size: False
+        self.admits: Callable[[int], bool] = lambda _: True
         self.has_more = self.is_paused = self.is_blocked = self.is_held = self.closed = False
         self.trace: Callable[[bool, bytes], None] | None = None
         self.unread = b""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.credit import CreditShare
-from enmasse.messaging.delivery import FAILED, Consumer, ConsumerPort, Producer, ProducerPort
+from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.direct.anycast import BACKLOG_BYTES, DELIVERY_OVERHEAD_BYTES
 from enmasse.messaging.direct.fallback import Direct
 from enmasse.messaging.fan_out import FEW, MAX_MESSAGES, RECEIVER_UNITS, STEP_UNITS, Wave
@@ -126,11 +126,15 @@ class MulticastConsumer(Consumer):
 
     def take(self, spread: _Spread) -> None:
         """Send one copy, or let it wait behind those that do."""
-        if self.port.credit > 0 and not self.is_blocked and not self.waiting:
+        if self.port.credit > 0 and not self.is_blocked and not self.waiting and not self._must_hold(spread):
             self.deliver(spread)
         else:
             self.keep(spread)
             self.address.due()
+
+    def _must_hold(self, spread: _Spread) -> bool:
+        """Return true if a copy has to wait for room, as it is large."""
+        return len(spread.payload) > SMALL_BYTES and self.must_wait(len(spread.payload))
 
     def keep(self, spread: _Spread) -> None:
         """Let a copy wait until this receiver can take it."""
@@ -141,6 +145,8 @@ class MulticastConsumer(Consumer):
         """Send what waited, as far as credit goes."""
         waiting = self.waiting
         while waiting and self.can_take:
+            if self._must_hold(waiting[0]):
+                return
             spread = waiting.popleft()
             self.waiting_bytes -= len(spread.payload) + DELIVERY_OVERHEAD_BYTES
             self.deliver(spread)

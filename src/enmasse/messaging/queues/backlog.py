@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS, Address, AttachOptions, Declaration
-from enmasse.messaging.delivery import FAILED, UNSTORED, Consumer, ConsumerPort
+from enmasse.messaging.delivery import FAILED, SMALL_BYTES, UNSTORED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import PLAIN, Facts, known_facts
 from enmasse.messaging.log.entry import (
@@ -484,6 +484,9 @@ class Backlog(Address):
                 if entry.state != READY:
                     continue
                 entry.state = OUT
+            if len(entry.payload) > SMALL_BYTES and consumer.must_wait(len(entry.payload)):
+                self.put_back(entry)
+                continue
             self.deliver(entry, consumer)
         # To choose among so many receivers takes its time: the rest goes in the next turn.
         self.core.units += MAX_LOOKS // LOOKS_OF_UNIT

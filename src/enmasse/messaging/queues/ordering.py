@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS
+from enmasse.messaging.delivery import SMALL_BYTES
 from enmasse.messaging.log.entry import OUT, READY, Entry
 from enmasse.messaging.part import Part
 from enmasse.messaging.queues.consumer import BacklogConsumer
@@ -191,6 +192,8 @@ class Ordering(Part["Backlog"]):
             entry = self.take_for(consumer, idle)
             if entry is None:
                 idle.add(consumer)
+            elif len(entry.payload) > SMALL_BYTES and consumer.must_wait(len(entry.payload)):
+                backlog.put_back(entry)
             else:
                 backlog.deliver(entry, consumer)
         backlog.core.units += MAX_LOOKS // LOOKS_OF_UNIT

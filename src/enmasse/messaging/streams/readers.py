@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.delivery import Consumer, ConsumerPort
+from enmasse.messaging.delivery import SMALL_BYTES, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.streams.consumers import consumer_name
 from enmasse.messaging.streams.partition_log import Partition
@@ -158,7 +158,10 @@ class MessageReader(StreamConsumer):
         start = at = place.at
         end = min(len(payloads), at + port.credit)
         while at < end and not self.is_blocked:
-            send(self, payloads[at], presettle)
+            payload = payloads[at]
+            if len(payload) > SMALL_BYTES and self.must_wait(len(payload)):
+                break
+            send(self, payload, presettle)
             at += 1
         place.at = at
         self.deliveries += at - start
@@ -218,6 +221,9 @@ class NamedReader(MessageReader):
         offset = rows.offset - len(payloads) + at
         end = min(len(payloads), at + self.port.credit)
         while at < end and not self.is_blocked:
+            size = len(payloads[at])
+            if size > SMALL_BYTES and self.must_wait(size):
+                break
             kept = _Kept(offset)
             place.unsettled.append(kept)
             self.deliveries += 1

@@ -320,6 +320,10 @@ class TenantCommands:
         """Take a command that is still being received."""
         return Gathered(self, delivery, settled)
 
+    def admits(self, size: int) -> bool:
+        """Return true: they are small."""
+        return True
+
     def follow(self, delivery: Any) -> bool:
         """Return false: nothing is held back."""
         return False

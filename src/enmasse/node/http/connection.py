@@ -182,7 +182,7 @@ class HttpConnection(ClientConnection):
             first, lambda exchange: self._another(exchange, shell), now=before.now, date=self._date
         )
         engine.wake, engine.is_late = before.wake, before.is_late
-        engine.out_room, engine.more_out = before.out_room, before.more_out
+        engine.out_room, engine.more_out, engine.admits = before.out_room, before.more_out, before.admits
         shell.engine = engine
         engine.receive(data, before.now)
 

@@ -212,6 +212,10 @@ class Receiving:
             self.consumer.is_blocked = True
         self._mark = self._bytes + STEP_BYTES
 
+    def admits(self, size: int) -> bool:
+        """Return true if there is room for a large message."""
+        return self._connection.engine.admits(size)
+
     def follow(self, delivery: Any) -> bool:
         """Return false: what was taken is not held back."""
         return False

@@ -403,6 +403,10 @@ class _Answers:
         """Take an answer that is still being received."""
         return Gathered(self, delivery, settled)
 
+    def admits(self, size: int) -> bool:
+        """Return true: they are small."""
+        return True
+
     def follow(self, delivery: Any) -> bool:
         """Return false: nothing is held back."""
         return False

@@ -466,6 +466,10 @@ class Receiver:
         """The link's end at the address."""
         return self.link.consumer
 
+    def admits(self, size: int) -> bool:
+        """Return true if there is room for a large message."""
+        return self._engine.admits(size)
+
     def follow(self, delivery: Any) -> bool:
         """Return false: a packet that is put out cannot be held back."""
         return False

@@ -382,6 +382,10 @@ class Receiver:
             self._head = head
         return head, content.body
 
+    def admits(self, size: int) -> bool:
+        """Return true if there is room for a large message."""
+        return self._connection.engine.admits(size)
+
     def follow(self, delivery: Any) -> bool:
         """Return false: a frame that is sent cannot be held back."""
         return False

@@ -67,6 +67,11 @@ def _no_more() -> bool:
     return False
 
 
+def _any(_size: int) -> bool:
+    """Return true: there is room for any message."""
+    return True
+
+
 def _none(_size: int) -> bool:
     """Return false: there is no more room in this turn."""
     return False
@@ -81,12 +86,12 @@ class ConnectionOutput:
 
     __slots__ = (
         "_chunks", "_created", "_desired", "_has_sent", "_holds", "_last_received", "_last_sent", "_missing",
-        "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id",
-        "cut_bytes", "cut_frames", "error", "handle_max", "handler", "has_more", "hostname", "idle_timeout_s",
-        "is_blocked", "is_close_sent", "is_held", "is_late", "is_open_sent", "is_paused", "is_server",
-        "less_room", "max_frame_size", "more_out", "more_room", "out", "out_bytes", "out_room", "partial_bytes",
-        "partial_kept", "partial_room", "remote_channel_max", "remote_idle_s", "remote_max_frame_size",
-        "remote_open", "sasl", "sessions", "trace", "wake",
+        "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "admits", "channel_max",
+        "container_id", "cut_bytes", "cut_frames", "error", "handle_max", "handler", "has_more", "hostname",
+        "idle_timeout_s", "is_blocked", "is_close_sent", "is_held", "is_late", "is_open_sent", "is_paused",
+        "is_server", "less_room", "max_frame_size", "more_out", "more_room", "out", "out_bytes", "out_room",
+        "partial_bytes", "partial_kept", "partial_room", "remote_channel_max", "remote_idle_s",
+        "remote_max_frame_size", "remote_open", "sasl", "sessions", "trace", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +150,7 @@ class ConnectionOutput:
         self.out_room = TURN_BYTES
         """Above so many of these ``more_out`` is called, with their number."""
         self.more_out: Callable[[int], bool] = _none
+        self.admits: Callable[[int], bool] = _any
         self.wake: Callable[[Any], None] = _asleep
         self.is_late: Callable[[bool], bool] = _in_time
         """Asked between frames, with whether they are hot, whether what is left of a read is to wait."""

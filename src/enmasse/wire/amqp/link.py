@@ -256,6 +256,10 @@ class SendingLink(Link):
         if connection.out_bytes > connection.out_room:
             connection.fill()
 
+    def admits(self, size: int) -> bool:
+        """Return true if there is room for a large message; the links hold back otherwise, until there may be."""
+        return self.session.connection.admits(size)
+
     def follow(self, delivery: Any) -> bool:
         """Have the end of the message that was just sent settled told, if the session's window holds it back.
 

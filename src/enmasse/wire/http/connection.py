@@ -114,9 +114,9 @@ class Connection:
 
     __slots__ = (
         "_body", "_chunks", "_date", "_holds_room", "_is_reading", "_known", "_linger_until", "_now", "_out",
-        "_phase", "_rest", "_since", "_sought", "closes", "error", "handler", "has_more", "is_blocked", "is_held",
-        "is_late", "is_paused", "more_headers", "more_out", "more_room", "out_bytes", "out_room", "request",
-        "requests", "trace", "wake",
+        "_phase", "_rest", "_since", "_sought", "admits", "closes", "error", "handler", "has_more",
+        "is_blocked", "is_held", "is_late", "is_paused", "more_headers", "more_out", "more_room", "out_bytes",
+        "out_room", "request", "requests", "trace", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, date: Callable[[], bytes]) -> None:
@@ -135,6 +135,7 @@ class Connection:
         self.more_room: Callable[[int], bool] = no_limit
         self.out_room = TURN_BYTES
         self.more_out: Callable[[int], bool] = lambda _size: False
+        self.admits: Callable[[int], bool] = lambda _size: True
         self._date = date
         self._phase = _HEAD
         self._now = self._since = now

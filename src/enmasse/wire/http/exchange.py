@@ -366,6 +366,10 @@ class Exchange:
         """The bytes of an answer beyond which the handler adds nothing to it: each leaves as much for others."""
         return (MAX_OWED_BYTES - self._owner.owed + self._owed) // 2
 
+    def admits(self, _size: int) -> bool:
+        """Return true: what there is no room for is given up."""
+        return True
+
     def gather(self, size: int) -> bool:
         """Count the bytes that the handler keeps for its answer; return false if it is to keep no more."""
         self._gathered = size

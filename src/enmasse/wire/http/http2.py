@@ -95,6 +95,7 @@ class Http2Connection:
         self.is_late: Callable[[bool], bool] = lambda _is_hot: False
         self.out_room = TURN_BYTES
         self.more_out: Callable[[int], bool] = lambda _size: False
+        self.admits: Callable[[int], bool] = lambda _size: True
         self.has_more = self.is_paused = self.is_blocked = self.is_held = False
         self.date = date
         self.now = now

@@ -42,9 +42,9 @@ class Output:
     """
 
     __slots__ = (
-        "_final", "_handler", "_out_aliases", "_unanswered", "_wants_problems", "is_blocked", "is_paused", "more_out",
-        "out", "out_bytes", "out_room", "peer_maximum_packet_size", "peer_receive_maximum",
-        "peer_topic_alias_maximum", "trace", "version", "wake",
+        "_final", "_handler", "_out_aliases", "_unanswered", "_wants_problems", "admits", "is_blocked",
+        "is_paused", "more_out", "out", "out_bytes", "out_room", "peer_maximum_packet_size",
+        "peer_receive_maximum", "peer_topic_alias_maximum", "trace", "version", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: PeerHandler) -> None:
@@ -56,6 +56,7 @@ class Output:
         self.trace: Callable[[bool, bytes], None] | None = None
         self.out_room = TURN_BYTES
         self.more_out: Callable[[int], bool] = _no_more
+        self.admits: Callable[[int], bool] = _any
         self.is_paused = False
         self.is_blocked = False
         self.peer_receive_maximum = DEFAULT_RECEIVE_MAXIMUM
@@ -179,6 +180,11 @@ class Output:
 
 def _ignore(_engine: Any) -> None:
     """Do nothing."""
+
+
+def _any(_size: int) -> bool:
+    """Return true: there is room for any message."""
+    return True
 
 
 def _no_more(_size: int) -> bool:

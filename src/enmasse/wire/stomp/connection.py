@@ -91,10 +91,10 @@ class Connection:
     """
 
     __slots__ = (
-        "_created", "_has_sent", "_last_received", "_last_sent", "_linger_until",
-        "_phase", "_read_to", "_receipt", "_receives_every_s", "_rest", "_sends_every_s", "_server",
-        "_sinks", "error", "handler", "has_more", "is_blocked", "is_held", "is_late", "is_paused",
-        "more_out", "out", "out_bytes", "out_room", "trace", "version", "wake",
+        "_created", "_has_sent", "_last_received", "_last_sent", "_linger_until", "_phase", "_read_to",
+        "_receipt", "_receives_every_s", "_rest", "_sends_every_s", "_server", "_sinks", "admits", "error",
+        "handler", "has_more", "is_blocked", "is_held", "is_late", "is_paused", "more_out", "out",
+        "out_bytes", "out_room", "trace", "version", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, server: str) -> None:
@@ -108,6 +108,7 @@ class Connection:
         self.is_late: Callable[[bool], bool] = lambda _is_hot: False
         self.out_room = TURN_BYTES
         self.more_out: Callable[[int], bool] = lambda _size: False
+        self.admits: Callable[[int], bool] = lambda _size: True
         self.has_more = False
         self.is_paused = False
         self.is_blocked = False
