@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.messaging.queues.backlog import UNSTORED_S
 from tests.simulation.copies import GONE, LEAVING, OUT, READY, Copy, Message, WallClock
 
 if TYPE_CHECKING:
@@ -353,7 +354,7 @@ class Account:
             self._freed.add(group)
             self._is_changed = True
 
-    def refused(self, number: int) -> None:
+    def refused(self, number: int, now: float) -> None:
         """The sender was told that the message is not stored."""
         copy = self.copies.get(number)
         if copy is None or copy.state in {GONE, LEAVING}:
@@ -363,7 +364,7 @@ class Account:
         elif copy.state == READY:
             self.disown(copy)
             del self.copies[number]
-        elif copy.pending is None:
+        elif copy.pending is None and not (self.has_failed and now >= copy.came_at + UNSTORED_S):
             self.problem(f"the sender of message {number} heard that it is not stored, and a receiver has it")
 
     def batch_failed(self) -> None:

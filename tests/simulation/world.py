@@ -212,7 +212,7 @@ class World:
             return
         message.refused = True
         for account in self.fed_by(plan):
-            account.refused(message.number)
+            account.refused(message.number, self.now)
 
     # The journal, and time
 
