@@ -9,6 +9,7 @@ from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.selectors.selector import selector_of
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
+from tests.unit.messaging import topic_scene
 
 MANY = 300
 
@@ -107,3 +108,34 @@ def test_a_look_through_the_disk_ends_while_a_receiver_takes_all_it_can(scene: S
             scene.harness.storage.commit()
     assert told == [2]
     assert len(receiver.arrivals) < MANY - 2
+
+
+@pytest.mark.parametrize("reads", range(3))
+def test_what_is_settled_while_its_frame_is_written_does_not_come_again_with_its_page(reads: int) -> None:
+    harness = CoreHarness()
+    harness.core.window_bytes = 2_000
+    scene = topic_scene.Scene(harness)
+    made = scene.subscription("a")
+    scene.subscription("b")
+    sender = scene.sender()
+    for number in range(60):
+        for colour in ("blue", "blue") if number == 40 else ("red",):
+            sender.send(message(number, colour))
+        harness.commit()
+    blue = scene.receiver("a", 10, filters={SELECTOR_FILTER: "JMSType = 'blue'"})
+    assert numbers(blue) == [40, 40]
+    whole = harness.receiver(made, 100)
+    for _ in range(reads):
+        harness.core.run_turn(harness.clock.now, FIRST_WALL_US)
+        harness.storage.answer_reads(1)
+        whole.accept(len(whole.unsettled))
+    blue.accept(1)
+    harness.core.run_turn(harness.clock.now, FIRST_WALL_US)
+    blue.accept(1)
+    while harness.storage.pending:
+        harness.storage.commit()
+    harness.storage.answer_reads()
+    harness.commit()
+    assert numbers(blue) == [40, 40]
+    assert numbers(whole) == [number for number in range(60) if number != 40]
+    assert made.depth == len(whole.unsettled)

@@ -424,7 +424,8 @@ class MessageLog:
         for owner in token.owners:
             owner.written()
         for ref in token.frames:
-            if not ref.live:
+            # One that was settled since the cut is on disk until the next.
+            if not (ref.live or ref.is_touched):
                 self._forget_frame(ref)
         for entry, done in token.settled:
             if entry.frame is not None:
