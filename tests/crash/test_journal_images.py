@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
 PAGE = 4096
 COMMITS = 60
-IMAGES = kills(12)
+IMAGES = kills(6)
 """Of each kind and commit."""
 
 OPEN = """

@@ -102,6 +102,9 @@ def _wrong_bit(path: str, number: int) -> tuple[int, int] | None:
         return None
     try:
         data = bytearray(file.raw_page(number))
+        named, kind = int.from_bytes(data[:8], "little"), int.from_bytes(data[10:12], "little")
+        if (named ^ number).bit_count() + (kind ^ LEAF).bit_count() > 1:
+            return None  # it is another page, or none
         if not _may_be_checked(file) or _is_sound_leaf(file, number, data):
             return None  # what is wrong is not within the page
         return _wrong_bit_of_record(file, number, bytes(data)) or _wrong_bit_of_layout(file, number, data)
