@@ -10,7 +10,7 @@ import typer
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.columns import is_ready, sentence_of
 from enmasse.cli.errors import CliError, UnreachableError
-from enmasse.cli.installation import find_endpoints, wait_until
+from enmasse.cli.installation import find_endpoints, find_url, wait_until
 from enmasse.cli.objects import object_label, write_objects
 from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
@@ -102,6 +102,7 @@ def _read(data: Path) -> _Found:
             found.pipelines = api.select(PIPELINE, None)
             found.warnings = [text for item in api.select(IOT_PROJECT, None) for text in _warnings_of(item)]
         found.host = next((item.pid for item in endpoints.processes if item.kind == "pipelines"), None)
+        find_url(data, "amqp")  # a node has said where it serves
         # The resources have what the node reported last; probes show that it still serves.
         if failed := failed_probes(endpoints):
             raise UnreachableError(f"{'; '.join(failed)}; `enmasse logs {DEFAULT_NODE}` may show why")
