@@ -27,7 +27,7 @@ def test_connections_and_links_are_listed_and_closed(own: Installation) -> None:
         for number in range(3):
             sender.send(Message(str(number)))
         table = own.ok("get", "connections", "--space", "shop").splitlines()
-        assert " ".join(table[0].split()) == "NAME CONTAINER HOST USER SENDERS RECEIVERS IN OUT AGE PAUSED"
+        assert " ".join(table[0].split()) == "NAME CONTAINER HOST USER SENDERS RECEIVERS IN OUT AGE NOT READ"
         assert "till-1" in table[1]
         (link,) = json.loads(own.ok("get", "links", "-s", "shop", "-o", "json"))["items"]
         assert (link["role"], link["address"], link["deliveries"]) == ("sender", "orders", 3)

@@ -205,7 +205,7 @@ export interface ConnectionRow {
   opened?: string;
   senders?: number;
   receivers?: number;
-  paused?: string;
+  notRead?: string;
   messagesIn?: number;
   messagesOut?: number;
   properties?: Record<string, string>;

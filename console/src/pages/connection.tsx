@@ -58,7 +58,7 @@ export default function ConnectionPage(): ReactElement {
                   ["Protocol", <Protocol key="protocol" row={row} />],
                   ["Opened", dateTime(row.opened)],
                   ["In / out", `${rate(row.messagesIn)} / ${rate(row.messagesOut)} messages a second`],
-                  ["Not read", row.paused],
+                  ["Not read", row.notRead],
                   ["TLS", row.tls === "" ? "none: in the clear" : row.tls?.replace(" ", ", ")],
                   ["Program", row.properties?.product],
                   ["Version", row.properties?.version],

@@ -64,7 +64,7 @@ export default function ConnectionsPage(): ReactElement {
           <Link to={path(`${space.to}/connections`, row.name)} className="em-wrap">
             <bdi>{row.containerId || row.name}</bdi>
           </Link>
-          <div className="em-figure-below">{[row.host, programOf(row), row.paused && `not read: ${row.paused}`].filter(Boolean).join(" · ")}</div>
+          <div className="em-figure-below">{[row.host, programOf(row), row.notRead && `not read: ${row.notRead}`].filter(Boolean).join(" · ")}</div>
         </>
       ),
     },

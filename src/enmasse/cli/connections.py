@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CONNECTED = ("connections", "connection", "links", "link", "sessions", "session", "wills", "will")
 """Words that list clients; they are no kinds of objects."""
 
-_CONNECTION = ("NAME", "CONTAINER", "HOST", "USER", "SENDERS", "RECEIVERS", "IN", "OUT", "AGE", "PAUSED")
+_CONNECTION = ("NAME", "CONTAINER", "HOST", "USER", "SENDERS", "RECEIVERS", "IN", "OUT", "AGE", "NOT READ")
 _SESSION = ("CLIENT", "USER", "CONNECTED", "FILTERS", "WAITING", "BYTES", "LOST", "IN-FLIGHT", "EXPIRY")
 _WILL = ("CLIENT", "LINK", "USER", "ADDRESS", "STATE", "DELAY", "BYTES")
 _LINK = ("CONNECTION", "ROLE", "ADDRESS", "NAME", "CREDIT", "UNSETTLED", "DELIVERIES", "ACCEPTED")
@@ -75,7 +75,7 @@ def _connection(item: dict[str, Any]) -> list[str]:
     cells = (
         item["name"], item.get("containerId", ""), item.get("host", ""), item.get("user", ""), item["senders"],
         item["receivers"], item["messagesIn"], item["messagesOut"], age(item["openedAt"], present()),
-        item.get("paused", ""),
+        item.get("notRead", ""),
     )  # fmt: skip
     return [str(cell) for cell in cells]
 

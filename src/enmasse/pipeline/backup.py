@@ -36,6 +36,7 @@ from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
 from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.kinds.pipelines.sources import FILES
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, PIPELINE, WEBHOOK
 from enmasse.pipeline.backup_locks import BATCHES, DELETIONS, lock, make_locks
 from enmasse.pipeline.errors import BackupBusyError
 
@@ -446,19 +447,19 @@ def outside_of(objects: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]
     for kind, namespace, body in objects:
         name, spec = str(body["metadata"]["name"]), body.get("spec") or {}
         space = f"{namespace}.{name.partition('.')[0]}"
-        s3 = (spec.get("lake") or {}).get("s3") if kind == "AddressSpace" else None
+        s3 = (spec.get("lake") or {}).get("s3") if kind == ADDRESS_SPACE.name else None
         if s3:
             prefix = str(s3.get("prefix") or "").strip("/")
             lakes[space] = "/".join(filter(None, (f"s3://{s3['bucket']}", prefix)))
-        elif kind == "Webhook":
+        elif kind == WEBHOOK.name:
             pushed.setdefault(space, set()).add(str(spec["address"]))
-        elif kind == "Address" and spec.get("topic"):
+        elif kind == ADDRESS.name and spec.get("topic"):
             topics[space, str(spec["address"])] = str(spec["topic"])
     for space, addresses in pushed.items():
         addresses |= {topics[space, name] for name in addresses if (space, name) in topics}
     found: dict[str, Any] = {}
     for kind, namespace, body in objects:
-        if kind != "Pipeline":
+        if kind != PIPELINE.name:
             continue
         name, spec = str(body["metadata"]["name"]), body.get("spec") or {}
         space = f"{namespace}.{name.partition('.')[0]}"

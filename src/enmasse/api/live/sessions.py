@@ -106,7 +106,7 @@ def connection_row(told: Document) -> Document:
         "properties": told.get("properties"),
         "senders": told.get("senders"),
         "receivers": told.get("receivers"),
-        "paused": told.get("paused"),
+        "notRead": told.get("paused"),
     }
     counts = {name: told.get(name) or 0 for name in ("messagesIn", "messagesOut")}
     return _without_none(row) | {"opened": opened, "key": told["name"], "counts": counts}
