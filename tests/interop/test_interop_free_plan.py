@@ -230,7 +230,7 @@ def test_subscriptions(site: Site) -> None:
     with blocking.connect(site.node.admin_url, timeout=TIMEOUT_S) as connection:
         space = connection.management().read("io.enmasse.space", SPACE)
     assert (space["sessions"], space["subscriptions"]) == (1, most)
-    assert space["subscriptionBytes"] > most * 4096
+    assert space["subscriptionBytes"] > most * 1024
 
 
 @pytest.mark.parametrize("of_space", [True, False])
