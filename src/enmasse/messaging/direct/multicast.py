@@ -266,8 +266,13 @@ class MulticastProducer(Producer):
         if spread.open > FEW or self.address.waves:
             self.address.hand_out_later(targets, spread)
             return
+        is_small = len(payload) <= SMALL_BYTES
         for consumer in targets:
-            consumer.take(spread)
+            # The same as take() does, without the calls.
+            if is_small and consumer.port.credit > 0 and not consumer.is_blocked and not consumer.waiting:
+                consumer.deliver(spread)
+            else:
+                consumer.take(spread)
 
     def _look_at(self, payload: bytes, delivery_id: int, settled: bool, *, is_within: bool) -> tuple[bytes, Any]:
         """Look at a message that may be retained, as it begins in another way than the one before.
