@@ -47,7 +47,7 @@ MAX_CHECKED_BYTES: Final = 256 << 20
 
 _BUSY_S = 10.0
 _TRIED_S = 20.0
-"""How long bits are tried."""
+"""Seconds in which bits are tried."""
 
 _MAX_MENDED_ROW_BYTES = 1 << 16
 """In what is longer, another bit than the changed one might fit the checksum, and to try takes long."""
@@ -68,7 +68,7 @@ _Mended = dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None]
 
 @dataclass
 class _Found:
-    """What is wrong with a database."""
+    """The fault of a database."""
 
     structure: list[str] = field(default_factory=list)
     """Of its pages: as SQLite says it."""

@@ -136,7 +136,7 @@ class PipelinesCopy(Protocol):
 
 
 class PipelinesPart(Protocol):
-    """What copies pipelines, and brings them back."""
+    """The way to copy pipelines and to bring them back."""
 
     def copy(self, folder: Path, target: Path, report: Callable[[str], None]) -> PipelinesCopy:
         """Return what copies a folder of pipelines."""
@@ -147,9 +147,9 @@ class PipelinesPart(Protocol):
         """Bring a folder of pipelines back, in the place of what is there.
 
         Args:
-            source: what was copied.
-            folder: where it goes.
-            former: where it was.
+            source: the copy.
+            folder: the place that it goes to.
+            former: the place that it was at.
             outside: the pipelines that write to what was not copied.
             report: called with a sentence on what is being copied.
         """
@@ -157,13 +157,13 @@ class PipelinesPart(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a backup or a restore has done.
+    """The result of a backup or a restore.
 
     Attributes:
         is_sound: whether nothing was damaged.
-        held: what is in the backup, in words.
-        left_out: what is not, in words.
-        waiting: what pipelines have to be told where they go on, in words.
+        held: the contents of the backup, in words.
+        left_out: the rest, in words.
+        waiting: pipelines that have to be told where they go on, in words.
     """
 
     is_sound: bool

@@ -60,7 +60,7 @@ class TenantRegistry:
     """The tenants of one installation; its methods block, and may be called from any thread.
 
     Args:
-        store: where everything lies.
+        store: the place of everything.
         now: gives the present, RFC 3339 in UTC.
         new_id: makes ids of tenants, devices and secrets that have none.
         new_version: makes versions; none is ever made twice.

@@ -47,7 +47,7 @@ MAX_UNITS = 2_000
 """The work of addresses in one turn of the core; a unit is a microsecond or two, about one message handed out."""
 
 TURN_UNITS = 10
-"""What the turn of an address costs beside what it does."""
+"""The cost of an address's turn beside the work in it."""
 
 PAUSE_S = 0.1
 """Seconds without writes after a batch failed: what made it fail, a full disk say, does not pass
@@ -170,7 +170,7 @@ class Core:
         self.units = 0
         """The work that addresses have done in this turn; they add what is much."""
         self.fan_out = FanOut(self._request, on_fault)
-        """What messages for very many receivers still are to be done, in turns."""
+        """The messages for very many receivers that are still to be handed out, in turns."""
         self._logs: dict[Log, None] = {}
         self._groups: dict[Log, list[Log]] = {}
         """Logs that must be cut into one batch, by each of them."""

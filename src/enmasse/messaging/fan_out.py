@@ -31,10 +31,10 @@ STEP_UNITS: Final = 500
 """The work of one part of a wave, between which spaces take turns."""
 
 RECEIVER_UNITS: Final = 10
-"""What a receiver costs beside its messages: a turn of its own, and a write to its connection."""
+"""The cost of a receiver beside its messages: a turn of its own, and a write to its connection."""
 
 STORED_UNITS: Final = 5
-"""What one message costs for one subscription that stores it; for a volatile one, it is the unit."""
+"""The cost of one message for one subscription that stores it; for a volatile one, it is the unit."""
 
 MAX_MESSAGES: Final = 512
 """The most messages of one wave."""

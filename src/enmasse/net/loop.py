@@ -59,7 +59,7 @@ class Turn:
         wall: the time of day then, in seconds since 1970 UTC.
         number: how many turns there have been; several may begin at one reading of the clock.
         deadlines: far deadlines of the loop.
-        backlog: what turns leave to those that follow.
+        backlog: the work that turns leave to those that follow.
     """
 
     __slots__ = (

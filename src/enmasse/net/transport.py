@@ -51,10 +51,10 @@ HOT_SHARES = 4
 those who send many more than others win."""
 
 STALL_S = 60.0
-"""How long a peer may read nothing while more waits for it than there is room for."""
+"""Seconds that a peer may read nothing while more waits for it than there is room for."""
 
 RETRY_S = 0.25
-"""How long a peer for whose large message there is no room waits until it asks again."""
+"""Seconds until a peer for whose large message there is no room asks again."""
 
 STALL_CHECKS = 6
 """Looks at it in that time. Who has read less than ``ASSURED_BYTES`` from one to the next may have to give way."""
@@ -70,8 +70,8 @@ FEW_CHUNKS = 256
 """More are small ones, as a turn's output is bounded, and worth joining."""
 
 MAX_ADDED = 1 << 16
-"""What one read may add to the backlog of turns, counted in receivers of messages: some 0.1 s of work. Much at once
-is handed out with fewer writes."""
+"""The most that one read may add to the backlog of turns, counted in receivers of messages: some 0.1 s of work. Much
+at once is handed out with fewer writes."""
 
 HANDSHAKE_FLUSHES = 8
 """A handshake is over after fewer writes; until then the deadline may still come closer."""
@@ -187,7 +187,7 @@ class EngineProtocol(Borrower):
         self._left = 0
         """The bytes that waited for the peer when its signs of life were looked for last."""
         self._owed: Owed | None = None
-        """What the peer is owed, on a server."""
+        """The bytes that the peer is owed, on a server."""
         self._is_over = False
         """True while the socket does not take everything."""
         self._is_slow = False

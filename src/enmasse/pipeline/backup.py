@@ -239,7 +239,7 @@ def _tells(kind: str, path: str) -> bool:
 
 
 class PipelinesCopy:
-    """What the pipelines of an installation have, as it is copied; a context manager.
+    """The files of an installation's pipelines, as they are copied; a context manager.
 
     Args:
         folder: of the pipelines; need not be there.
@@ -500,9 +500,9 @@ def restore(source: Path, folder: Path, former: str, outside: Mapping[str, Any],
     """Bring a folder of pipelines back, in the place of what is there.
 
     Args:
-        source: what was copied; need not be there.
-        folder: where it goes, held by the caller.
-        former: where it was.
+        source: the copy; need not be there.
+        folder: the place that it goes to, held by the caller.
+        former: the place that it was at.
         outside: the pipelines that write to what was not copied.
         report: called with a sentence on what is being copied.
     """
@@ -603,7 +603,7 @@ class RestoredMarks:
 
 
 class PipelinesPart:
-    """What copies the pipelines of an installation, and brings them back."""
+    """The way to copy an installation's pipelines and to bring them back."""
 
     def copy(self, folder: Path, target: Path, report: Report) -> PipelinesCopy:
         """Return what copies a folder of pipelines."""

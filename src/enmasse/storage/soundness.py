@@ -250,7 +250,7 @@ def _is_checked(file: PageFile, meta: Meta) -> bool:
 
 
 class _Found(NamedTuple):
-    """What a tree has."""
+    """The pages of a tree."""
 
     pages: set[int]
     """Its branch and leaf pages."""

@@ -87,7 +87,7 @@ class Timing(Part["Backlog"]):
             payload: the message.
             producer: as of an entry.
             producer_id: as of an entry.
-            facts: what it asks for.
+            facts: its wishes.
             since_us: when it arrived, by the core's steady clock; 0 is in this turn.
         """
         options = self.whole.options

@@ -25,10 +25,10 @@ BATCH_UNITS: Final = 6_000
 """The most work that one batch is for subscriptions that are given something: it is cut in one turn."""
 
 OWNER_UNITS: Final = 6
-"""What a subscription costs in a batch."""
+"""The cost of a subscription in a batch."""
 
 ROW_UNITS: Final = 2
-"""What each of its messages costs there."""
+"""The cost of each of its messages there."""
 
 # A topic and its waves know each other.
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class WaveMessage:
 
     Args:
         payload: the message.
-        facts: what it asks for.
+        facts: its wishes.
         producer: is told the outcome; ``None`` if nobody waits for it.
         producer_id: the id for that.
         is_staged: whether it is part of a transaction: handed out only once it is stored.

@@ -46,8 +46,8 @@ MAX_CREDIT = 0x7FFFFFFF
 """More could not be told from less, as delivery counts wrap [RFC 1982]."""
 
 TURN_BYTES = 1 << 20
-"""What one connection may put out between two writes before its links are blocked, where its shell has no other
-bound: several times what a socket takes at once, so that the bound never costs throughput."""
+"""The most that one connection may put out between two writes before its links are blocked, where its shell has no
+other bound: several times what a socket takes at once, so that the bound never costs throughput."""
 
 _FIRST_PART = struct.Struct(">I2s5ssIss")
 
