@@ -279,10 +279,8 @@ def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeP
 
 
 @pytest.fixture(scope=lambda fixture_name, config: "function" if AT_LENGTH else "module")
-def untouched_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, Addresses, int]]:
-    """A node with 5 MB in ``stream`` and 5 MB retained below ``values``; how to manage it; its memory before all that
-    follows.
-    """
+def untouched_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, Addresses]]:
+    """A node with 5 MB in ``stream`` and 5 MB retained below ``values``; how to manage it."""
     with NodeProcess(tmp_path_factory.mktemp("untouched")) as process:
         found = Addresses(process)
         found.make_space()
@@ -295,7 +293,7 @@ def untouched_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[N
                 sender.send(blocking.Message(body, to="stream"), timeout=30)
                 value = blocking.Message(body, to=f"values/{number}", annotations={"x-opt-retain": True})
                 sender.send(value, timeout=30)
-        yield process, found, process.memory_bytes
+        yield process, found
         found.close()
 
 
@@ -441,9 +439,11 @@ WAYS = {
 
 @pytest.mark.chance
 @pytest.mark.parametrize("way", list(WAYS))
-def test_what_waits_for_peers_that_read_nothing(untouched_node: tuple[NodeProcess, Addresses, int], way: str) -> None:
+def test_what_waits_for_peers_that_read_nothing(untouched_node: tuple[NodeProcess, Addresses], way: str) -> None:
     """All together have a share each, and one budget; who reads is served beside them."""
-    node, addresses, before = untouched_node
+    node, addresses = untouched_node
+    # What those before have left goes back to the system by and by.
+    before = node.memory_bytes
 
     def told() -> dict[str, Any]:
         (found,) = addresses.query("io.enmasse.statistics")
@@ -479,11 +479,10 @@ def test_what_waits_for_peers_that_read_nothing(untouched_node: tuple[NodeProces
 
 
 @pytest.mark.parametrize("kind", ["queue", "multicast"])
-def test_large_messages_for_peers_that_read_nothing(
-    untouched_node: tuple[NodeProcess, Addresses, int], kind: str
-) -> None:
+def test_large_messages_for_peers_that_read_nothing(untouched_node: tuple[NodeProcess, Addresses], kind: str) -> None:
     """Each is handed one only where there is room for it; who waits for room has it once they have left."""
-    node, addresses, before = untouched_node
+    node, addresses = untouched_node
+    before = node.memory_bytes
     address = addresses.declare(kind)
     body, times = "x" * (2 * MEGABYTE), 60 if kind == "queue" else 3
     frames = "CONNECT\naccept-version:1.2\nhost:interop.default\n\n\0"
