@@ -83,7 +83,7 @@ def check_database(path: Path) -> None:
     """Check a database that nobody has open, and mend it as far as that can be done.
 
     Args:
-        path: of the file; where there is none, or a large one, or no database, nothing is done.
+        path: the file; nothing is done where there is none, where it is large, or no database.
 
     Raises:
         DatabaseDamagedError: it cannot be mended; nothing was changed.
@@ -203,7 +203,7 @@ def _mend_schema(path: Path, data: bytes) -> bool:
 
 
 def _page_of(data: bytes, values: tuple[Any, ...]) -> int:
-    """Return the page that a row lies on whose values may be cut at wrong places; 0 if that cannot be told."""
+    """Return the page of a row, of which some values may be wrong; 0 if it is not found."""
     longest = max((value for value in values if isinstance(value, bytes)), key=len, default=b"")
     middle = longest[len(longest) // 2 :][:_SEARCHED_BYTES]
     return data.find(middle) // page_size(data) + 1 if middle else 0

@@ -58,7 +58,7 @@ def mend_wal(path: Path) -> list[str]:
 
 
 def _first_wrong_bit(data: bytes) -> tuple[int, int] | None:
-    """Return where a byte is wrong and in which bit, 0 if that cannot be told; None if all frames are sound."""
+    """Return the place of the first wrong byte and its wrong bit, 0 if not found; None if all frames are sound."""
     header = data[: _HEADER.size]
     if not _is_sound_header(header):
         return next(

@@ -163,7 +163,7 @@ class Outcome:
         is_sound: whether nothing was damaged.
         held: the contents of the backup, in words.
         left_out: the rest, in words.
-        waiting: pipelines that have to be told where they go on, in words.
+        waiting: the pipelines that wait to be told a place to go on from, in words.
     """
 
     is_sound: bool
@@ -336,7 +336,8 @@ def restore(
         pipelines: brings back what pipelines have.
         report: called with a sentence on what is being copied.
         force: replace an installation that is there.
-        folder: of the pipelines; None: that of the installation which is replaced, or below the data directory.
+        folder: the new place of pipelines' files; None: that of the installation which is replaced, or below the data
+            directory.
 
     Raises:
         BackupError: there is no backup, or an installation is in the way.
