@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -26,7 +27,7 @@ from enmasse.pipeline.errors import DataLossError, LakeAwayError, TableDamagedEr
 from enmasse.pipeline.lake.changes import stream_of
 from enmasse.pipeline.lake.compaction import FEW_FILES, compact, order_rows
 from enmasse.pipeline.lake.conditional_writes import require_conditional_writes
-from enmasse.pipeline.lake.delta_reading import partitions_of, read_files
+from enmasse.pipeline.lake.delta_reading import LOG, partitions_of, read_files
 from enmasse.pipeline.lake.mending import last_done
 from enmasse.pipeline.lake.objects import ObjectPath
 from enmasse.pipeline.lake.reference import UNLINKED_S, Pins, followed, joined_tables, present_version
@@ -36,6 +37,7 @@ from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.source.options import URL_VARIABLE
 from tests.scenario.lake_stage import COLUMNS, ODD, Lake, Rows
 from tests.support.object_storage import BUCKET, ObjectStorage
+from tests.support.polling import until
 from tests.support.relay import Relay
 
 if TYPE_CHECKING:
@@ -258,6 +260,9 @@ def test_another_table_in_the_place_of_one_and_new_keys_are_noticed(
     lake.write(table, [{"k": "a", "v": 1}], [{"k": "a", "v": 2}])
     another = open_table(lake.folder / "other")
     lake.write(another, *[[{"k": "x", "v": n}] for n in range(4)])
+    # Storage says to the second when an object was made, and by that another one in its place is told.
+    made = max(entry.made_at_ns() or 0 for entry in (path / LOG).iterdir())
+    until(lambda: time.time_ns() - made > 2_000_000_000, "the clock stands still")
     for info in files.get_file_info(FileSelector((lake.folder / "other").key, recursive=True)):
         if info.is_file:
             files.copy_file(info.path, info.path.replace("/other/", "/t/"))

@@ -152,8 +152,8 @@ class DeltaLakeTable:
     def _identity(self, version: int) -> object:
         """Return what tells the table from one that was put in its place; None: there is none.
 
-        A folder has a number. Of objects it is when an entry of the log was made; what they were opened with counts,
-        too, for it may be good no longer.
+        A folder has a number. Of objects it is when an entry of the log was made, to the second; what they were
+        opened with counts, too, for it may be good no longer.
         """
         log = self._path / LOG
         if isinstance(log, Path):
