@@ -1,7 +1,8 @@
 """The credentials of a device: what proves that it is the one.
 
 Rules:
-1. A plain password is hashed at once, with bcrypt; it is neither stored nor shown.
+1. A plain password is hashed at once, with bcrypt; it is neither stored nor shown. Given once more it is the same
+   secret.
 2. What is secret is never shown again. Each secret has an id, by which a client refers to it: one that is sent with
    its id alone keeps what it is, so that the rest can be changed around it (the "patch mode" of Hono).
 3. Several secrets may be valid at once, so that a device can be given another one before the former ends.
@@ -254,13 +255,27 @@ def count_plain(credentials: Sequence[Document]) -> int:
     return sum(PLAIN in secret for item in credentials for secret in item["secrets"])
 
 
-def hash_passwords(credentials: Sequence[Document], cost: int = _BCRYPT_COST) -> None:
-    """Replace plain passwords by their hashes: slow, and not for the event loop."""
+def hash_passwords(credentials: Sequence[Document], former: Sequence[Document], cost: int = _BCRYPT_COST) -> None:
+    """Replace plain passwords by their hashes: slow, and not for the event loop.
+
+    A password that was one of the last two of its credentials keeps its hash: it is the same secret, and whoever has
+    come in by it stays.
+
+    Args:
+        credentials: what is to be kept.
+        former: what the device had.
+        cost: that of new hashes; those of another cost are not looked at, so that their number alone says how long
+            all takes.
+    """
+    ours = f"$2a${cost:02}$"
+    known = {key_of(item): [one.get("pwd-hash", "") for one in item["secrets"][-2:]] for item in former}
     for item in credentials:
         for secret in item["secrets"]:
             if (plain := secret.pop(PLAIN, None)) is not None:
-                digest = bcrypt.hashpw(plain.encode(), bcrypt.gensalt(cost, prefix=b"2a"))
-                secret |= {"hash-function": "bcrypt", "pwd-hash": digest.decode()}
+                password, had = plain.encode(), known.get(key_of(item), ())
+                same = (it for it in had if it.startswith(ours) and bcrypt.checkpw(password, it.encode()))
+                digest = next(same, None) or bcrypt.hashpw(password, bcrypt.gensalt(cost, prefix=b"2a")).decode()
+                secret |= {"hash-function": "bcrypt", "pwd-hash": digest}
 
 
 def without_secrets(credentials: Sequence[Document]) -> list[Document]:

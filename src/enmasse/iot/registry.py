@@ -183,7 +183,7 @@ class DeviceRegistry(TenantRegistry):
                 413, f"at most {MOST_PLAIN} passwords are hashed for one request: send hashes, or less"
             )
         for item in arrived:
-            hash_passwords(item.credentials or ())
+            hash_passwords(item.credentials or (), former.get(item.id, ()))
         done = Imported()
         with self._store.writing() as tables:
             owner = tenant_row(tables, tenant)
@@ -280,10 +280,10 @@ class DeviceRegistry(TenantRegistry):
             RegistryError: 400; 403 when there are too many; 404; 409 when an auth-id is another device's; 412.
         """
         with self._store.reading() as tables:
-            row, kept = self._read_credentials(tables, tenant, device, given, expected)
+            row, former, kept = self._read_credentials(tables, tenant, device, given, expected)
         if count_plain(kept) > MOST_PLAIN:
             raise RegistryError(413, f"at most {MOST_PLAIN} passwords are hashed for one request")
-        hash_passwords(kept)
+        hash_passwords(kept, former)
         body, version = compact(kept, "the credentials") if kept else None, self._new_version()
         with self._store.writing() as tables:
             # What kept secrets refer to must still be what it was.
@@ -296,13 +296,14 @@ class DeviceRegistry(TenantRegistry):
 
     def _read_credentials(
         self, tables: Tables, tenant: str, device: str, given: Any, expected: Expected
-    ) -> tuple[DeviceRow, list[Document]]:
+    ) -> tuple[DeviceRow, list[Document], list[Document]]:
         owner = tenant_row(tables, tenant)
         row = _device(tables, owner, device)
         expected.check(row.proofs)
-        kept = self._checked(json.loads(owner.body), given, _credentials(tables, row))
+        former = _credentials(tables, row)
+        kept = self._checked(json.loads(owner.body), given, former)
         self._expect_free(tables, owner.number, device, kept)
-        return row, kept
+        return row, former, kept
 
     def _checked(self, tenant: Document, given: Any, former: Sequence[Document]) -> list[Document]:
         kept = read_credentials(given, former, new_id=self._new_id, templates=templates_of(tenant))

@@ -92,6 +92,28 @@ def test_a_plain_password_is_hashed_and_nothing_of_it_shown(sensor: DeviceRegist
     assert PASSWORD not in json.dumps(kept(store))
 
 
+def test_a_plain_password_that_is_given_once_more_is_the_same_secret(
+    sensor: DeviceRegistry, store: DeviceStore
+) -> None:
+    # So connections that came in by it go on, when a former one is taken away and when a fleet is imported again.
+    def hashes_kept() -> list[str]:
+        return [secret["pwd-hash"] for secret in kept(store)[0]["secrets"]]
+
+    first, second = {"pwd-plain": PASSWORD}, {"pwd-plain": "another"}
+    sensor.update_credentials(PLANT, "s-1", [password("s", first)])
+    (of_first,) = hashes_kept()
+    sensor.update_credentials(PLANT, "s-1", [password("s", {"id": "id-1"}, second)])
+    assert hashes_kept()[0] == of_first
+    of_second = hashes_kept()[1]
+    sensor.update_credentials(PLANT, "s-1", [password("s", second, first)])
+    assert hashes_kept() == [of_second, of_first]
+    line = {"id": "s-1", "credentials": [password("s", second)]}
+    sensor.import_devices(PLANT, read_json_lines(json.dumps(line)), "replace", "me")
+    assert hashes_kept() == [of_second]
+    sensor.update_credentials(PLANT, "s-1", [password("s", first)])
+    assert hashes_kept() != [of_second]
+
+
 def test_what_a_wrong_password_costs_follows_what_is_registered(sensor: DeviceRegistry, store: DeviceStore) -> None:
     lookups = Lookups(store)
 
