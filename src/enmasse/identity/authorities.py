@@ -6,21 +6,44 @@ names are compared as X.509 compares them, and keys by what they are, whatever t
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from base64 import b64decode
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 from cryptography.x509 import Certificate, Name, load_der_x509_certificate
+from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_CHAIN = 16
 """Certificates of a client that are looked at."""
+
+
+_ATTRIBUTE: Final = re.compile(r"(\\.)|(?:^|\s*([,+]))\s*([A-Za-z][A-Za-z0-9-]*|[0-9.]+)\s*=\s*")
+_MORE_ATTRIBUTES: Final = {"EMAILADDRESS": NameOID.EMAIL_ADDRESS, "SERIALNUMBER": NameOID.SERIAL_NUMBER}
+"""Attributes without a short name in RFC 4514 that Java and OpenSSL write so."""
+
+
+def read_name(text: str) -> Name:
+    """Return a name that is written as RFC 4514 says; attributes may be in small letters, with spaces around them.
+
+    Raises:
+        ValueError: it is none.
+    """
+
+    def spelled(found: re.Match[str]) -> str:
+        return found[1] or f"{found[2] or ''}{found[3].upper()}="
+
+    name = Name.from_rfc4514_string(_ATTRIBUTE.sub(spelled, text), _MORE_ATTRIBUTES)
+    if not name.rdns:
+        raise ValueError("the name is empty")
+    return name
 
 
 def canonical_name(name: Name) -> str:
@@ -68,10 +91,9 @@ class AuthorityId:
     def of(cls, subject: str, key: str) -> AuthorityId | None:
         """Return that of a subject (RFC 4514) and a key, DER in base64; None: these make no authority."""
         try:
-            found = cls(canonical_name(Name.from_rfc4514_string(subject)), key_digest(b64decode(key)))
+            return cls(canonical_name(read_name(subject)), key_digest(b64decode(key)))
         except ValueError:
             return None
-        return found if found.name else None
 
     @classmethod
     def of_certificate(cls, certificate: Certificate) -> AuthorityId:

@@ -55,6 +55,8 @@ class Expected:
 
 ANY: Final = Expected()
 
+_UNUSABLE: Final = "cannot be used: its subject-dn is no name (RFC 4514), or its public-key no key"
+
 
 class TenantRegistry:
     """The tenants of one installation; its methods block, and may be called from any thread.
@@ -386,7 +388,7 @@ def _key_of(tables: Tables, row: TenantRow, authority: str) -> tuple[str, bytes]
     if item is None:
         raise RegistryError(404, f"there is no authority '{authority:.255}'")
     if found is None:
-        raise RegistryError(400, f"authority '{authority:.255}' cannot be used: its subject or its key is none")
+        raise RegistryError(400, f"authority '{authority:.255}' {_UNUSABLE}")
     return found, bytes_of(item["public-key"], "public-key")
 
 
@@ -394,7 +396,7 @@ def _shown_authority(item: Document, known: Authority | None) -> Document:
     """Return an authority as clients see it."""
     found = {name: item[name] for name in ("id", "subject-dn", "not-before", "not-after") if name in item}
     if known is None:
-        return found | {"counts": False, "problem": "cannot be used: its subject or its key is none"}
+        return found | {"counts": False, "problem": _UNUSABLE}
     proof = {} if known.proof is None else {"proof": known.proof.value, "proved": known.proved}
     return (
         found

@@ -146,6 +146,11 @@ def test_authorities_are_proved_here_or_elsewhere_or_vouched_for(
         trusted.append(
             f"{{id: ca-{number}, subject-dn: CN={number}, public-key: {b64encode(public).decode()}, {times}}}"
         )
+    useless = f"{{id: useless, subject-dn: no name, public-key: bm8ga2V5, {times}}}"
+    (tmp_path / "tenant.yaml").write_text(f"trusted-ca: [{useless}]\n")
+    assert plant("iot", "tenant", "update", PLANT, "-f", str(tmp_path / "tenant.yaml")).code == 0
+    assert "nowhere" in plant("iot", "ca", "list", PLANT).out
+    assert "its subject-dn is no name" in plant("iot", "ca", "prove", PLANT).err
     (tmp_path / "tenant.yaml").write_text(f"trusted-ca: [{', '.join(trusted)}]\n")
     assert plant("iot", "tenant", "update", PLANT, "-f", str(tmp_path / "tenant.yaml")).code == 0
     assert listed() == [[f"ca-{number}", "-", "no"] for number in range(3)]

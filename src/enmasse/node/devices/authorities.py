@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
 
-from enmasse.identity.authorities import AuthorityId, issuers_of, verified_end
+from enmasse.identity.authorities import AuthorityId, issuers_of, read_name, verified_end
 
 if TYPE_CHECKING:
     from enmasse.node.devices.tenants import Document, Tenant
@@ -53,7 +53,7 @@ def certificate_of(anchor: Document) -> bytes:
     Raises:
         ValueError: what the registry has of it makes none.
     """
-    subject = x509.Name.from_rfc4514_string(anchor["subject-dn"])
+    subject = read_name(anchor["subject-dn"])
     algorithm = str(anchor.get("algorithm") or "RSA")
     key = load_der_public_key(b64decode(anchor["public-key"]))
     made = (

@@ -121,6 +121,8 @@ def _one(found: list[Document], authority: str | None) -> Document:
 
 
 def _where(one: Document) -> str:
+    if "key" not in one:
+        return "nowhere"  # it cannot be used
     return "everywhere" if one["counts"] else "with SNI"
 
 
