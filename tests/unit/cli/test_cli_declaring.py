@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 import yaml
 
@@ -239,6 +240,19 @@ def test_an_object_is_described(cli: Cli, shop: str) -> None:
     cli("apply", "-f", shop)
     described = cli("describe", "address", "orders").out
     for words in ("Kind:       Address", "Name:       shop.orders", "  type: queue", "Conditions: none yet"):
+        assert words in described
+
+
+def test_what_has_become_of_an_object_is_described(cli: Cli, shop: str, api: str) -> None:
+    cli("apply", "-f", shop)
+    hook = {"apiVersion": "enmasse.io/v1beta1", "kind": "Webhook", "metadata": {"name": "shop.tell"}}
+    spec = {"address": "orders", "url": "http://10.0.0.1/"}
+    cli("apply", "-f", "-", stdin=json.dumps(hook | {"spec": spec}).encode())
+    url = f"{api}/apis/enmasse.io/v1beta1/namespaces/default/webhooks/shop.tell"
+    changed = httpx.get(url).json() | {"status": {"failed": 4, "lastError": "10.0.0.1 is not public"}}
+    assert httpx.put(f"{url}/status", json=changed).status_code == 200
+    described = cli("describe", "webhook", "shop.tell").out
+    for words in ("Observed:", "  failed: 4", "  lastError: 10.0.0.1 is not public"):
         assert words in described
 
 

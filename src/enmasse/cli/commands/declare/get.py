@@ -145,6 +145,7 @@ def _get_connected(writer: Writer, what: str, namespace: str, space: str | None,
 
 
 _EFFECTIVE = ("planStatus", "subscription", "messageTtl", "messageRedelivery", "limits", "retention", "hard", "used")
+_OBSERVED = ("tenant", "delivered", "failed", "rejected", "lastError")
 
 
 def describe(
@@ -190,6 +191,7 @@ def describe(
         writer.say(f"{fact + ':':<{width}}{value}")
     _block(writer, "Spec", item.get("spec", {}))
     _block(writer, "In effect", {key: status[key] for key in _EFFECTIVE if key in status})
+    _block(writer, "Observed", {key: status[key] for key in _OBSERVED if key in status})
     if kind.is_ours:
         _conditions(writer, item)
 
