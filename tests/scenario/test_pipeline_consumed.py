@@ -237,12 +237,19 @@ def test_a_topic_is_read_through_a_subscription_that_outlives_the_query(
         until(lambda: any(reading.spool.glob("*")) and counts(stream_node, "news")["subscriptions"] == 1)
         send(stream_node, "news", *numbers(0, 10))
         until(lambda: len(reading.values) == 10)
+    until(lambda: not counts(stream_node, "news")["receivers"])
+    with connect(stream_node.url) as connection:
+        # As an older version left it: a subscription to the topic alone.
+        connection.receiver("news", name="lake", credit=0, durable=True, capabilities=("shared", "global"))
+    send(stream_node, "news/sport", b"nobody has subscribed")
     send(stream_node, "news", *numbers(10, 20))
     stream_node.kill()
     stream_node.start()
-    with reading.running("news", subscription="lake"):
+    with reading.running("news", subscription="lake", includeTopicName="true"):
         until(lambda: len(reading.values) == 20)
-    assert reading.values == numbers(0, 20)
+        send(stream_node, "news/sport/chess", *numbers(20, 30))
+        until(lambda: len(reading.values) == 30)
+    assert reading.values == numbers(0, 30)
     assert counts(stream_node, "news")["subscriptions"] == 1
     with connect(stream_node.url) as connection:
 

@@ -60,6 +60,12 @@ def test_a_queue_is_read_as_the_page_says(
     run("subscribe")
     until(lambda: names["query"].recentProgress or names["query"].exception())
     assert names["query"].exception() is None
+    enter(own, "below")
+    read = spark.read.schema("topic_name STRING, text STRING").parquet
+    until(lambda: read(str(tmp_path / "tables/news")).count() == 2)
+    shown = run("names")
+    assert "news/sport/chess" in shown
+    assert "good morning" in shown
     names["query"].stop()
 
     def subscriptions() -> int:

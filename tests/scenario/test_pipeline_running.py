@@ -19,6 +19,8 @@ from enmasse.pipeline.lake.compaction import compact
 from tests.scenario.consumed_place import counts
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.taking import take, take_stream
+from tests.support.foreign_tools import require
+from tests.support.mqtt_devices import Device
 from tests.support.stream_node import StreamNode
 
 pytestmark = [
@@ -480,6 +482,33 @@ def test_a_queue_is_consumed_by_one_query_and_said_to_be(node: StreamNode, place
     assert texts(place, "work") == sorted(sent)
     place.until(lambda: "consumes work, a queue" in place.statuses["demo.work"]["warnings"][0])
     place.send(command="delete", name="demo.work", purge=True)
+
+
+def test_devices_of_mqtt_reach_a_pipeline_of_a_topic_below_its_name(node: StreamNode, place: RunnerPlace) -> None:
+    require("paho-mqtt")
+    from tests.support.paho_devices import PahoClient
+
+    node.create("plant", "topic")
+    with node.connect() as connection:
+        # As an older version left it: a subscription to the topic alone, with something in it.
+        old = ("shared", "global")
+        connection.receiver("plant", name="demo.plant.readings", credit=0, durable=True, capabilities=old)
+    send(node, "plant", "waits")
+    sources = [{"name": "readings", "address": "plant", "includeTopicName": True}]
+    sql = "SELECT topic_name, CAST(value AS STRING) AS text FROM readings"
+    place.put("demo.plant", to_table("plant", "plant", sql, sources=sources), {"plant": {"type": "topic"}})
+    place.until(lambda: place.count("plant") >= 1)
+    paho = PahoClient()
+    device = Device(paho, node.port, 5, client_id="gauge")
+    for qos, topic in ((0, "plant"), (1, "plant/line1"), (2, "plant/line1/temp")):
+        assert device.publish(topic, f"from {topic}".encode(), qos=qos) == [0]
+    place.until(lambda: place.count("plant") >= 4)
+    found = sorted((row["topic_name"], row["text"]) for row in place.rows("plant"))
+    topics = ("plant", "plant/line1", "plant/line1/temp")
+    assert found == sorted([("plant", "waits"), *((topic, f"from {topic}") for topic in topics)])
+    device.disconnect()
+    paho.close()
+    place.send(command="delete", name="demo.plant", purge=True)
 
 
 def test_what_is_consumed_feeds_several_sinks_and_gives_its_bad_records(node: StreamNode, place: RunnerPlace) -> None:

@@ -9,13 +9,16 @@ Permissions know two more things, see ``parse_permission``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 USER = "${username}"
 """In a permission: the name of the user who has it."""
 
 MAX_WORDS = 128
 """Words of a name, and of a receiver's pattern: to match them takes steps by the product of both at most."""
+
+SUBTREE_CAPABILITY: Final = "enmasse:subtree"
+"""The capability by which a receiver of a topic asks for all names below its source, too."""
 
 _NO_WORD = "/"
 """A word that is in no name."""
@@ -52,6 +55,12 @@ def words_problem(text: str) -> str | None:
 def is_pattern(text: str) -> bool:
     """Return whether a name stands for others."""
     return not _WILDCARDS.keys().isdisjoint(text.split("/"))
+
+
+def subtree(text: str) -> str:
+    """Return the pattern of a name and all names below it; one that is such a pattern already is left as it is."""
+    rest = Wild.REST.value
+    return text if text.rpartition("/")[2] == rest else f"{text}/{rest}"
 
 
 def parse(text: str) -> Pattern:

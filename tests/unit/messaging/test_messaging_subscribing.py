@@ -8,11 +8,14 @@ import pytest
 
 from enmasse.messaging.core import LOG_COUNTER, PAUSE_S
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
+from enmasse.wire.amqp.sections import Header, encode_message
+from tests.unit.messaging.topic_scene import bodies
 
 
 class Scene:
@@ -34,7 +37,15 @@ class Scene:
         options = {"name": name, "container": "office", "is_durable": True, "expiry_policy": "never"} | more
         if "user" in options:
             options.setdefault("owner", f"user:{options['user']}")
-        return self.harness.receiver(self.topic, 10, source="news", **options)
+        return self.harness.receiver(self.topic, 10, **({"source": "news"} | options))
+
+    def publish(self, **bodies: bytes) -> None:
+        """Send a durable message to each name."""
+        for name, body in bodies.items():
+            sender = self.harness.sender(self.topic, name)
+            self.harness.turn()
+            sender.send(encode_message(body, header=Header(durable=True)))
+            self.harness.commit()
 
     def counter(self) -> int:
         return int.from_bytes(self.harness.storage.get(Table.ENTITY, LOG_COUNTER) or b"", "big")
@@ -98,3 +109,52 @@ def test_a_subscription_of_nobody_becomes_the_first_users_who_comes() -> None:
     after = taken.restarted()
     with pytest.raises(AttachError, match="belongs to another user"):
         after.subscribe("first", user="eve", may_manage=False)
+
+
+SUBTREE = {"capabilities": ("shared", "global", SUBTREE_CAPABILITY), "container": "any"}
+
+
+def test_a_subscription_to_a_topic_alone_becomes_one_to_all_below_and_keeps_what_waits() -> None:
+    scene = Scene()
+    scene.subscribe("lake", capabilities=("shared", "global")).sink.on_detached()
+    scene.publish(news=b"1")
+    scene.publish(**{"news/sport": b"not yet"})
+    scene = scene.restarted()
+    wide = scene.subscribe("lake", source="news/#", **SUBTREE)
+    scene.publish(**{"news": b"2", "news/sport": b"3", "news/sport/chess": b"4"})
+    assert bodies(wide) == [b"1", b"2", b"3", b"4"]
+    wide.sink.on_detached()
+    after = scene.restarted()
+    after.publish(**{"news/sport": b"5"})
+    assert after.records() == 1
+    again = after.subscribe("lake", source="news/#", **SUBTREE)
+    after.harness.turn()
+    assert bodies(again) == [b"1", b"2", b"3", b"4", b"5"]
+    assert len(after.topic.subscriptions) == 1
+
+
+def test_a_shared_subscription_becomes_wide_while_others_read_it() -> None:
+    scene = Scene()
+    scene.subscribe("lake", capabilities=("shared", "global"))
+    wide = scene.subscribe("lake", source="news/#", **SUBTREE)
+    scene.publish(**{"news/a": b"1", "news/b": b"2"})
+    assert bodies(wide)
+    assert len(scene.topic.subscriptions) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        ({}, {"source": "news/#"}),
+        ({"source": "news/#", **SUBTREE}, {}),
+        ({"source": "news/sport"}, {"source": "news/#", **SUBTREE}),
+        ({}, {"source": "news/#", "filters": {SELECTOR_FILTER: "x = 1"}, **SUBTREE}),
+    ],
+    ids=["by a pattern", "back to the topic", "from another name", "with a selector"],
+)
+def test_any_other_source_makes_another_subscription(before: dict[str, Any], then: dict[str, Any]) -> None:
+    scene = Scene()
+    shared = {"capabilities": ("shared", "global")}
+    scene.subscribe("lake", **(shared | before)).sink.on_detached()
+    scene.publish(**{"news": b"1", "news/sport": b"2"})
+    assert bodies(scene.subscribe("lake", **(shared | then))) == []

@@ -14,6 +14,7 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import LINGER_S
 from enmasse.node.devices.devices import Devices
@@ -225,6 +226,21 @@ def test_the_realm_names_the_space_and_goes_from_the_name(node: Guarded) -> None
     client = node.user("flo@factory.ns")
     assert (client.space, client.binding.user) == ("ns/factory", "flo")
     assert [entity["user"] for entity in node.connections.read_connections()] == ["flo"]
+
+
+def test_names_below_a_topic_are_for_those_who_may_receive_from_all_of_them(node: Guarded) -> None:
+    node.set_users([person("ann", "ns/shop", Grant(("recv",), ("news",)))])
+    client = node.user("ann@shop.ns")
+    client.receiver("news", name="one")
+    client.receiver("news", name="all", desired_capabilities=(SUBTREE_CAPABILITY,))
+    assert client.refusals == [("all", "amqp:unauthorized-access", True)]
+    node.set_users([person("ann", "ns/shop", Grant(("recv",), ("news/#",)))])
+    wide = client.receiver("news", name="wide", desired_capabilities=(SUBTREE_CAPABILITY,))
+    assert wide.link is not None
+    assert not wide.link.is_detached
+    node.set_users([person("ann", "ns/shop", Grant(("recv",), ("news",)))])
+    client.go()
+    assert client.refusals[1:] == [("wide", "amqp:unauthorized-access", True)]
 
 
 def test_the_listeners_default_is_meant_when_nothing_is_named(node: Guarded) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.node.amqp.binding import Binding
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.connections import Connections
@@ -573,3 +574,21 @@ def test_a_receiver_that_asks_is_told_what_it_has_attached_to(node: Node) -> Non
     assert told("t", kind) == {kind: "topic", stored: 0}
     assert told("s", kind) == {kind: "stream"}
     assert told("q") is None
+
+
+def test_a_receiver_that_asks_for_the_subtree_gets_what_is_sent_below_its_source(node: Node) -> None:
+    client = node.client()
+    capability = (SUBTREE_CAPABILITY,)
+    alone = client.receiver("t", name="alone")
+    wide = client.receiver("t", name="wide", desired_capabilities=capability)
+    part = client.receiver("t/a", name="part", desired_capabilities=capability)
+    for target in ("t", "t/a", "t/a/b"):
+        client.sender(target, name=target).send(message(target.encode()))
+        client.go()
+    found = [[Sections(payload).body for payload in sink.payloads] for sink in (alone, wide, part)]
+    assert found == [[b"t"], [b"t", b"t/a", b"t/a/b"], [b"t/a", b"t/a/b"]]
+    assert wide.link is not None
+    assert wide.link.remote_attach is not None
+    assert wide.link.remote_attach.source == Source("t")
+    client.receiver("q", name="none", desired_capabilities=capability)
+    assert client.refusals == [("none", "amqp:not-found", True)]

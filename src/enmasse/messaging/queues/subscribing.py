@@ -7,8 +7,10 @@ Rules:
    it, detaching does not.
 3. With the capability ``shared`` several receivers of one container have a subscription together, with
    ``global`` too those of all containers; it is named by the link name up to its first ``|``.
-4. A receiver without a source, with the link name of a durable subscription of its container, joins that.
-5. A durable subscription belongs to the owner who made it (``owners``), and goes with that one: others need the right
+4. With the capability ``enmasse:subtree`` the source stands for all names below it, too. A durable subscription to
+   the source alone takes these from then on, and keeps what waits in it.
+5. A receiver without a source, with the link name of a durable subscription of its container, joins that.
+6. A durable subscription belongs to the owner who made it (``owners``), and goes with that one: others need the right
    to manage the space. One of a version that kept nobody's name belongs to the first user who attaches to it.
 """
 
@@ -24,7 +26,7 @@ from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footpr
 from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.part import Part
-from enmasse.messaging.patterns import parse
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY, parse, subtree
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.retaining import ALWAYS, NEW, feed, handling_of
@@ -119,6 +121,16 @@ class Lasting:
     def disown(self) -> None:
         """End the subscription, as its owner is gone."""
         self.end()
+
+    def widen(self) -> None:
+        """Take what is sent to names below the source, too, from now on; what waits stays."""
+        subscription, topic = self.subscription, self._subscribing.whole
+        before = subscription.pattern
+        self.source = self.record["source"] = subtree(self.source)
+        subscription.pattern = parse(self.source)
+        topic.narrow(subscription, before)
+        topic.widen(subscription, subscription.pattern)
+        self._subscribing.keep(self)
 
     def left(self, *, closed: bool) -> None:
         """Note that a receiver was detached."""
@@ -234,6 +246,9 @@ class Subscribing(Part["Topic"]):
                 "take another link name or container id, or let a user with the permission manage end it",
             )
         text = "" if selector is None else selector.text
+        is_subtree = SUBTREE_CAPABILITY in options.capabilities
+        if lasting is not None and is_subtree and lasting.source != source == subtree(lasting.source):
+            lasting.widen()
         if lasting is not None and not lasting.subscription.consumers:
             before = lasting.subscription.selector
             is_other = lasting.is_shared is not is_shared
@@ -247,7 +262,7 @@ class Subscribing(Part["Topic"]):
         elif owner and lasting.owner in ("", owner) and (lasting.owner, lasting.user) != (owner, user):
             # An older version knew no owner; and at a provider a person may get another name.
             lasting.belong_to(owner, user)
-            self._keep(lasting)
+            self.keep(lasting)
         subscription = lasting.subscription
         if subscription.consumers and not is_shared:
             for consumer in list(subscription.consumers):
@@ -304,10 +319,10 @@ class Subscribing(Part["Topic"]):
         lasting = self._build(record)
         if options.owner:
             lasting.belong_to(options.owner, options.user)
-        self._keep(lasting)
+        self.keep(lasting)
         return lasting
 
-    def _keep(self, lasting: Lasting) -> None:
+    def keep(self, lasting: Lasting) -> None:
         """Have a subscription survive a restart, once that can be written and unless it has ended by then."""
         core = self.whole.core
         record = self.operation(lasting)
@@ -315,7 +330,7 @@ class Subscribing(Part["Topic"]):
 
         def decided(reason: str | None) -> None:
             if reason is not None and self._lasting.get(lasting.name) is lasting:
-                self._keep(lasting)
+                self.keep(lasting)
 
         # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
         core.store([core.log_counter(), record], decided)

@@ -50,7 +50,7 @@ def _row(ddl: str, meaning: str, *, option: str = "", is_null: bool = False, car
     return MessageColumn(parse_ddl(ddl)[0], meaning, option, is_null, carried_as)
 
 
-_PROPERTIES, _HEADERS = "includeProperties", "includeHeaders"
+_PROPERTIES, _HEADERS, _TOPIC_NAME = "includeProperties", "includeHeaders", "includeTopicName"
 
 
 COLUMNS: Final = (
@@ -80,6 +80,12 @@ COLUMNS: Final = (
         "the application properties in order, with [their types](#headers)",
         option=_HEADERS,
     ),
+    _row(
+        "topic_name STRING",
+        "the name that the message was sent to, at a topic or below it; null where it came by no topic",
+        option=_TOPIC_NAME,
+        is_null=True,
+    ),
 )
 """In the order in which Spark has them."""
 
@@ -95,16 +101,21 @@ RESERVED: Final = (*(f"_{name}" for name in CARRIED), "_problem", "_value", TOMB
 NEVER_NULL: Final = frozenset(row.name for row in COLUMNS if not row.is_null)
 
 
-def _given(with_properties: bool, with_headers: bool) -> Iterator[MessageColumn]:
-    options = {"": True, _PROPERTIES: with_properties, _HEADERS: with_headers}
+def _given(with_properties: bool, with_headers: bool, with_topic_name: bool) -> Iterator[MessageColumn]:
+    options = {"": True, _PROPERTIES: with_properties, _HEADERS: with_headers, _TOPIC_NAME: with_topic_name}
     return (row for row in COLUMNS if options[row.option])
 
 
-def raw_columns(*, with_properties: bool, with_headers: bool = False) -> tuple[Column, ...]:
+def raw_columns(
+    *, with_properties: bool, with_headers: bool = False, with_topic_name: bool = False
+) -> tuple[Column, ...]:
     """Return the columns of messages whose bodies are left as they are."""
-    return tuple(row.column for row in _given(with_properties, with_headers))
+    return tuple(row.column for row in _given(with_properties, with_headers, with_topic_name))
 
 
-def carried_columns(*, with_properties: bool, with_headers: bool = False) -> tuple[Column, ...]:
+def carried_columns(
+    *, with_properties: bool, with_headers: bool = False, with_topic_name: bool = False
+) -> tuple[Column, ...]:
     """Return the columns that a decoded row has beside those of its content."""
-    return tuple(row.carried for row in _given(with_properties, with_headers) if row.name in CARRIED)
+    found = _given(with_properties, with_headers, with_topic_name)
+    return tuple(row.carried for row in found if row.name in CARRIED)

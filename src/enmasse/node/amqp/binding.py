@@ -14,6 +14,7 @@ from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY, subtree
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.subscribing import SubscriberConsumer
 from enmasse.messaging.space import AnonymousTerminus, Space
@@ -395,6 +396,8 @@ class Binding(ClientConnection):
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
             options.source = address_of(source)
+            if SUBTREE_CAPABILITY in options.capabilities:
+                options.source = known.address = subtree(options.source)
             rights.require_receive(options.source)
             address = space.find(options.source)
             self.count(known, address)

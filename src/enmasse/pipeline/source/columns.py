@@ -35,7 +35,7 @@ from enmasse.model.sql.message_columns import raw_columns
 from enmasse.pipeline.headers import headers_of
 from enmasse.wire.amqp.codec import decode_all, skip
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import APPLICATION_PROPERTIES, Sections
+from enmasse.wire.amqp.sections import APPLICATION_PROPERTIES, TOPIC_NAME, Sections
 from enmasse.wire.amqp.types import Array, Described
 
 _ARROW: Final = {
@@ -77,6 +77,7 @@ FULL_SCHEMA = _schema(raw_columns(with_properties=True))
 """With what precedes the body, which costs work for each head that differs."""
 
 _HEADERS = _schema(raw_columns(with_properties=False, with_headers=True)).field("headers")
+_TOPIC_NAME = _schema(raw_columns(with_properties=False, with_topic_name=True)).field("topic_name")
 
 
 _DATA = 0x75
@@ -235,6 +236,19 @@ def header_column(heads: pa.Array) -> pa.Array:
     return pa.array(found, _HEADERS.type).take(encoded.indices)
 
 
+def topic_column(heads: pa.Array, topic: str) -> pa.Array:
+    """Return the column ``topic_name`` for an array of heads.
+
+    Args:
+        heads: of the rows, as binary.
+        topic: the topic, whose name its own messages do not carry; empty where that is not known.
+    """
+    encoded = heads.dictionary_encode()
+    annotations = (dict(decode_head(head).annotations) for head in encoded.dictionary.to_pylist())
+    found = [one.get(TOPIC_NAME, topic or None) for one in annotations]
+    return pa.array(found, _TOPIC_NAME.type).take(encoded.indices)
+
+
 Decoder = Callable[[bytes], bytes]
 """Gives the value of a message that lies whole in its head."""
 
@@ -253,6 +267,7 @@ def frame_to_batch(
     *,
     properties_of: str = "",
     with_headers: bool = False,
+    topic: str | None = None,
 ) -> pa.RecordBatch:
     """Return the rows of a frame whose offsets lie in ``start <= offset < end``.
 
@@ -264,6 +279,7 @@ def frame_to_batch(
         decode: gives the value of a message that lies whole in its head.
         properties_of: the stream's address, if the columns of ``FULL_SCHEMA`` are wanted.
         with_headers: whether the column ``headers`` is wanted.
+        topic: not None, if the column ``topic_name`` is wanted: the topic that is read, empty for another address.
 
     Raises:
         FrameError: the frame's columns are inconsistent.
@@ -281,7 +297,7 @@ def frame_to_batch(
         value,
     ]
     schema = FULL_SCHEMA if properties_of else SCHEMA
-    if frame.has_whole or properties_of or with_headers:
+    if frame.has_whole or properties_of or with_headers or topic is not None:
         heads = _binary(buffer, frame.heads, rows)
         _check(frame, heads)
         if frame.has_whole:
@@ -291,6 +307,9 @@ def frame_to_batch(
         if with_headers:
             columns.append(header_column(heads))
             schema = schema.append(_HEADERS)
+        if topic is not None:
+            columns.append(topic_column(heads, topic))
+            schema = schema.append(_TOPIC_NAME)
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if start > first or end < first + rows:
         begin = max(0, start - first)

@@ -146,6 +146,7 @@ def _read_span(options: SourceOptions, span: Span) -> Iterator[pa.RecordBatch]:
             backoff=Backoff(options.retry_timeout_s),
             properties_of=options.address if options.include_properties else "",
             with_headers=options.include_headers,
+            topic="" if options.include_topic_name else None,
         )
     )
 

@@ -35,6 +35,7 @@ _KNOWN = (
     "minPartitions",
     "includeProperties",
     "includeHeaders",
+    "includeTopicName",
     "consumer",
     "pollTimeout",
     "retryTimeout",
@@ -101,6 +102,8 @@ class SourceOptions:
     """True if to decode what precedes the body."""
     include_headers: bool = False
     """True if to give the application properties in order and with their types."""
+    include_topic_name: bool = False
+    """True if to give the name that a message of a topic was sent to."""
     consumer: str = ""
     """Name under which the stream keeps how far the query has come; empty: it is not kept."""
     poll_timeout_s: float = 3.0
@@ -113,7 +116,11 @@ class SourceOptions:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of a row."""
-        return raw_columns(with_properties=self.include_properties, with_headers=self.include_headers)
+        return raw_columns(
+            with_properties=self.include_properties,
+            with_headers=self.include_headers,
+            with_topic_name=self.include_topic_name,
+        )
 
     @classmethod
     def several(cls, options: Mapping[str, str], *, is_batch: bool = False) -> dict[str, SourceOptions]:
@@ -175,6 +182,7 @@ class SourceOptions:
             min_partitions=_count("minPartitions", values.get("minPartitions"), 0) or 0,
             include_properties=_flag("includeProperties", values.get("includeProperties", "false")),
             include_headers=_flag("includeHeaders", values.get("includeHeaders", "false")),
+            include_topic_name=_flag("includeTopicName", values.get("includeTopicName", "false")),
             consumer=consumer,
             poll_timeout_s=parse_seconds("pollTimeout", values.get("pollTimeout", "3s")),
             retry_timeout_s=parse_seconds("retryTimeout", values.get("retryTimeout", "60s")),

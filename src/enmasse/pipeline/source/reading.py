@@ -76,6 +76,7 @@ def read_span(
     backoff: Backoff,
     properties_of: str = "",
     with_headers: bool = False,
+    topic: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one range.
 
@@ -86,6 +87,7 @@ def read_span(
         backoff: how long the node may stay away.
         properties_of: the stream's address, if what precedes the body is wanted as columns.
         with_headers: whether the application properties are wanted in order and with their types.
+        topic: not None, if the names are wanted that messages of topics were sent to; see ``frame_to_batch``.
 
     Raises:
         DataLossError: rows are missing and ``fail_on_data_loss``.
@@ -121,6 +123,7 @@ def read_span(
                             value_of,
                             properties_of=properties_of,
                             with_headers=with_headers,
+                            topic=topic,
                         )
                         at = min(frame.next_offset, span.end)
                     backoff.succeeded()

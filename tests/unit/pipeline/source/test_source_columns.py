@@ -38,7 +38,9 @@ def test_spark_sees_in_arrow_the_columns_that_are_declared(schema: pa.Schema, wi
 
 
 def test_a_decoded_row_carries_all_but_the_value_under_names_that_are_reserved() -> None:
-    carried = [column.name for column in carried_columns(with_properties=True, with_headers=True)]
+    carried = [
+        column.name for column in carried_columns(with_properties=True, with_headers=True, with_topic_name=True)
+    ]
     assert [*carried, "_problem", "_value", "_tombstone"] == list(RESERVED)
     assert carried == [f"_{row.name}" for row in COLUMNS if row.name != "value"]
 

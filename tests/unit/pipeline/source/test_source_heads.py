@@ -13,6 +13,9 @@ from enmasse.client import Message
 from enmasse.messaging.log.frame import Frame, encode_frame, split_payload
 from enmasse.pipeline.source import columns
 from enmasse.pipeline.source.columns import FULL_SCHEMA, decode_head, frame_to_batch, property_columns, value_of
+from enmasse.pipeline.source.consumed.browsing import rows_to_batch
+from enmasse.pipeline.source.consumed.options import ConsumedOptions
+from enmasse.pipeline.source.consumed.spool import Row
 
 
 def head_of(message: Message) -> bytes:
@@ -102,3 +105,24 @@ def test_a_frame_becomes_all_columns() -> None:
         batch = frame_to_batch(Frame(data), 0, 10, 13, value_of, properties_of=properties_of, with_headers=True)
         assert batch.schema.names[-1] == "headers"
         assert batch.column("headers").to_pylist() == [found, [], []]
+
+
+def test_a_topics_message_has_the_name_that_it_was_sent_to() -> None:
+    sent = [
+        Message(b"below", annotations={"x-opt-topic-name": "plant/line1"}),
+        Message(b"itself"),
+        Message({"a": "structure"}, annotations={"x-opt-topic-name": "plant/line2/temp", "x": "y"}),
+    ]
+    rows = [Row(1_700_000_000_000_000, None, message.encode()) for message in sent]
+    common = {"url": "amqp://h", "spoolDir": "/s", "checkpointLocation": "/c", "includeTopicName": "true"}
+    for kind, address, itself in (
+        ("topic", "plant", "plant"),
+        ("topic", "plant/#", "plant"),
+        ("subscription", "lines", None),
+        ("queue", "letters", None),
+    ):
+        for more in ({}, {"includeProperties": "true", "includeHeaders": "true"}):
+            options = ConsumedOptions.parse(common | {"address": address} | more, kind)
+            batch = rows_to_batch(7, rows, options)
+            assert batch.schema.names == [column.name for column in options.source.columns]
+            assert batch.column("topic_name").to_pylist() == ["plant/line1", itself, "plant/line2/temp"]

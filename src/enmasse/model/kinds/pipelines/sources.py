@@ -43,6 +43,7 @@ FILES: Final = "files"
 _OF_MESSAGES: Final = (
     "include_properties",
     "include_headers",
+    "include_topic_name",
     "tombstones",
     "schema_registry",
     "degraded_above",
@@ -127,6 +128,8 @@ class SourceSpec(Model):
     """Whether there are columns for properties, annotations and content type."""
     include_headers: bool | None = None
     """Whether there is a column ``headers``: the application properties in order, each with its type."""
+    include_topic_name: bool | None = None
+    """Whether there is a column ``topic_name``: the name that the message was sent to, at a topic or below it."""
     watermark: Watermark | None = None
     """How late a row may be and still count; needed where windows are to end."""
     bad_records: str | None = None
@@ -334,7 +337,11 @@ def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
         except DdlError:
             return None
     has_address = is_several(source) and not source.include_properties
-    given = {"with_properties": bool(source.include_properties), "with_headers": bool(source.include_headers)}
+    given = {
+        "with_properties": bool(source.include_properties),
+        "with_headers": bool(source.include_headers),
+        "with_topic_name": bool(source.include_topic_name),
+    }
     if source.format == "raw":
         columns = raw_columns(**given)
         return (*columns, *parse_ddl("address STRING")) if has_address else columns

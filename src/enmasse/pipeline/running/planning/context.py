@@ -328,6 +328,8 @@ class RunningContext:
             options["includeProperties"] = "true"
         if source.include_headers:
             options["includeHeaders"] = "true"
+        if source.include_topic_name:
+            options["includeTopicName"] = "true"
         if source.max_rows_per_batch is not None:
             options["maxOffsetsPerTrigger"] = str(source.max_rows_per_batch)
         if source.max_bytes_per_batch is not None:

@@ -25,16 +25,13 @@ PARTITION = 0
 """There is one only."""
 
 
-def rows_to_batch(
-    first: int, rows: Sequence[Row], properties_of: str = "", *, with_headers: bool = False
-) -> pa.RecordBatch:
+def rows_to_batch(first: int, rows: Sequence[Row], options: ConsumedOptions) -> pa.RecordBatch:
     """Return the rows as Spark takes them.
 
     Args:
         first: the offset of the first one.
         rows: at least one.
-        properties_of: the address, if what precedes the body is wanted as columns.
-        with_headers: whether the application properties are wanted in order and with their types.
+        options: those of the query, which say what is wanted beside key and value.
     """
     heads, bodies, whole = [], [], []
     for index, row in enumerate(rows):
@@ -51,8 +48,9 @@ def rows_to_batch(
         first,
         first + len(rows),
         value_of,
-        properties_of=properties_of,
-        with_headers=with_headers,
+        properties_of=options.properties_of,
+        with_headers=options.source.include_headers,
+        topic=options.topic,
     )
 
 
@@ -111,7 +109,7 @@ def browse(options: ConsumedOptions) -> Iterator[pa.RecordBatch]:
         while messages := browse.next():
             now_us = time.time_ns() // 1000
             rows = [Row(now_us, None, message) for message in messages]
-            yield rows_to_batch(at, rows, options.properties_of, with_headers=options.source.include_headers)
+            yield rows_to_batch(at, rows, options)
             at += len(messages)
     finally:
         browse.close()

@@ -26,6 +26,7 @@ from enmasse.client import connect as client_connect
 from enmasse.client.background import Background
 from enmasse.client.connection import Connection
 from enmasse.errors import EnmasseError, LocalError, UnavailableError
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY, is_pattern
 from enmasse.pipeline.errors import AccessError, OptionError
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.options import SourceOptions
@@ -153,6 +154,12 @@ class Link:
     async def _open(self) -> Receiver:
         options = self._options
         is_topic = options.kind == "topic"
+        capabilities = [ADDRESS_TYPE]
+        if is_topic:
+            # Shared and global, a subscription is found by its name alone, whatever the planner is called.
+            capabilities += ["shared", "global"]
+            if not is_pattern(options.source.address):
+                capabilities.append(SUBTREE_CAPABILITY)
         async with translated(options.source):
             self._connection = await connected(options.source)
             return await self._connection.receiver(
@@ -161,8 +168,7 @@ class Link:
                 credit=options.max_rows,
                 prefetch_bytes=options.max_bytes,
                 settled=options.is_lossy,
-                # Shared and global, a subscription is found by its name alone, whatever the planner is called.
-                capabilities=(ADDRESS_TYPE, "shared", "global") if is_topic else (ADDRESS_TYPE,),
+                capabilities=tuple(capabilities),
                 durable=is_topic,
                 # A planner that is killed has not failed: nothing of that is the message's fault.
                 default_outcome=Outcome.RELEASED,

@@ -70,6 +70,13 @@ class ConsumedOptions:
         return self.source.address if self.source.include_properties else ""
 
     @property
+    def topic(self) -> str | None:
+        """The topic whose own messages carry no name, if names are wanted; empty for addresses of other types."""
+        if not self.source.include_topic_name:
+            return None
+        return self.source.address.removesuffix("/#") if self.kind == "topic" else ""
+
+    @property
     def is_lossy(self) -> bool:
         """True if messages are given at most once."""
         return self.kind == "multicast"

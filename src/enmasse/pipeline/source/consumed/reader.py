@@ -137,10 +137,7 @@ class ConsumedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, _FilePartition)
         settle()
         rows = read_rows(Path(partition.folder), partition.file)
-        options = self._options
-        yield rows_to_batch(
-            partition.file.first, rows, options.properties_of, with_headers=options.source.include_headers
-        )
+        yield rows_to_batch(partition.file.first, rows, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Accept what is below."""
