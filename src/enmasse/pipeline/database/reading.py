@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
-from enmasse.pipeline.backup_locks import deletion
+from enmasse.pipeline.backup.locks import deletion
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import qualified, quoted
 from enmasse.pipeline.database.writing import columns_of

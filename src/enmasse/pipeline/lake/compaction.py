@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
-from enmasse.pipeline.backup_locks import deletion
+from enmasse.pipeline.backup.locks import deletion
 from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE
 from enmasse.pipeline.lake.delta_reading import LOG, open_delta

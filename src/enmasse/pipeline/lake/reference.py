@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from enmasse.pipeline.backup_locks import deletion
+from enmasse.pipeline.backup.locks import deletion
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.delta_reading import (
     FilesPartition,
