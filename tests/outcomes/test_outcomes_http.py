@@ -32,7 +32,7 @@ class Client:
 
     def __init__(self, site: Site, space: str = "open.default", **options: Any) -> None:
         base = f"http://127.0.0.1:{site.node.port}/v1/spaces/{space}/addresses/"
-        self._http = httpx.AsyncClient(base_url=base, timeout=60, trust_env=False, **options)
+        self._http = httpx.AsyncClient(base_url=base, timeout=60, trust_env=False, verify=False, **options)
 
     async def __aenter__(self) -> Self:
         return self

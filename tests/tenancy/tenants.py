@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,24 +93,33 @@ class Tenants:
 
     def state_of_blue(self) -> dict[str, Any]:
         """All that blue has and is told: what must be the same after every attempt."""
-        found: dict[str, Any] = {}
-        with self.http("blue") as http:
-            for plural in (plural for plural in KINDS if plural != "rolebindings"):  # tenants do not read those
-                items = http.get(path_of(plural, "team-b")).raise_for_status().json()["items"]
-                found[plural] = {item["metadata"]["name"]: _declared(item) for item in items}
-            for what in ("tenants", "devices", "credentials"):
-                path = f"/registry/v1/{what}/{tenant_of('blue')}"
-                found[what] = http.get(path if what == "tenants" else f"{path}/{DEVICE}").json()
-                # Blue's own attempts to show that it may: when it was seen.
-                found[what] = {"devices": found[what].get("via")} if what == "devices" else found[what]
+        with self.watch_blue() as state:
+            return state()
+
+    @contextmanager
+    def watch_blue(self) -> Iterator[Callable[[], dict[str, Any]]]:
+        """``state_of_blue`` for as often as wanted, by connections of blue that nobody may cut."""
         # Another user than the one whose password is guessed.
-        with self.connect("blue", user="keeper") as connection:
+        with self.http("blue") as http, self.connect("blue", user="keeper") as connection:
             manager = connection.management()
-            for address in manager.query("io.enmasse.address", ("address", "messagesStored", "bytesStored")):
-                # Blue itself writes there.
-                if address["address"] != "telling-log":
-                    found[address.pop("address")] = address
-        return found
+
+            def state() -> dict[str, Any]:
+                found: dict[str, Any] = {}
+                for plural in (plural for plural in KINDS if plural != "rolebindings"):  # tenants do not read those
+                    items = http.get(path_of(plural, "team-b")).raise_for_status().json()["items"]
+                    found[plural] = {item["metadata"]["name"]: _declared(item) for item in items}
+                for what in ("tenants", "devices", "credentials"):
+                    path = f"/registry/v1/{what}/{tenant_of('blue')}"
+                    found[what] = http.get(path if what == "tenants" else f"{path}/{DEVICE}").json()
+                    # Blue's own attempts to show that it may: when it was seen.
+                    found[what] = {"devices": found[what].get("via")} if what == "devices" else found[what]
+                for address in manager.query("io.enmasse.address", ("address", "messagesStored", "bytesStored")):
+                    # Blue itself writes there.
+                    if address["address"] != "telling-log":
+                        found[address.pop("address")] = address
+                return found
+
+            yield state
 
 
 def _declared(item: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from tests.tenancy.tenancy_page import PAGE, WAYS, page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.tenancy.refusals import Way
     from tests.tenancy.tenants import Tenants
@@ -22,15 +22,22 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="session")
-def blue_as_it_was(tenants: Tenants) -> Any:
-    return tenants.state_of_blue()
+@pytest.fixture(scope="module")
+def state_of_blue(tenants: Tenants) -> Iterator[Callable[[], Any]]:
+    """All that blue has, by connections that stay: a login for each attempt would take longer than the attempt."""
+    with tenants.watch_blue() as state:
+        yield state
+
+
+@pytest.fixture(scope="module")
+def blue_as_it_was(state_of_blue: Callable[[], Any]) -> Any:
+    return state_of_blue()
 
 
 @pytest.fixture
-def blue_stays_as_it_is(tenants: Tenants, blue_as_it_was: Any) -> Iterator[None]:
+def blue_stays_as_it_is(state_of_blue: Callable[[], Any], blue_as_it_was: Any) -> Iterator[None]:
     yield
-    assert tenants.state_of_blue() == blue_as_it_was
+    assert state_of_blue() == blue_as_it_was
 
 
 @pytest.mark.usefixtures("blue_stays_as_it_is")

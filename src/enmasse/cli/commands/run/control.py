@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -226,12 +227,15 @@ def control(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for one node."""
+    gc.disable()  # what is loaded now stays: searching it for cycles again and again takes a tenth of a start
     from enmasse.api.access.sessions import IDLE_S  # noqa: PLC0415  # slow; only needed here
     from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # the same
     from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # the same
     from enmasse.control.endpoints.controller import EndpointSettings  # noqa: PLC0415  # the same
     from enmasse.drivers.supervisor.endpoints import machine_names  # noqa: PLC0415  # the same
 
+    gc.freeze()
+    gc.enable()
     if supervised:
         die_with_parent()
     listeners = ListenerSettings(
