@@ -238,6 +238,22 @@ def test_a_bit_of_a_database_is_mended(
     assert mended + refused
 
 
+@pytest.mark.parametrize("name", STORES)
+def test_a_changed_row_of_a_database_is_named_in_a_copy_however_large_it_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soundness, "MAX_CHECKED_BYTES", 0)
+    fill, _ = STORES[name]
+    path = tmp_path / "some.db"
+    fill(path).close()
+    assert soundness.told_damage(path) == []
+    data = path.read_bytes()
+    text = {"control": b"y" * 300, "registry": b"x" * 300, "schemas": b"d" * 30, "accounts": b"h" * 60}[name]
+    at = data.index(text) + 20
+    path.write_bytes(data[:at] + bytes((data[at] ^ 2,)) + data[at + 1 :])
+    assert any("is not as it was written" in problem for problem in soundness.told_damage(path))
+
+
 def damage_records(path: Path, chance: random.Random) -> list[bytes]:
     """Change a bit of one record in each table of a journal; the stored keys of these."""
     file = PageFile(str(path))

@@ -129,6 +129,13 @@ def find_damage(path: Path) -> _Found:
     return found
 
 
+def told_damage(path: Path) -> list[str]:
+    """Return what is wrong with a database, however large it is, in words."""
+    found = find_damage(path)
+    rows = [f"the row {_name(values)} of {table} is not as it was written" for table, values, _ in found.rows]
+    return [f"{path.name}: {problem}" for problem in (*found.structure, *rows)]
+
+
 def _explain(database: sqlite3.Connection) -> list[str]:
     rows = database.execute(f"PRAGMA integrity_check({_MAX_NAMED})").fetchall()
     problems = [row[0].decode("utf-8", "replace") for row in rows if row[0] != b"ok"]

@@ -35,6 +35,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from enmasse.databases.soundness import told_damage
 from enmasse.drivers.data_directory import DirectoryLock, Layout
 from enmasse.drivers.pipelines_folder import folder_of, replaced_folder
 from enmasse.errors import ConfigError, LocalError, UnavailableError
@@ -141,12 +142,15 @@ class PipelinesPart(Protocol):
     def copy(self, folder: Path, target: Path, report: Callable[[str], None]) -> PipelinesCopy:
         """Return what copies a folder of pipelines."""
 
-    def restore(self, source: Path, folder: Path, outside: Mapping[str, Any], report: Callable[[str], None]) -> None:
+    def restore(
+        self, source: Path, folder: Path, former: str, outside: Mapping[str, Any], report: Callable[[str], None]
+    ) -> None:
         """Bring a folder of pipelines back, in the place of what is there.
 
         Args:
             source: the copy.
             folder: the place that it goes to.
+            former: the place that it was at.
             outside: the pipelines that write to what was not copied.
             report: called with a sentence on what is being copied.
         """
@@ -227,7 +231,7 @@ def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callab
         is_sound = not moved
         for copy in copies:
             is_sound &= copy.finish()
-        _copy_control(layout, target, report)
+        is_sound &= _copy_control(layout, target, report)
         outside = of_pipelines.outside(target / "control" / layout.store.name)
         is_sound &= of_pipelines.copy_tables()
         held = [*_HELD, *(f"the journal of {node}" for node in nodes), *of_pipelines.held()]
@@ -237,6 +241,7 @@ def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callab
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "nodes": nodes,
+        "pipelinesFolder": str(folder.resolve()),
         "holds": held,
         "leavesOut": left_out,
         "outside": outside,
@@ -245,17 +250,23 @@ def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callab
     return Outcome(is_sound, held, left_out, [])
 
 
-def _copy_control(layout: Layout, target: Path, report: Callable[[str], None]) -> None:
+def _copy_control(layout: Layout, target: Path, report: Callable[[str], None]) -> bool:
+    """Copy what is declared, and the files beside it; whether all of its rows are as they were written."""
     (target / "control").mkdir(mode=0o700)
+    damage = []
     for database in sorted(layout.control.glob("*.db")):
         report(f"copying {database}")
         _copy_database(database, target / "control" / database.name)
+        damage += told_damage(target / "control" / database.name)
+    for problem in damage:
+        report(f"damaged: {problem}")
     for name in _FOLDERS:
         if (layout.data / name).is_dir():
             shutil.copytree(layout.data / name, target / name)
     for name in (*_FILES, _OWNER):
         if (layout.data / name).exists():
             shutil.copy2(layout.data / name, target / name)
+    return not damage
 
 
 def _copy_database(source: Path, target: Path) -> None:
@@ -349,7 +360,7 @@ def restore(
             if not is_old:
                 place = (folder or folder_of(layout)).absolute()
                 stack.enter_context(replaced_folder(layout, place, source / _OWNER, force=force))
-                pipelines.restore(source / _PIPELINES, place, facts["outside"], report)
+                pipelines.restore(source / _PIPELINES, place, facts["pipelinesFolder"], facts["outside"], report)
             for database in layout.control.glob("*.db*"):
                 database.unlink()
             is_sound = True
@@ -380,7 +391,7 @@ def restore(
 def _waiting(outside: Mapping[str, Any]) -> list[str]:
     return [
         f"pipeline {name} of space {space} waits for `enmasse pipeline restart {name} --from WHERE`, as it writes to "
-        f"{'; '.join(found['sinks'])}"
+        f"{', '.join(found['sinks'])}"
         for space, of_space in outside.items()
         for name, found in of_space.items()
     ]
