@@ -21,7 +21,7 @@ from benchmarks.processes import Process
 from enmasse.client.blocking import connect
 from enmasse.version import __version__
 
-__all__ = ["SPACE", "Node"]
+__all__ = ["Node"]
 
 SPACE = "default/bench"
 PARTITIONS = 4

@@ -10,7 +10,6 @@ import pytest
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.management.management import Management
-from enmasse.node.management.views import view_of
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
@@ -38,7 +37,7 @@ class Desk:
             {"type": LINK_TYPE, "identity": "1/0/1", "name": "out", "address": "orders"},
         ]
         self.replies: list[Reply] = []
-        self.management = Management(self.entities, {LINK_TYPE: lambda: view_of(self.links)}, self._answered)
+        self.management = Management(self.entities, {LINK_TYPE: lambda: self.links}, self._answered)
 
     def _answered(self, to: str, payload: bytes) -> None:
         sections = Sections(payload)
