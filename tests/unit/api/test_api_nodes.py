@@ -13,6 +13,8 @@ from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.client.management import ManagementError
 from enmasse.control.context import Context
 from enmasse.control.ports import MessageChoice
+from enmasse.model.schema.subresources import CONNECTIONS, LINKS, SESSIONS, WILLS, Subresource
+from enmasse.node.management.entity_types import ATTRIBUTES
 from tests.unit.api.conftest import MemoryMessages
 from tests.unit.api.test_api_metrics import FakeNode
 
@@ -126,6 +128,12 @@ def test_connections_of_all_nodes_are_listed_page_by_page(two: Two, what: str) -
             break
     assert found == [["a", "b"], ["c"], ["d"]]
     assert two("GET", f"{SPACES}/shop/{what}", params={"continue": "0.2"}).status_code == 400
+
+
+@pytest.mark.parametrize("listed", [CONNECTIONS, LINKS, SESSIONS, WILLS], ids=lambda listed: listed.name)
+def test_a_node_tells_all_that_is_listed(listed: Subresource) -> None:
+    told = ATTRIBUTES[f"io.enmasse.{listed.name.removesuffix('s')}"]
+    assert {field.of_node or field.name for field in listed.fields} <= set(told)
 
 
 def test_a_connection_is_closed_wherever_it_is(two: Two) -> None:

@@ -85,7 +85,9 @@ CONNECTIONS: Final = Subresource(
         ListedField("messagesOut", "Messages that have gone to it.", "integer"),
         ListedField("bytesIn", "Bytes that have come from it.", "integer"),
         ListedField("bytesOut", "Bytes that have gone to it.", "integer"),
-        ListedField("notRead", "Why the node does not read it now; empty if it does.", is_always=False),
+        ListedField(
+            "notRead", "Why the node does not read it now; empty if it does.", is_always=False, of_node="paused"
+        ),
         ListedField("openedAt", "When it was opened.", "time"),
     ),
     item="connection",
