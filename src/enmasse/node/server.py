@@ -288,6 +288,7 @@ class Server:
                 "io.enmasse.health": self.health.read,
             },
             self._answer,
+            self.admin.addresses.__contains__,
             {
                 ("io.enmasse.connection", "TRACE"): self.tracer.start,
                 (USER_TYPE, "LIST"): self.stored_users.list_after,

@@ -37,7 +37,11 @@ class Desk:
             {"type": LINK_TYPE, "identity": "1/0/1", "name": "out", "address": "orders"},
         ]
         self.replies: list[Reply] = []
-        self.management = Management(self.entities, {LINK_TYPE: lambda: self.links}, self._answered)
+        self.gone: set[str] = set()
+        """Addresses of clients that have gone."""
+        self.management = Management(
+            self.entities, {LINK_TYPE: lambda: self.links}, self._answered, lambda to: to not in self.gone
+        )
 
     def _answered(self, to: str, payload: bytes) -> None:
         sections = Sections(payload)
@@ -206,6 +210,15 @@ def test_messages_are_purged_all_or_selected_ones(desk: Desk) -> None:
     assert stored(desk) == ["1"]
     assert desk.request(**asked).body == {"count": 1}
     assert desk.request({"selector": " "}, **asked).body == {"count": 0}
+
+
+def test_an_operation_whose_client_has_gone_ends(desk: Desk) -> None:
+    for _ in range(20):
+        filled(desk)
+    desk.gone.add("$dynamic/1")
+    count = desk.request(operation="PURGE", type=ADDRESS_TYPE, name="ns/q").body["count"]
+    assert 0 < count < 60
+    assert len(stored(desk)) == 60 - count
 
 
 def test_messages_with_a_text_in_them_are_counted_and_purged(desk: Desk) -> None:

@@ -11,13 +11,14 @@ Rules:
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS, Address, AttachOptions, Declaration
+from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, UNSTORED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import PLAIN, Facts, known_facts
@@ -38,6 +39,7 @@ from enmasse.messaging.log.entry import (
 from enmasse.messaging.log.message_log import MessageLog
 from enmasse.messaging.queues.browse import ID_FILTER, START_FILTER, Browser
 from enmasse.messaging.queues.consumer import BacklogConsumer, InheritedDispatch
+from enmasse.messaging.queues.jobs import PIECE_UNITS, Job, Jobs
 from enmasse.messaging.queues.log_share import LogShare
 from enmasse.messaging.queues.ordering import Ordering
 from enmasse.messaging.queues.paging import Pager
@@ -80,6 +82,14 @@ class _Nothing(deque[Any]):
 NOTHING: deque[Any] = _Nothing()
 
 
+def _lies_in(entries: Sequence[Entry], entry: Entry) -> bool:
+    """Return whether a message has kept its place among those, which are in order: a job may have taken it there."""
+    if not entries or entry.seq < entries[0].seq:
+        return False
+    at = bisect_left(entries, entry.seq, key=_SEQ)
+    return at < len(entries) and entries[at] is entry
+
+
 class Backlog(Address):
     """The messages of one queue or subscription.
 
@@ -104,8 +114,8 @@ class Backlog(Address):
 
     __slots__ = (
         "__weakref__", "_draining", "_memory_log", "browsers", "budget", "bytes_stored", "damaged", "dead_lettered",
-        "depth", "expired", "first_offset", "frames", "inherited", "is_closed", "is_spilling", "latest", "log",
-        "max_bytes", "options", "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned",
+        "depth", "expired", "first_offset", "frames", "inherited", "is_closed", "is_spilling", "jobs", "latest",
+        "log", "max_bytes", "options", "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned",
         "selectors_exceeded", "seq", "share", "space", "timing", "waiting", "window",
     )  # fmt: skip
 
@@ -157,6 +167,7 @@ class Backlog(Address):
         """The latest message of each key, if only that is kept."""
         self._memory_log: MessageLog | None = None
         self.pager: Pager | None = None
+        self.jobs: Jobs | None = None
         self.browsers: list[Browser] = []
         self._draining: list[BacklogConsumer] = []
         self.timing = Timing(self)
@@ -357,10 +368,10 @@ class Backlog(Address):
             self.settle(entry)
             return
         entry.state = READY
-        if self.order is None:
-            insort(self.returned, entry, key=_SEQ)
-        else:
+        if self.order is not None:
             self.order.add(entry)
+        elif not (_lies_in(self.ready, entry) or _lies_in(self.returned, entry)):
+            insort(self.returned, entry, key=_SEQ)
         self.due()
 
     def next_entry(self) -> Entry | None:
@@ -376,16 +387,22 @@ class Backlog(Address):
                 return entry
         return None
 
-    def in_turn(self) -> list[Entry]:
-        """Return the messages in memory that can be handed out, in the order in which they would be."""
-        entries = [*self.returned, *self.ready]
-        if self.order is not None:
-            entries += self.order.entries()
-        return [entry for entry in dict.fromkeys(entries) if entry.state == READY]
+    def in_memory(self, after: int | None = None) -> list[Entry]:
+        """Return the messages in memory in the order of their arrival; some of them may not be ``READY`` any more.
 
-    def in_memory(self) -> list[Entry]:
-        """Return the messages in memory that can be handed out, in the order of their arrival."""
-        return sorted(self.in_turn(), key=_SEQ)
+        Args:
+            after: the place behind which they lie; these can all be handed out. ``None`` is for all.
+        """
+        entries = [*self.returned, *self.ready] if self.order is None else self.order.entries()
+        if after is not None:
+            entries = [entry for entry in entries if entry.seq > after and entry.state == READY]
+        return sorted(entries, key=_SEQ)
+
+    def do(self, job: Job) -> None:
+        """Begin with work that goes on from turn to turn."""
+        if self.jobs is None:
+            self.jobs = Jobs(self)
+        self.jobs.add(job)
 
     # Receivers
 
@@ -452,12 +469,9 @@ class Backlog(Address):
     def arrange(self) -> Ordering:
         """Hand out by more than the order of arrival from now on."""
         if self.order is None:
-            entries = [entry for entry in (*self.returned, *self.ready) if entry.state == READY]
+            self.order = Ordering(self, self.in_memory())
             self.ready.clear()
             self.returned.clear()
-            self.order = Ordering(self)
-            for entry in entries:
-                self.order.add(entry)
         return self.order
 
     def dispatch(self) -> bool:
@@ -466,7 +480,7 @@ class Backlog(Address):
             return self.order.dispatch()
         ready = self.ready
         choose = self.choose_first if self.options.exclusive else self.choose
-        most = MAX_LOOKS // (len(self.consumers) or 1) + 1
+        most = min(MAX_LOOKS // (len(self.consumers) or 1) + 1, MAX_UNITS)
         for number in range(most):
             if not (ready or self.returned):
                 self.core.units += number
@@ -488,7 +502,7 @@ class Backlog(Address):
                 self.put_back(entry)
                 continue
             self.deliver(entry, consumer)
-        # To choose among so many receivers takes its time: the rest goes in the next turn.
+        # To choose among many receivers takes its time, as do many messages: the rest goes in the next turn.
         self.core.units += MAX_LOOKS // LOOKS_OF_UNIT
         self.due()
         return False
@@ -535,16 +549,20 @@ class Backlog(Address):
         """Hand out, then read on from disk as far as there is room."""
         if self.is_closed:
             return
+        if self.jobs is not None:
+            self.jobs.go_on()
         if self.timing.is_wanted:
             self.timing.run(now)
         is_all = True
         if self.consumers:
+            if self.order is not None:
+                is_all = self.order.look_on()
             if self.inherited is not None and self.core.is_careful:
                 self.inherited.dispatch()
             else:
-                is_all = self.dispatch()
-        for browser in self.browsers:
-            browser.pump()
+                is_all = self.dispatch() and is_all
+        if self.browsers:
+            self._serve_browsers()
         pager = self.pager
         if pager is not None and (self.is_spilling or pager.at is not None or pager.waiting):
             pager.go_on()
@@ -557,6 +575,18 @@ class Backlog(Address):
                     consumer.port.drained()
         if self.budget is not None:
             self.budget.balance(self)
+
+    def _serve_browsers(self) -> None:
+        """Let browsers have what there is, as far as this turn's work goes; who had a part comes last next time."""
+        core = self.core
+        for browser in list(self.browsers):
+            is_all = browser.pump(max(PIECE_UNITS, MAX_UNITS - core.units))
+            if not is_all:
+                self.browsers.remove(browser)
+                self.browsers.append(browser)
+                self.due()
+                if core.units >= MAX_UNITS:
+                    break
 
     def _is_more_coming(self) -> bool:
         """Return whether there is more to hand out than is in memory: it is read from disk, or on its way there."""
@@ -668,6 +698,8 @@ class Backlog(Address):
             self.budget.bytes_stored -= self.bytes_stored
             self.budget = None
         self.space = None
+        if self.jobs is not None:
+            self.jobs.end()
         for browser in list(self.browsers):
             browser.port.detach(AmqpError(condition, description))
             browser.on_detached()

@@ -8,15 +8,17 @@ names the only message that is wanted. With the capability ``enmasse:ids`` messa
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.log.entry import with_attempts
+from enmasse.messaging.log.entry import READY, Entry, with_attempts
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.queues.jobs import LOOK_UNITS
 from enmasse.messaging.queues.places import IDS_CAPABILITY, Place, offset_of
 from enmasse.messaging.storage import Table
 from enmasse.wire.amqp.errors import DecodeError
@@ -37,6 +39,8 @@ ID_FILTER = "enmasse:id"
 
 _Shown = tuple[bytes, int, int, int]
 """A message that is about to be sent, its failed deliveries, its place in memory and its offset."""
+
+_PRIORITY = attrgetter("priority")
 
 
 def _place(name: str, value: Any, wanted: str) -> Place:
@@ -59,7 +63,7 @@ class Browser(Consumer):
     """A receiver of copies."""
 
     __slots__ = (
-        "_asked", "_has_begun", "_is_draining", "_is_fetching", "_offset", "_only", "_payloads", "_selector", "_seq",
+        "_asked", "_is_at_frame", "_is_draining", "_is_fetching", "_offset", "_only", "_rows", "_selector", "_seq",
         "_with_ids",
     )  # fmt: skip
     address: Backlog
@@ -70,7 +74,8 @@ class Browser(Consumer):
         super().__init__(address, port, options.presettle)
         self._selector = selector
         self._with_ids = IDS_CAPABILITY in options.capabilities
-        self._payloads: deque[_Shown] = deque()
+        self._rows: Iterator[_Shown] = iter(())
+        """The messages that it has yet to look at."""
         self._only: Place | None = None
         """The place of the only message that is wanted."""
         self._seq, self._offset = self._start(options.filters.get(START_FILTER))
@@ -78,8 +83,8 @@ class Browser(Consumer):
         if (name := options.filters.get(ID_FILTER)) is not None:
             self._only = _place(ID_FILTER, name, "the id of a message")
             self._offset = max(self._only.offset, 0)
-        self._has_begun = False
-        """True once memory was looked through."""
+        self._is_at_frame = False
+        """True if the offset is the first one of a frame."""
         self._is_fetching = False
         self._is_draining = False
         self._asked = 0
@@ -115,20 +120,27 @@ class Browser(Consumer):
         self.port.take_unsettled()
         super().on_detached(closed=closed)
 
-    def pump(self) -> None:
-        """Send what there is, as far as credit goes."""
+    def pump(self, most: int) -> bool:
+        """Send what there is, as far as credit and so much work go; false if there may be more for its credit."""
+        left = most
         while self.port.credit > 0 and not self.is_blocked:
-            if self._payloads:
-                self._send(self._payloads.popleft())
-            elif self._is_fetching or (self._has_begun and self._fetch()):
-                return
-            else:
-                is_first, self._has_begun = not self._has_begun, True
-                if not self._collect() and not is_first:
-                    break
+            if left <= 0:
+                self.address.core.units += most - left
+                return False
+            shown = next(self._rows, None)
+            if shown is not None:
+                left -= LOOK_UNITS
+                if self._shows(shown):
+                    self._send(shown)
+                if self._selector is not None:
+                    left -= self._selector.cost(shown[0])
+            elif self._is_fetching or not (self._collect() or self._fetch()):
+                break
+        self.address.core.units += most - left
         if self._is_draining and not self._is_fetching and not self.is_blocked:
             self._is_draining = False
             self.port.drained()
+        return True
 
     def _send(self, shown: _Shown) -> None:
         stored, attempts, seq, offset = shown
@@ -143,29 +155,30 @@ class Browser(Consumer):
             self.unsettled += 1
             self.send(_Copy(self), payload, False)
 
-    def _shows(self, payload: bytes, attempts: int) -> bool:
+    def _shows(self, shown: _Shown) -> bool:
+        payload, attempts, seq, offset = shown
+        if self._only is not None and not self._only.has(payload, seq, offset):
+            return False
         return self._selector is None or self._selector.matches(payload, attempts)
 
-    def _is_other(self, payload: bytes, seq: int, offset: int) -> bool:
-        return self._only is not None and not self._only.has(payload, seq, offset)
-
     def _collect(self) -> bool:
-        """Collect what is in memory; false if there is nothing new."""
-        backlog = self.address
-        # Who pages by ids needs the order in which they rise.
-        entries = backlog.in_memory() if self._with_ids else backlog.in_turn()
-        new = [entry for entry in entries if entry.seq > self._seq]
+        """Look at what is in memory next; false if there is nothing new."""
+        new = self.address.in_memory(self._seq)
         if not new:
             return False
-        self._seq = max(entry.seq for entry in new)
-        for entry in new:
+        self._seq = new[-1].seq
+        if not self._with_ids and self.address.order is not None:
+            # Who pages by ids needs the order in which they rise.
+            new.sort(key=_PRIORITY, reverse=True)
+        self._rows = self._entries(new)
+        return True
+
+    def _entries(self, entries: list[Entry]) -> Iterator[_Shown]:
+        for entry in entries:
             offset = offset_of(entry)
             was_shown = 0 <= offset < self._offset
-            if was_shown or self._is_other(entry.payload, entry.seq, offset):
-                continue
-            if self._shows(entry.payload, entry.attempts):
-                self._payloads.append((entry.payload, entry.attempts, entry.seq, offset))
-        return True
+            if entry.state == READY and not was_shown:
+                yield entry.payload, entry.attempts, entry.seq, offset
 
     def _fetch(self) -> bool:
         """Read on from disk; false if there is nothing there."""
@@ -178,13 +191,21 @@ class Browser(Consumer):
         if pager.merging.is_under_way:
             # The address has its turn when that is done.
             return True
-        start, end = pager.span(max(self._offset, pager.frame_at))
+        # What is no more on disk alone was shown from memory.
+        start, end = pager.span(max(self._offset, pager.at))
         if start >= min(end, log.visible):
             return False
+        storage = backlog.core.storage
+        first = log_key(log.log_id, 0, start)
+        if start == pager.at:
+            first = log_key(log.log_id, 0, pager.frame_at)
+        elif not self._is_at_frame:
+            found = storage.floor(Table.FRAME, first, log_key(log.log_id, 0, 0))
+            first = first if found is None else found[0]
+        self._offset = start
         self._is_fetching = True
         self._asked = min(end, log.visible)
-        keys = log_key(log.log_id, 0, start), log_key(log.log_id, 0, end)
-        backlog.core.storage.fetch(Table.FRAME, *keys, PAGE_BYTES, self._fetched)
+        storage.fetch(Table.FRAME, first, log_key(log.log_id, 0, end), PAGE_BYTES, self._fetched)
         return True
 
     def _fetched(self, records: list[tuple[bytes, bytes]], _damaged: list[bytes]) -> None:
@@ -193,26 +214,25 @@ class Browser(Consumer):
         pager, log = backlog.pager, backlog.log
         if pager is None or log is None or backlog.is_closed:
             return
-        if not records:
-            self._offset = self._asked
-        for _, value in records:
-            frame = Frame(value, verify=False)
-            if frame.first_offset >= log.visible:
-                break
-            self._collect_frame(frame, max(self._offset, pager.at or 0))
-            self._offset = frame.next_offset
+        self._rows = self._read(records)
         backlog.due()
 
-    def _collect_frame(self, frame: Frame, start: int) -> None:
-        pager = self.address.pager
-        assert pager is not None
-        if pager.is_forgotten(frame) or pager.is_for_others(frame):
-            return
-        ref = pager.ref_of(frame)
-        payloads = ref.payloads(frame)
-        for row in ref.rows_left(max(0, start - frame.first_offset)):
-            if self._is_other(payloads[row], 0, frame.first_offset + row):
-                continue
-            attempts = pager.attempts_of(ref, row)
-            if self._shows(payloads[row], attempts):
-                self._payloads.append((payloads[row], attempts, self._seq, frame.first_offset + row))
+    def _read(self, records: list[tuple[bytes, bytes]]) -> Iterator[_Shown]:
+        """Yield the messages of a page, each as it is looked at."""
+        if not records:
+            self._offset = self._asked
+            self._is_at_frame = True
+        for _, value in records:
+            pager, log = self.address.pager, self.address.log
+            if pager is None or log is None or self.address.is_closed:
+                return
+            frame = Frame(value, verify=False)
+            if frame.first_offset >= log.visible:
+                return
+            if not (pager.is_forgotten(frame) or pager.is_for_others(frame)):
+                ref = pager.ref_of(frame)
+                payloads = ref.payloads(frame)
+                for row in ref.rows_left(max(0, self._offset - frame.first_offset)):
+                    yield payloads[row], pager.attempts_of(ref, row), self._seq, frame.first_offset + row
+            self._offset = max(self._offset, frame.next_offset)
+            self._is_at_frame = True

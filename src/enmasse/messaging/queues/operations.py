@@ -2,27 +2,35 @@
 
 What receivers have unsettled stays theirs; what is scheduled for later, or for another attempt, is not spared.
 Memory is searched first, then the part on disk page by page, then memory once more for what came from disk
-meanwhile.
+meanwhile. All of that goes on from turn to turn (``jobs``), as long as who asked for it is there.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.log.entry import MOVING, OUT, Entry
+from enmasse.messaging.log.entry import MOVING, OUT, READY, Entry
 from enmasse.messaging.queues.backlog import Backlog
+from enmasse.messaging.queues.jobs import LOOK_UNITS, PIECE_UNITS, TAKE_UNITS, Job, Search, always
 from enmasse.messaging.queues.places import NOWHERE, Chosen, offset_of
 from enmasse.messaging.queues.redelivery import DEAD_LETTER_ANNOTATIONS, ORIGIN_ANNOTATION, move_payload
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import Sections, without_message_annotations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from enmasse.messaging.address import Address
     from enmasse.messaging.selectors.selector import Selector
     from enmasse.wire.amqp.text_search import TextSearch
 
+
+SEARCH_UNITS, SEARCH_BYTES = 20, 50
+"""The cost of the search for a text in a message, and the bytes of a message that cost a unit more."""
+
+_BEFORE_ALL = -1 << 63
+"""A place and an offset before all others."""
 
 Done = Callable[[int, str | None], None]
 """Called with how many messages were dealt with, and what kept others from it."""
@@ -62,6 +70,15 @@ class Choice:
             return False
         return self._search is None or self._search.matches(payload)
 
+    def cost(self, payload: bytes) -> int:
+        """Return the work that the message was to which this was applied last."""
+        cost = LOOK_UNITS
+        if self._selector is not None:
+            cost += self._selector.cost(payload)
+        if self._search is not None:
+            cost += SEARCH_UNITS + len(payload) // SEARCH_BYTES
+        return cost
+
 
 ALL = Choice()
 
@@ -70,12 +87,18 @@ class _Operation:
     """One request on its way through a backlog."""
 
     def __init__(
-        self, backlog: Backlog, choice: Choice, act: Callable[[_Operation, Entry], None], done: Done
+        self,
+        backlog: Backlog,
+        choice: Choice,
+        act: Callable[[_Operation, Entry], None],
+        done: Done,
+        is_wanted: Callable[[], bool],
     ) -> None:
         self.backlog = backlog
         self.choice = choice
         self.act = act
         self.done = done
+        self.is_wanted = is_wanted
         self.count = 0
         self.open = 1
         """Open parts: messages on their way, and the search itself."""
@@ -83,36 +106,43 @@ class _Operation:
 
     def start(self) -> None:
         self.choice.count_at(self.backlog)
-        self._search_memory()
-        if self.backlog.pager is None:
+        self.backlog.do(self._run())
+
+    def _run(self) -> Job:
+        pager = self.backlog.pager
+        yield from self._search_memory()
+        if pager is None:
             self.close()
         else:
-            self.backlog.pager.sweep(self._is_wanted_on_disk, self._take, self._swept)
+            pager.sweep(Search(self._chooses, self._take, self.choice.cost, self.is_wanted), self._swept)
 
-    def _is_wanted_on_disk(self, payload: bytes, attempts: int, _since_us: int, offset: int) -> bool:
+    def _chooses(self, payload: bytes, attempts: int, _since_us: int, offset: int) -> bool:
         # No message in memory has the place 0.
         return self.choice.wants(payload, attempts, 0, offset)
 
-    def _is_wanted(self, entry: Entry) -> bool:
-        return self.choice.wants(entry.payload, entry.attempts, entry.seq, offset_of(entry))
-
-    def _search_memory(self) -> None:
-        backlog = self.backlog
-        waiting = backlog.in_memory()
-        wanted = {entry for entry in waiting if self._is_wanted(entry)}
-        # One that is put back takes its place anew.
-        backlog.returned = [entry for entry in backlog.returned if entry not in wanted]
-        backlog.ready = deque(entry for entry in backlog.ready if entry not in wanted)
-        held = [entry for entry in backlog.timing.held() if self._is_wanted(entry)]
-        for entry in [*(entry for entry in waiting if entry in wanted), *held]:
-            entry.state = OUT
-            self._take(entry)
+    def _search_memory(self) -> Job:
+        choice, spent = self.choice, 0
+        for entry, is_held in _in_memory(self.backlog):
+            if spent >= PIECE_UNITS:
+                yield spent
+                spent = 0
+                if self.backlog.is_closed or not self.is_wanted():
+                    return
+            if _is_there(entry, is_held):
+                if choice.wants(entry.payload, entry.attempts, entry.seq, offset_of(entry)):
+                    entry.state = OUT
+                    spent += TAKE_UNITS
+                    self._take(entry)
+                spent += choice.cost(entry.payload)
 
     def _take(self, entry: Entry) -> None:
         self.act(self, entry)
 
     def _swept(self) -> None:
-        self._search_memory()
+        self.backlog.do(self._end())
+
+    def _end(self) -> Job:
+        yield from self._search_memory()
         self.close()
 
     def close(self, problem: str | None = None) -> None:
@@ -125,15 +155,52 @@ class _Operation:
         log.stage(lambda problem: self.done(self.count, self.problem or problem))
 
 
-def count(backlog: Backlog, choice: Choice, is_meant: Callable[[bytes], bool], done: Done) -> None:
+def _in_memory(backlog: Backlog) -> Iterator[tuple[Entry, bool]]:
+    """Yield the messages that are in memory now, and whether they were held back then."""
+    for entry in backlog.in_memory():
+        yield entry, False
+    for entry in backlog.timing.held():
+        yield entry, True
+
+
+def _is_there(entry: Entry, was_held: bool) -> bool:
+    """Return whether no receiver has a message, and no other operation has had it."""
+    return entry.state == READY or (was_held and entry.state == OUT and entry.sink is None)
+
+
+def count(
+    backlog: Backlog,
+    choice: Choice,
+    is_meant: Callable[[bytes], bool],
+    done: Done,
+    is_wanted: Callable[[], bool] = always,
+) -> None:
     """Count what is chosen and meant, and leave it as it is; what moves meanwhile may be counted or not."""
     choice.count_at(backlog)
     found, reached, began = 0, NOWHERE, backlog.seq
 
-    def count_entry(entry: Entry) -> None:
+    def count_memory(after: int, beyond: int) -> Job:
         nonlocal found
-        if choice.wants(entry.payload, entry.attempts, entry.seq, offset_of(entry)):
-            found += is_meant(entry.payload)
+        spent = 0
+        for entry, is_held in _in_memory(backlog):
+            offset = offset_of(entry)
+            if entry.seq <= after or offset <= beyond or not _is_there(entry, is_held):
+                continue
+            if spent >= PIECE_UNITS:
+                yield spent
+                spent = 0
+                if backlog.is_closed or not is_wanted():
+                    return
+            if choice.wants(entry.payload, entry.attempts, entry.seq, offset):
+                found += is_meant(entry.payload)
+            spent += choice.cost(entry.payload)
+
+    def first() -> Job:
+        yield from count_memory(_BEFORE_ALL, _BEFORE_ALL)
+        if backlog.pager is None:
+            done(found, None)
+        else:
+            backlog.pager.sweep(Search(count_row, backlog.put_back, choice.cost, is_wanted), swept)
 
     def count_row(payload: bytes, attempts: int, _since_us: int, offset: int) -> bool:
         nonlocal found, reached
@@ -142,17 +209,14 @@ def count(backlog: Backlog, choice: Choice, is_meant: Callable[[bytes], bool], d
         return False
 
     def swept() -> None:
-        for entry in backlog.in_memory():
-            if entry.seq > began and offset_of(entry) > reached:
-                count_entry(entry)  # it came into memory before the search was there
+        backlog.do(last())
+
+    def last() -> Job:
+        # What came into memory before the search was there.
+        yield from count_memory(began, reached)
         done(found, None)
 
-    for entry in [*backlog.in_memory(), *backlog.timing.held()]:
-        count_entry(entry)
-    if backlog.pager is None:
-        done(found, None)
-    else:
-        backlog.pager.sweep(count_row, backlog.put_back, swept)
+    backlog.do(first())
 
 
 def everything(_payload: bytes) -> bool:
@@ -165,26 +229,34 @@ def can_replay(backlog: Backlog, resolve: Callable[[str], Address | None]) -> Ca
     return lambda payload: _origin(backlog, resolve, payload)[1] is not None
 
 
-def purge(backlog: Backlog, choice: Choice, done: Done) -> None:
+def purge(backlog: Backlog, choice: Choice, done: Done, is_wanted: Callable[[], bool] = always) -> None:
     """Delete what is chosen."""
 
     def act(operation: _Operation, entry: Entry) -> None:
         operation.count += 1
         backlog.settle(entry)
 
-    _Operation(backlog, choice, act, done).start()
+    _Operation(backlog, choice, act, done, is_wanted).start()
 
 
-def move(backlog: Backlog, target: Backlog, choice: Choice, done: Done) -> None:
+def move(
+    backlog: Backlog, target: Backlog, choice: Choice, done: Done, is_wanted: Callable[[], bool] = always
+) -> None:
     """Move what is chosen to another address; each message is always in one of them."""
 
     def act(operation: _Operation, entry: Entry) -> None:
         _move(operation, entry, target, entry.payload)
 
-    _Operation(backlog, choice, act, done).start()
+    _Operation(backlog, choice, act, done, is_wanted).start()
 
 
-def replay(backlog: Backlog, resolve: Callable[[str], Address | None], choice: Choice, done: Done) -> None:
+def replay(
+    backlog: Backlog,
+    resolve: Callable[[str], Address | None],
+    choice: Choice,
+    done: Done,
+    is_wanted: Callable[[], bool] = always,
+) -> None:
     """Move dead letters back to the addresses that they came from, as they were there."""
 
     def act(operation: _Operation, entry: Entry) -> None:
@@ -197,7 +269,7 @@ def replay(backlog: Backlog, resolve: Callable[[str], Address | None], choice: C
         operation.problem = f"some messages have {what}"
         backlog.put_back(entry)
 
-    _Operation(backlog, choice, act, done).start()
+    _Operation(backlog, choice, act, done, is_wanted).start()
 
 
 def _origin(backlog: Backlog, resolve: Callable[[str], Address | None], payload: bytes) -> tuple[Any, Backlog | None]:

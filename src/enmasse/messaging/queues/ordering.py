@@ -4,22 +4,25 @@ Rules:
 1. Of what suits a receiver, the highest priority goes first, and the oldest of it.
 2. Messages of one group go to one receiver as long as it is attached, in their order.
 3. What suits no receiver stays, and holds up nothing else.
+4. Each turn bears so much work (``core.MAX_UNITS``). Messages for which it is too short wait for their places, and
+   what would go after them waits, too; a receiver whose selector is new has its first message when all that were
+   there when it came have been looked at.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS
+from enmasse.messaging.address import LOOKS_OF_UNIT
+from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.delivery import SMALL_BYTES
 from enmasse.messaging.log.entry import OUT, READY, Entry
 from enmasse.messaging.part import Part
 from enmasse.messaging.queues.consumer import BacklogConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from enmasse.messaging.delivery import Consumer
     from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.selectors.selector import Selector
@@ -30,10 +33,14 @@ MAX_GROUPS = 65_536
 
 LEAST_CLEANED = 1_024
 
+LOOKS_UNITS = MAX_UNITS // 2
+"""The work of a turn that is for places and new selectors; the rest is for handing out."""
+
 _Key = tuple[int, int]
 
 
-def _key(entry: Entry) -> _Key:
+def place_of(entry: Entry) -> _Key:
+    """Return what the order goes by."""
     return -entry.priority, entry.seq
 
 
@@ -64,30 +71,51 @@ class _Heap:
     def top(self) -> Entry | None:
         """Return the first that can be handed out."""
         items = self._items
-        while items:
+        for _ in range(LEAST_CLEANED):
+            if not items:
+                return None
             entry = items[0][2]
             if entry.state == READY:
                 return entry
             heappop(items)
             self._members.discard(entry)
-        return None
+        self._clean()
+        return self._items[0][2] if self._items else None
 
     def pop(self) -> None:
         """Remove what ``top`` gave."""
         self._members.discard(heappop(self._items)[2])
 
-    def entries(self) -> Iterator[Entry]:
-        """Return all that can be handed out, in no order."""
-        return (entry for entry in self._members if entry.state == READY)
+    def absorb(self, other: _Heap) -> None:
+        """Take over what is in another heap, and nowhere else."""
+        self._items += other._items
+        heapify(self._items)
+        self._members |= other._members
+
+    @property
+    def members(self) -> set[Entry]:
+        """The entries, and those of them that were taken elsewhere, too."""
+        return self._members
 
 
 class Ordering(Part["Backlog"]):
     """The messages of a queue or subscription that can be handed out, in an order beyond that of arrival."""
 
-    __slots__ = ("_all", "_excluded", "_groups", "_parked", "_selected", "_selectors")
+    __slots__ = (
+        "_all", "_before", "_excluded", "_groups", "_left", "_parked", "_selected", "_selectors", "_unplaced",
+        "_unseen",
+    )  # fmt: skip
 
-    def __init__(self, backlog: Backlog) -> None:
+    def __init__(self, backlog: Backlog, entries: list[Entry]) -> None:
         super().__init__(backlog)
+        self._left = 0
+        """The work that is left for this turn."""
+        self._before = deque(entries)
+        """Messages that were there before this, and have no places yet; they are in order."""
+        self._unplaced = _Heap()
+        """Messages that came since then, and have none."""
+        self._unseen: dict[str, list[Entry]] = {}
+        """Messages that a new selector has yet to look at, by its text."""
         self._all = _Heap()
         self._selected: dict[str, _Heap] = {}
         """By the selector's text."""
@@ -103,20 +131,32 @@ class Ordering(Part["Backlog"]):
 
     def add(self, entry: Entry) -> None:
         """Add a message that can be handed out."""
+        if self._left > 0:
+            self._place(entry)
+        else:
+            self._unplaced.push(entry)
+
+    def _place(self, entry: Entry) -> None:
+        self._left -= 1
         owner = None if entry.group is None else self._groups.get(self._bucket(entry.group))
         if owner is not None and self._wants(owner, entry):
             self._parked.setdefault(owner, _Heap()).push(entry)
             return
         self._all.push(entry)
         for text, selector in self._selectors.items():
-            if selector.matches(entry.payload, entry.attempts):
+            if self._matches(selector, entry):
                 self._selected[text].push(entry)
+
+    def _matches(self, selector: Selector, entry: Entry) -> bool:
+        is_match = selector.matches(entry.payload, entry.attempts)
+        self._left -= selector.cost(entry.payload)
+        return is_match
 
     def _wants(self, owner: BacklogConsumer, entry: Entry) -> bool:
         """Return whether the receiver of a group takes this message of it."""
         if owner in self._excluded.get(entry, ()):
             return False
-        return owner.selector is None or owner.selector.matches(entry.payload, entry.attempts)
+        return owner.selector is None or self._matches(owner.selector, entry)
 
     def _bucket(self, group: str) -> str:
         if group in self._groups or len(self._groups) < MAX_GROUPS:
@@ -140,11 +180,44 @@ class Ordering(Part["Backlog"]):
         selector = consumer.selector
         assert selector is not None
         if selector.text not in self._selectors:
-            heap = self._selected[selector.text] = _Heap()
+            self._selected[selector.text] = _Heap()
             self._selectors[selector.text] = selector
-            for entry in self._all.entries():
-                if selector.matches(entry.payload, entry.attempts):
+            self._unseen[selector.text] = list(self._all.members)
+
+    def look_on(self) -> bool:
+        """Begin with a turn: give places, and look through messages for new selectors; return whether that is all."""
+        self._left = LOOKS_UNITS
+        # Who is new must not wait for ever where much comes.
+        least = LOOKS_UNITS // 2 if self._unseen else 0
+        while self._left > least and (entry := self._first_unplaced()) is not None:
+            if self._before and entry is self._before[0]:
+                self._before.popleft()
+            else:
+                self._unplaced.pop()
+            self._place(entry)
+        for text, entries in list(self._unseen.items()):
+            heap, selector = self._selected[text], self._selectors[text]
+            while entries and self._left > 0:
+                entry = entries.pop()
+                self._left -= 1
+                if entry.state == READY and self._matches(selector, entry):
                     heap.push(entry)
+            if not entries:
+                del self._unseen[text]
+        self.whole.core.units += LOOKS_UNITS - self._left
+        self._left = MAX_UNITS - LOOKS_UNITS + max(0, self._left)
+        if self._first_unplaced() is None and not self._unseen:
+            return True
+        self.whole.due()
+        return False
+
+    def _first_unplaced(self) -> Entry | None:
+        before, top = self._before, self._unplaced.top()
+        while before and before[0].state != READY:
+            before.popleft()
+        if before and (top is None or place_of(before[0]) < place_of(top)):
+            return before[0]
+        return top
 
     def remove(self, consumer: BacklogConsumer) -> None:
         """Remove a receiver: its groups are free for others."""
@@ -152,8 +225,7 @@ class Ordering(Part["Backlog"]):
             del self._groups[group]
         parked = self._parked.pop(consumer, None)
         if parked is not None:
-            for entry in list(parked.entries()):
-                self.add(entry)
+            self._unplaced.absorb(parked)
         for excluded in self._excluded.values():
             excluded.discard(consumer)
         others = [getattr(other, "selector", None) for other in self.whole.consumers if other is not consumer]
@@ -161,56 +233,70 @@ class Ordering(Part["Backlog"]):
         for text in [text for text in self._selectors if text not in used]:
             del self._selectors[text]
             del self._selected[text]
+            self._unseen.pop(text, None)
 
     # Handing out
 
     def entries(self) -> list[Entry]:
-        """Return all that can be handed out, by their places."""
-        found = {entry for heap in (self._all, *self._parked.values()) for entry in heap.entries()}
-        return sorted(found, key=_key)
+        """Return all, in no order, and those that were handed out meanwhile, too."""
+        heaps = self._unplaced, self._all, *self._parked.values()
+        return list(set(self._before).union(*(heap.members for heap in heaps)))
 
     def take_oldest(self) -> Entry | None:
         """Take the message that would go first, whatever its receivers."""
-        tops = [heap.top() for heap in (self._all, *self._parked.values())]
+        tops = [self._first_unplaced(), *(heap.top() for heap in (self._all, *self._parked.values()))]
         entries = [entry for entry in tops if entry is not None]
         if not entries:
             return None
-        entry = min(entries, key=_key)
+        entry = min(entries, key=place_of)
         entry.state = OUT
         return entry
 
     def dispatch(self) -> bool:
         """Hand out what waits, as far as receivers take it; return whether that is all, and not only one turn's."""
         idle: set[BacklogConsumer] = set()
-        backlog = self.whole
-        most = MAX_LOOKS // (len(backlog.consumers) or 1) + 1
-        for number in range(most):
-            consumer = self._choose(idle)
-            if consumer is None:
-                backlog.core.units += number
-                return True
+        backlog, before = self.whole, self._left
+        takers = self._takers(idle)
+        while takers and self._left > 0:
+            _, place, consumer = heappop(takers)
+            were_idle = len(idle)
             entry = self.take_for(consumer, idle)
+            if len(idle) < were_idle:
+                # There is something for one that had nothing.
+                takers = self._takers(idle)
             if entry is None:
                 idle.add(consumer)
-            elif len(entry.payload) > SMALL_BYTES and consumer.must_wait(len(entry.payload)):
+                continue
+            self._left -= 1
+            if len(entry.payload) > SMALL_BYTES and consumer.must_wait(len(entry.payload)):
                 backlog.put_back(entry)
             else:
                 backlog.deliver(entry, consumer)
-        backlog.core.units += MAX_LOOKS // LOOKS_OF_UNIT
-        backlog.due()
-        return False
+            if consumer.port.credit > 0 and not consumer.is_blocked:
+                heappush(takers, (consumer.unsettled, place, consumer))
+        backlog.core.units += before - self._left
+        is_all = not takers and self._left > 0
+        if not is_all:
+            backlog.due()
+        return is_all
 
-    def _choose(self, idle: set[BacklogConsumer]) -> BacklogConsumer | None:
-        """Return the receiver with credit that has the fewest unsettled deliveries, except idle ones."""
-        best: BacklogConsumer | None = None
-        for consumer in self.whole.consumers:
+    def _takers(self, idle: set[BacklogConsumer]) -> list[tuple[int, int, BacklogConsumer]]:
+        """Return receivers for which there may be something: a heap, the fewest unsettled deliveries first."""
+        consumers = self.whole.consumers[:1] if self.whole.options.exclusive else self.whole.consumers
+        self._left -= min(len(consumers) // LOOKS_OF_UNIT, LOOKS_UNITS // 2)
+        found = []
+        for place, consumer in enumerate(consumers):
             assert isinstance(consumer, BacklogConsumer)
-            is_free = consumer.port.credit > 0 and not consumer.is_blocked and consumer not in idle
-            if is_free and (best is None or consumer.unsettled < best.unsettled):
-                best = consumer
-            if self.whole.options.exclusive:
-                break
-        return best
+            if consumer.port.credit > 0 and not consumer.is_blocked and consumer not in idle:
+                parked = self._parked.get(consumer)
+                if self._common(consumer).top() is not None or (parked is not None and parked.top() is not None):
+                    found.append((consumer.unsettled, place, consumer))
+        heapify(found)
+        return found
+
+    def _common(self, consumer: BacklogConsumer) -> _Heap:
+        """Return the messages that are not for one receiver alone and suit this one."""
+        return self._all if consumer.selector is None else self._selected[consumer.selector.text]
 
     def take_for(self, consumer: BacklogConsumer, idle: set[BacklogConsumer]) -> Entry | None:
         """Take the message that goes to a receiver next; a receiver that is not idle any more leaves ``idle``."""
@@ -221,26 +307,37 @@ class Ordering(Part["Backlog"]):
 
     def _next(self, consumer: BacklogConsumer, idle: set[BacklogConsumer]) -> Entry | None:
         selector = consumer.selector
-        common = self._all if selector is None else self._selected[selector.text]
+        if selector is not None and selector.text in self._unseen:
+            return None
+        common = self._common(consumer)
         passed: list[tuple[_Heap, Entry]] = []
         found = None
+        unplaced = self._first_unplaced()
         while found is None:
             parked = self._parked.get(consumer)
             mine = None if parked is None else parked.top()
             other = common.top()
             if mine is None and other is None:
                 break
-            if other is None or (mine is not None and _key(mine) < _key(other)):
+            if other is None or (mine is not None and place_of(mine) < place_of(other)):
                 assert parked is not None
                 assert mine is not None
                 heap, entry = parked, mine
             else:
                 heap, entry = common, other
+            if unplaced is not None and place_of(unplaced) < place_of(entry):
+                break
             heap.pop()
             if consumer in self._excluded.get(entry, ()):
                 passed.append((heap, entry))
             elif entry.group is None or self._may_have(consumer, entry, idle):
                 found = entry
+            else:
+                self._left -= 1
+                if self._left <= 0:
+                    # The rest of them is parked in the next turn.
+                    self.whole.due()
+                    break
         for heap, entry in passed:
             heap.push(entry)
         return found

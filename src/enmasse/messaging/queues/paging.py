@@ -6,6 +6,7 @@ Rules:
 2. Reading waits in another process (``Storage.fetch``), at most one read at a time: a page for receivers, then
    one for those who search all of it, so that neither waits for the other's end.
 3. What is not known to be committed is never taken from disk.
+   What was read is gone through from turn to turn (``jobs``), and the next read waits until that is done.
 4. Of a log that is shared with others, only frames are read of which something is needed here, and little between.
 """
 
@@ -33,9 +34,10 @@ from enmasse.messaging.log.frame import FLAG_VOLATILE, Frame, frame_head
 from enmasse.messaging.log.layout import log_key, log_range
 from enmasse.messaging.log.shared_log import SharedLog
 from enmasse.messaging.part import Part
+from enmasse.messaging.queues.jobs import LOOK_UNITS, PIECE_UNITS, ROW_UNITS, TAKE_UNITS, Job, Search
 from enmasse.messaging.queues.merging import Merging
 from enmasse.messaging.queues.scheduled import Scheduled
-from enmasse.messaging.storage import Fetched, Table
+from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.delivery import Consumer
@@ -53,9 +55,12 @@ PAGE_BYTES = 1 << 20
 GAP = 256
 """Offsets of messages for others that are read over, rather than read what lies behind them on its own."""
 
-Take = Callable[[Entry], None]
-Wanted = Callable[[bytes, int, int, int], bool]
-"""Given a message, its failed deliveries, its arrival by the core's steady clock, and its offset."""
+Page = Callable[[list[tuple[bytes, bytes]], list[bytes]], Job]
+"""Goes through what was read: records by their keys, and keys of damaged ones."""
+
+
+def nothing() -> None:
+    """Do nothing: what was read was all that was to be done."""
 
 
 class Pager(Part["Backlog"]):
@@ -239,28 +244,42 @@ class Pager(Part["Backlog"]):
                 self._caught_up()
             return
         if backlog.options.last_value_key or backlog.is_trimming or (backlog.consumers and self._has_room()):
-            self._fetch(self.frame_at, self._fetched)
+            self._fetch(self.frame_at, self._take_page)
             return
         starving = [c for c in backlog.consumers if c.port.credit > 0 and not c.is_blocked]
         if starving and backlog.resident_bytes < MAX_RESIDENT_BYTES and not self._seek(starving):
-            self._fetch(self.frame_at, self._fetched)
+            self._fetch(self.frame_at, self._take_page)
 
-    def _fetch(self, first: int, done: Fetched) -> None:
+    def _fetch(self, first: int, page: Page, done: Callable[[], None] = nothing) -> None:
         start, end = self.span(first)
-        self.fetch(Table.FRAME, log_key(self.log_id, 0, start), log_key(self.log_id, 0, end), done)
+        self.fetch(Table.FRAME, log_key(self.log_id, 0, start), log_key(self.log_id, 0, end), page, done)
 
-    def fetch(self, table: Table, first: bytes, last: bytes, done: Fetched) -> None:
-        """Read a page; ``is_reading`` holds until then, and the address has its turn afterwards."""
+    def fetch(self, table: Table, first: bytes, last: bytes, page: Page, done: Callable[[], None] = nothing) -> None:
+        """Read a page; ``is_reading`` holds until all of it is gone through, and the address has its turn afterwards.
+
+        Args:
+            table: of the records.
+            first: the first key.
+            last: the key behind the last one.
+            page: goes through what was read.
+            done: called after that.
+        """
         self.is_reading = True
         self._asked = self._log.visible
         backlog = self.whole
         limit = max(4_096, min(PAGE_BYTES, backlog.window // 4))
 
+        def go_through(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> Job:
+            try:
+                yield from page(records, damaged)
+            finally:
+                self.is_reading = False
+                # Whatever was read, others may have waited for their turn to read.
+                backlog.due()
+            done()
+
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-            self.is_reading = False
-            done(records, damaged)
-            # Whatever was read, others may have waited for their turn to read.
-            backlog.due()
+            backlog.do(go_through(records, damaged))
 
         backlog.core.storage.fetch(table, first, last, limit, fetched)
 
@@ -306,23 +325,29 @@ class Pager(Part["Backlog"]):
         """Return the failed deliveries of a row."""
         return ref.attempts.get(row, 0) if ref.attempts else 0
 
-    def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+    def _take_page(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> Job:
+        """Bring what was read into memory."""
         backlog = self.whole
-        if self.is_closed or self.at is None:
+        if not self._is_open() or self.at is None:
             return
-        visible = self._log.visible
         reached = self.at if records or damaged else self._next_frame(self.frame_at)
         for key in damaged:
             reached = max(reached, self.lose(key))
         for _, value in records:
             frame = Frame(value, verify=False)
-            if frame.first_offset >= visible:
+            if frame.first_offset >= self._log.visible:
                 break
-            self._take(frame)
+            yield from self._take(frame)
+            if not self._is_open():
+                return
             reached = max(reached, frame.next_offset)
         self.at = self.frame_at = max(self.at, reached)
         for first in [first for first, ref in backlog.frames.items() if not ref.live and first < self.at]:
             del backlog.frames[first]
+
+    def _is_open(self) -> bool:
+        """Return whether there still is a part on disk: it may have ended since a job was last here."""
+        return not self.is_closed and self.at is not None
 
     def _next_frame(self, first: int) -> int:
         """Return where the next frame on disk begins, after a page that held nothing.
@@ -334,45 +359,47 @@ class Pager(Part["Backlog"]):
             return int.from_bytes(key[-8:], "big")
         return self._asked
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: Frame) -> Job:
         """Bring a frame's rows into memory."""
         backlog = self.whole
-        assert self.at is not None
         if self.is_forgotten(frame) or self.is_for_others(frame):
             return
         ref = self.ref_of(frame)
-        rows = ref.rows_left(max(0, self.at - frame.first_offset))
-        ref.taken = None
-        payloads = ref.payloads(frame)
-        self._correct(frame, ref, payloads)
-        if backlog.timing.is_wanted or backlog.order is not None or ref.attempts or ref.own is not None:
-            times = self._log.times(frame)
-            for row in rows:
-                self._take_row(ref, row, payloads[row], times[row])
-        else:
-            self._take_plain(frame, ref, payloads, rows)
         if ref.live:
             backlog.frames[ref.first] = ref
-        else:
+        payloads = ref.payloads(frame)
+        self._correct(frame, ref, payloads)
+        times = self._log.times(frame)
+        # A row's head says what it asks for, and most ask for nothing.
+        heads = frame.cells(frame.heads)
+        plain = {head for head in set(heads) if known_facts(head).is_plain}
+        while rows := ref.rows_left(max(0, (self.at or 0) - frame.first_offset)):
+            piece = rows[: PIECE_UNITS // ROW_UNITS]
+            is_special = (
+                backlog.timing.is_wanted or backlog.order is not None or bool(ref.attempts) or ref.own is not None
+            )
+            for row in piece:
+                if is_special or heads[row] not in plain:
+                    self._take_row(ref, row, payloads[row], times[row])
+                else:
+                    self._take_plain(ref, row, payloads[row])
+            self.at, self.frame_at = frame.first_offset + piece[-1] + 1, frame.first_offset
+            yield len(piece) * ROW_UNITS
+            if self.is_closed or self.at is None:
+                return
+        ref.taken = None
+        if not ref.live:
             self._log.touch(ref)
 
-    def _take_plain(self, frame: Frame, ref: FrameRef, payloads: Payloads, rows: list[int]) -> None:
-        """Bring rows into memory that ask for nothing, as most do; a row's head says what it asks for."""
+    def _take_plain(self, ref: FrameRef, row: int, payload: bytes) -> None:
+        """Bring a row into memory that asks for nothing."""
         backlog = self.whole
-        heads = frame.cells(frame.heads)
-        times = self._log.times(frame)
-        is_plain = {head: known_facts(head).is_plain for head in set(heads)}
-        for row in rows:
-            payload = payloads[row]
-            if not is_plain[heads[row]] or backlog.order is not None:
-                self._take_row(ref, row, payload, times[row])
-                continue
-            entry = Entry(payload, None, 0)
-            entry.frame = ref
-            entry.row = row
-            backlog.seq = entry.seq = backlog.seq + 1
-            backlog.resident_bytes += len(payload) + ENTRY_OVERHEAD_BYTES
-            backlog.line_up(entry)
+        entry = Entry(payload, None, 0)
+        entry.frame = ref
+        entry.row = row
+        backlog.seq = entry.seq = backlog.seq + 1
+        backlog.resident_bytes += len(payload) + ENTRY_OVERHEAD_BYTES
+        backlog.line_up(entry)
 
     def _take_row(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> None:
         """Bring a row into memory, unless its time is far away."""
@@ -492,8 +519,11 @@ class Pager(Part["Backlog"]):
             self._sought |= wanted
         chosen = tuple(self._sought.values())
 
-        def is_wanted(payload: bytes, attempts: int, _since_us: int, _offset: int) -> bool:
+        def chooses(payload: bytes, attempts: int, _since_us: int, _offset: int) -> bool:
             return any(selector.matches(payload, attempts) for selector in chosen)
+
+        def cost(payload: bytes) -> int:
+            return LOOK_UNITS + sum(selector.cost(payload) for selector in chosen)
 
         def found(position: int) -> None:
             self._scan_at = position
@@ -501,85 +531,94 @@ class Pager(Part["Backlog"]):
 
         self._scan_at = max(self._scan_at, self.frame_at)
         if self._scan_at < self._log.visible:
-            self._pick(self._scan_at, is_wanted, self.whole.add, found)
+            self._pick(self._scan_at, Search(chooses, self.whole.add, cost), found)
         return True
 
-    def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
-        """Take every row that is wanted from the part on disk, a page at a time.
+    def sweep(self, search: Search, done: Callable[[], None]) -> None:
+        """Take every row that is chosen from the part on disk, a page at a time.
 
         Args:
-            is_wanted: chooses rows.
-            take: called with each of them, to settle or to move; no receiver can be given it.
-            done: called when everything was searched.
+            search: what is looked for; no receiver can be given what it takes.
+            done: called when everything was searched, or nobody needs the rest.
         """
 
-        def taken(entry: Entry) -> None:
+        def take(entry: Entry) -> None:
+            assert entry.frame is not None
             entry.state = OUT
+            # One that is given back has its place before all that is in memory.
+            entry.seq = entry.frame.first + entry.row - (1 << 62)
             self.whole.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
-            take(entry)
+            search.take(entry)
 
         def ended() -> None:
             self.sweeps -= 1
             done()
 
         self.sweeps += 1
-        self.wait(lambda: self._sweep_on(self.frame_at, is_wanted, taken, ended))
+        own = search._replace(take=take)
+        self.wait(lambda: self._sweep_on(self.frame_at, own, ended))
 
-    def _sweep_on(self, position: int, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+    def _sweep_on(self, position: int, search: Search, done: Callable[[], None]) -> None:
         """Search on from an offset."""
-        if self.is_closed:
+        if self.is_closed or not search.is_wanted():
             done()
         elif self.at is None or position >= self._log.visible:
             delayed, dated = self.scheduled
-            delayed.sweep(is_wanted, take, lambda: dated.sweep(is_wanted, take, done))
+            delayed.sweep(search, lambda: dated.sweep(search, done))
         else:
             # Others read meanwhile; what they bring into memory is searched there.
             self._pick(
-                max(position, self.frame_at),
-                is_wanted,
-                take,
-                lambda at: self.wait(lambda: self._sweep_on(at, is_wanted, take, done)),
+                max(position, self.frame_at), search, lambda at: self.wait(lambda: self._sweep_on(at, search, done))
             )
 
-    def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[int], None]) -> None:
-        """Take the wanted rows of one page; ``done`` is called with the start of the next page."""
+    def _pick(self, first: int, search: Search, done: Callable[[int], None]) -> None:
+        """Take the chosen rows of one page; ``done`` is called with the start of the next page."""
         following = self._following(first)
         if following is None or following >= self._log.visible:
             done(self._log.visible)
             return
+        position = following
 
-        def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-            visible = self._log.visible
-            position = following if records or damaged else self._next_frame(following)
+        def page(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> Job:
+            nonlocal position
+            if not (records or damaged):
+                position = self._next_frame(following)
             for key in damaged:
                 position = max(position, int.from_bytes(key[-8:], "big") + 1)
             for _, value in records:
                 frame = Frame(value, verify=False)
-                if self.is_closed or self.at is None or frame.first_offset >= visible:
-                    position = visible
+                if self.is_closed or self.at is None or frame.first_offset >= self._log.visible:
+                    position = self._log.visible
                     break
-                self._pick_rows(frame, is_wanted, take)
+                yield from self._pick_rows(frame, search)
                 position = max(position, frame.next_offset)
-            done(position)
 
-        self._fetch(following, fetched)
+        self._fetch(following, page, lambda: done(position))
 
-    def _pick_rows(self, frame: Frame, is_wanted: Wanted, take: Take) -> None:
-        assert self.at is not None
+    def _pick_rows(self, frame: Frame, search: Search) -> Job:
         if self.is_forgotten(frame) or self.is_for_others(frame):
             return
-        ref = self.ref_of(frame)
-        times = self._log.times(frame)
-        payloads = ref.payloads(frame)
-        for row in ref.rows_left(max(0, self.at - frame.first_offset)):
-            payload = payloads[row]
-            if is_wanted(payload, self.attempts_of(ref, row), times[row], frame.first_offset + row):
-                self._correct(frame, ref, payloads)
-                if ref.taken is None:
-                    ref.taken = set()
-                ref.taken.add(row)
-                self.whole.frames[ref.first] = ref
-                take(self.make(ref, row, payload, times[row]))
+        times, payloads = self._log.times(frame), self.ref_of(frame).payloads(frame)
+        following, is_all = frame.first_offset, False
+        while not (is_all or self.is_closed or self.at is None) and search.is_wanted():
+            # What is settled of it may have changed.
+            ref = self.ref_of(frame)
+            spent, is_all = 0, True
+            for row in ref.rows_left(max(self.at, following) - frame.first_offset):
+                if spent >= PIECE_UNITS:
+                    is_all = False
+                    break
+                payload, following = payloads[row], frame.first_offset + row + 1
+                if search.chooses(payload, self.attempts_of(ref, row), times[row], following - 1):
+                    self._correct(frame, ref, payloads)
+                    if ref.taken is None:
+                        ref.taken = set()
+                    ref.taken.add(row)
+                    self.whole.frames[ref.first] = ref
+                    search.take(self.make(ref, row, payload, times[row]))
+                    spent += TAKE_UNITS
+                spent += search.cost(payload)
+            yield spent
 
     # Rows that a client has, and which it is sent again when it comes back
 
@@ -644,7 +683,7 @@ class Pager(Part["Backlog"]):
             return
         key = log_key(self.log_id, 0, first)
 
-        def fetched(records: list[tuple[bytes, bytes]], _damaged: list[bytes]) -> None:
+        def page(records: list[tuple[bytes, bytes]], _damaged: list[bytes]) -> Job:
             for _, value in () if self.is_closed else records:
                 frame = Frame(value, verify=False)
                 ref = self.ref_of(frame)
@@ -659,9 +698,9 @@ class Pager(Part["Backlog"]):
                     entry.seq = first + row - (1 << 62)
                     self.whole.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
                     take(first, row, entry)
-            done()
+                yield frame.rows
 
-        self.fetch(Table.FRAME, key, key + b"\0", fetched)
+        self.fetch(Table.FRAME, key, key + b"\0", page, done)
 
     def leave(self, entry: Entry) -> None:
         """Forget a row that was recalled: it stays reserved, on disk."""

@@ -13,12 +13,13 @@ from enmasse.messaging.facts import known_facts
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.part import Part
+from enmasse.messaging.queues.jobs import PIECE_UNITS, TAKE_UNITS, Job, Search
 from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.log.entry import FrameRef
-    from enmasse.messaging.queues.paging import Pager, Take, Wanted
+    from enmasse.messaging.queues.paging import Pager
 
 
 SOON_US = 1_000_000
@@ -92,30 +93,28 @@ class Scheduled(Part["Pager"]):
         due_us, first = heap[0]
         wait_us = due_us - self._clock_us
         if wait_us <= 0 and not self.whole.is_reading:
-            self._pick(first, self._is_due, self.whole.bring, lambda: None)
+            self._pick(first, Search(self._is_due, self.whole.bring), lambda: None)
         return max(0, wait_us)
 
     def _is_due(self, payload: bytes, _attempts: int, since_us: int, _offset: int) -> bool:
         return self._due_of(payload, since_us) <= self._clock_us + SOON_US
 
-    def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
-        """Take every row that is wanted, whatever its time."""
-        self._sweep_on(list(self._rows), is_wanted, take, done)
+    def sweep(self, search: Search, done: Callable[[], None]) -> None:
+        """Take every row that is chosen, whatever its time."""
+        self._sweep_on(list(self._rows), search, done)
 
-    def _sweep_on(self, frames: list[int], is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+    def _sweep_on(self, frames: list[int], search: Search, done: Callable[[], None]) -> None:
         pager = self.whole
-        if frames and not pager.is_closed:
+        if frames and not pager.is_closed and search.is_wanted():
             first = frames.pop()
-            self._pick(
-                first, is_wanted, take, lambda: pager.wait(lambda: self._sweep_on(frames, is_wanted, take, done))
-            )
+            self._pick(first, search, lambda: pager.wait(lambda: self._sweep_on(frames, search, done)))
         else:
             done()
 
-    def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+    def _pick(self, first: int, search: Search, done: Callable[[], None]) -> None:
         pager = self.whole
 
-        def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+        def page(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> Job:
             rows = 0 if pager.is_closed else self._rows.get(first, 0)
             self.forget(first)
             for key in damaged:
@@ -125,14 +124,23 @@ class Scheduled(Part["Pager"]):
                 times = pager.times_of(frame)
                 ref = pager.ref_of(frame)
                 payloads = ref.payloads(frame)
+                spent = 0
                 for row in range(frame.rows) if ref.own is None else ref.own:
                     if not rows >> row & 1:
                         continue
+                    if spent >= PIECE_UNITS:
+                        yield spent
+                        spent = 0
+                        if pager.is_closed:
+                            return
                     payload = payloads[row]
-                    if is_wanted(payload, pager.attempts_of(ref, row), times[row], frame.first_offset + row):
-                        take(pager.make(ref, row, payload, times[row]))
+                    if search.chooses(payload, pager.attempts_of(ref, row), times[row], frame.first_offset + row):
+                        search.take(pager.make(ref, row, payload, times[row]))
+                        spent += TAKE_UNITS
                     else:
                         self._keep(first, row, self._due_of(payload, times[row]))
-            done()
+                    spent += search.cost(payload)
+                yield spent
 
-        pager.fetch(Table.FRAME, log_key(pager.log_id, 0, first), log_key(pager.log_id, 0, first + 1), fetched)
+        keys = log_key(pager.log_id, 0, first), log_key(pager.log_id, 0, first + 1)
+        pager.fetch(Table.FRAME, *keys, page, done)

@@ -363,6 +363,8 @@ class VolatileSubscription(Subscription):
                 self.pager.close()
             self.log.close()
             self._delete()
+        if self.jobs is not None:
+            self.jobs.end()
 
     def _delete(self) -> None:
         storage, log_id = self.core.storage, self.log_id

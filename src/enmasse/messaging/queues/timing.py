@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.facts import known_facts
 from enmasse.messaging.log.entry import OUT, READY, Entry, SpecialEntry, with_ttl
 from enmasse.messaging.part import Part
+from enmasse.messaging.queues.jobs import JOBS_UNITS, TAKE_UNITS, Search
 from enmasse.messaging.queues.redelivery import move
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import Sections
@@ -195,16 +196,19 @@ class Timing(Part["Backlog"]):
             held, self._held = self._held, ()
             for wait_us, back in held:
                 self._push(steady + wait_us, back, is_end=False)
+        left = JOBS_UNITS
         for is_dated, clock in ((False, steady), (True, core.wall_us)):
             heap = self._dates if is_dated else self._heap
-            while heap and heap[0][0] <= clock:
+            while heap and heap[0][0] <= clock and left > 0:
+                left -= TAKE_UNITS
                 _, _, is_end, entry = heappop(heap)
                 if is_end:
                     self._end(entry, steady)
                 elif entry.state == OUT and entry.sink is None:
                     backlog.put_back(entry)
             if heap:
-                core.schedule(backlog, now + (heap[0][0] - clock) / 1e6)
+                core.schedule(backlog, now + max(0, heap[0][0] - clock) / 1e6)
+        core.units += JOBS_UNITS - left
         pager = backlog.pager
         if pager is None:
             return
@@ -220,7 +224,7 @@ class Timing(Part["Backlog"]):
                 options = backlog.options
                 is_coming = bool(backlog.waiting) or backlog.is_flying
                 self.has_ttl = bool(options.ttl_maximum or options.ttl_minimum) or is_coming
-                pager.sweep(self._is_late, self.expire, self._swept)
+                pager.sweep(Search(self._is_late, self.expire), self._swept)
             elif not self._is_sweeping:
                 core.schedule(backlog, now + (self._sweep_us - steady) / 1e6)
 

@@ -87,6 +87,11 @@ class Selector:
         """Return the most work that a message of so many bytes can be, in units of about a microsecond."""
         return 2 + MAX_UNITS * min(size, self._free_bytes) // (self._free_bytes + 1)
 
+    def cost(self, payload: bytes) -> int:
+        """Return the most work that the message was to which this was applied last."""
+        fields = _Recent.fields
+        return self.units(fields.head if fields.payload is payload else len(payload))
+
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"
 

@@ -65,6 +65,7 @@ class Management:
         entities: the spaces and addresses.
         views: functions that return read-only entities, by entity type.
         answer: sends a payload to an address of the administrator's space.
+        is_there: returns whether that has such an address.
         operations: further operations, by entity type and name: each gets the entity's name (may be empty) and the
             request's body, and returns the body of the answer.
         others: further entities that can be created, changed and deleted, by entity type.
@@ -75,12 +76,14 @@ class Management:
         entities: Entities,
         views: Views,
         answer: Callable[[str, bytes], None],
+        is_there: Callable[[str], bool],
         operations: Operations | None = None,
         others: Mapping[str, EntityStore] | None = None,
     ) -> None:
         self._entities = entities
         self._views = views
         self._answer = answer
+        self._is_there = is_there
         self._operations = operations or {}
         self._declared: dict[str, EntityStore] = {SPACE_TYPE: entities, ADDRESS_TYPE: entities, **(others or {})}
 
@@ -109,7 +112,7 @@ class Management:
             self._answer(reply_to, message)
 
         try:
-            self._act(asked, body, reply)
+            self._act(asked, body, reply, lambda: self._is_there(reply_to))
         except EntityError as error:
             reply(error.status, error.description, {})
 
@@ -126,7 +129,7 @@ class Management:
             found[entity_type][operation] = ARGUMENTS[operation]
         return found
 
-    def _act(self, asked: dict[str, Any], body: Any, reply: Reply) -> None:
+    def _act(self, asked: dict[str, Any], body: Any, reply: Reply, is_wanted: Callable[[], bool]) -> None:
         operation = asked.get("operation")
         if operation in SELF_OPERATIONS:
             reply(200, "OK", describe_types(operation, asked, self._supported))
@@ -147,7 +150,7 @@ class Management:
             reply(200, "OK", asked_for(name, body))
             return
         if operation in ACTIONS and entity_type == ADDRESS_TYPE:
-            self._act_on_messages(operation, name, body, reply)
+            self._act_on_messages(operation, name, body, reply, is_wanted)
             return
         if operation in RETAINED_ACTIONS and entity_type == SPACE_TYPE:
             space = self._entities.spaces.get(name)
@@ -179,7 +182,9 @@ class Management:
                 raise EntityError(409, f"{name!r} has the uid {present!r}, not {expected!r}: it is another one")
             declared.delete(entity_type, name, done)
 
-    def _act_on_messages(self, operation: str, name: str, body: Any, reply: Reply) -> None:
+    def _act_on_messages(
+        self, operation: str, name: str, body: Any, reply: Reply, is_wanted: Callable[[], bool]
+    ) -> None:
         def done(count: int, error: EntityError | None) -> None:
             if error is None:
                 reply(200, "OK", {"count": count})
@@ -187,7 +192,7 @@ class Management:
                 reply(error.status, error.description, {})
 
         space, address = self._entities.find(name)
-        act(operation, name, space, address, body, done)
+        act(operation, name, space, address, body, done, is_wanted=is_wanted)
 
     def _read(self, entity_type: str, name: str) -> dict[str, Any]:
         view = self._views.get(entity_type)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.address import Address
 from enmasse.messaging.errors import AttachError, SelectorError
 from enmasse.messaging.queues.backlog import Backlog
+from enmasse.messaging.queues.jobs import always
 from enmasse.messaging.queues.operations import Choice, can_replay, count, everything, move, purge, replay
 from enmasse.messaging.queues.places import Chosen, Place
 from enmasse.messaging.selectors.selector import Selector, compile_selector
@@ -92,6 +93,7 @@ def act(
     arguments: Any,
     done: Done,
     is_closed: Callable[[Address], bool] = _of_nobody,
+    is_wanted: Callable[[], bool] = always,
 ) -> None:
     """Carry out an operation on the messages of an address.
 
@@ -104,6 +106,7 @@ def act(
         done: called once with the number of messages, when the result is stored.
         is_closed: returns true if who asks may not use an address, from which nothing is taken and to which nothing
             goes.
+        is_wanted: returns false once who asks has gone; then it ends with what was done by then.
 
     Raises:
         EntityError: 400 the arguments are wrong or the address stores no messages for receivers, 403 an address is
@@ -131,13 +134,14 @@ def act(
     if is_closed(address) or (target is not None and is_closed(target)):
         raise EntityError(403, f"{name!r}, or where its messages are to go, is for users only")
     if given.get("dryRun"):
-        count(address, choice, can_replay(address, resolve) if action == "REPLAY" else everything, answer)
+        is_meant = can_replay(address, resolve) if action == "REPLAY" else everything
+        count(address, choice, is_meant, answer, is_wanted)
     elif target is not None:
-        move(address, target, choice, answer)
+        move(address, target, choice, answer, is_wanted)
     elif action == "REPLAY":
-        replay(address, resolve, choice, answer)
+        replay(address, resolve, choice, answer, is_wanted)
     else:
-        purge(address, choice, answer)
+        purge(address, choice, answer, is_wanted)
 
 
 def _arguments(action: str, arguments: Any) -> dict[str, Any]:

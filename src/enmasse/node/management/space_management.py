@@ -108,11 +108,18 @@ class SpaceManagement:
             return
         self._throttle.failed(space.name, now)
         try:
-            self._act(connection, asked, body, reply)
+            self._act(connection, asked, body, reply, lambda: to in space.addresses)
         except EntityError as error:
             reply(error.status, error.description, {})
 
-    def _act(self, connection: ClientConnection, asked: dict[str, Any], body: Any, reply: Reply) -> None:
+    def _act(
+        self,
+        connection: ClientConnection,
+        asked: dict[str, Any],
+        body: Any,
+        reply: Reply,
+        is_wanted: Callable[[], bool],
+    ) -> None:
         operation = str(asked.get("operation", ""))
         rights = connection.admission.rights
         if operation == "QUERY":
@@ -129,7 +136,7 @@ class SpaceManagement:
             reply(200, "OK", self._read(connection, kind, name))
         elif operation in ACTIONS and kind == ADDRESS_TYPE:
             _require(rights.may_manage, rights, "manage")
-            self._act_on_messages(connection, operation, name, body, reply)
+            self._act_on_messages(connection, operation, name, body, reply, is_wanted)
         elif operation in RETAINED_ACTIONS and kind == SPACE_TYPE:
             if operation == CLEAR:
                 _require(rights.may_manage, rights, "manage")
@@ -210,7 +217,13 @@ class SpaceManagement:
     # Acting
 
     def _act_on_messages(
-        self, connection: ClientConnection, operation: str, name: str, body: Any, reply: Reply
+        self,
+        connection: ClientConnection,
+        operation: str,
+        name: str,
+        body: Any,
+        reply: Reply,
+        is_wanted: Callable[[], bool],
     ) -> None:
         def done(count: int, error: EntityError | None) -> None:
             if error is None:
@@ -219,7 +232,7 @@ class SpaceManagement:
                 reply(error.status, error.description, {})
 
         space, address = self._entities.find(self._address_named(connection, name))
-        act(operation, name, space, address, body, done, connection.admission.rights.is_closed)
+        act(operation, name, space, address, body, done, connection.admission.rights.is_closed, is_wanted)
 
 
 def _allowed_operations(rights: Rights) -> dict[str, dict[str, Sequence[str]]]:
