@@ -6,13 +6,17 @@ import io
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cbor2
 import fastavro
 import pytest
 
+from enmasse.model.kinds.pipelines.sources import Files
+from enmasse.model.sql.ddl import parse_ddl
 from enmasse.pipeline.decoding import COUNT_OF, bad, decode, drift_counts, filled, good
+from enmasse.pipeline.decoding.csv_columns import csv_columns
 from enmasse.pipeline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -250,3 +254,68 @@ def test_what_makes_no_columns_is_refused_before_anything_runs(
 ) -> None:
     with pytest.raises(OptionError, match=problem):
         decode(messages(spark, []), format=form, schema=schema)
+
+
+CSV = "a INT, b DECIMAL(8,2), c DOUBLE, t TIMESTAMP, n TIMESTAMP_NTZ, d DATE, o BOOLEAN, x BINARY, s STRING NOT NULL"
+NINE = datetime(2026, 11, 28, 9)  # noqa: DTZ001  # as collect gives it
+WRONG = (
+    "a: expected INT, got 1.5; b: expected DECIMAL(8,2), got {}; c: expected DOUBLE, got NaN; t: expected TIMESTAMP, "
+    "got 0000-01-01T00:00:00Z; n: expected TIMESTAMP_NTZ, got 2026-02-30 09:00:00; d: expected DATE, got 0000-01-01; "
+    "o: expected BOOLEAN, got yes; x: expected BINARY, got AAE; s: required"
+)
+NOT_OF_IT = "s: a character is not of the file's encoding"
+
+
+@pytest.mark.parametrize(
+    ("written", "content", "expected"),
+    [
+        (
+            {},
+            (
+                "\ufeff1.0,19.90,1e3,2026-11-28T10:00:00+01:00,2026-11-28 09:00,2026-11-28,TRUE,AAEC,x\n"
+                '-7,,.5,1795856400000,,,false,,"a ""b"",\nc"\n\n'
+            ),
+            [
+                [1, Decimal("19.90"), 1000.0, NINE, NINE, NINE.date(), True, b"\0\1\2", "x"],
+                [-7, None, 0.5, NINE, None, None, False, None, 'a "b",\nc'],
+            ],
+        ),
+        (
+            {"delimiter": ";", "decimal": ",", "quote": "'", "header": True},
+            "a;b;c;t;n;d;o;x;s\n1,0;19,90;1,5e3;1795856400,0;;;;;'it''s; so'\n",
+            [[1, Decimal("19.90"), 1500.0, NINE, None, None, None, None, "it's; so"]],
+        ),
+        ({"quote": ""}, ',,,,,,,,5"\n', [[*[None] * 8, '5"']]),
+        ({"multiLine": False}, ',,,,,,,,"5\n6"\n', [[*[None] * 8, "5"], "it does not have 9 values"]),
+        ({"encoding": "windows-1252"}, ",,,,,,,,5 € Müller\n", [[*[None] * 8, "5 € Müller"]]),
+        ({"encoding": "UTF-16"}, ",,,,,,,,Müller\n", [[*[None] * 8, "Müller"]]),
+        ({}, b",,,,,,,,M\xfcller\n", [NOT_OF_IT]),
+        (
+            {},
+            "1.5,19;90,NaN,0000-01-01T00:00:00Z,2026-02-30 09:00:00,0000-01-01,yes,AAE,\n1,2\n1,2,3,4,5,6,7,8,9,10\n",
+            [WRONG.format("19;90"), "it does not have 9 values", "it does not have 9 values"],
+        ),
+        (
+            {"delimiter": ";", "decimal": ","},
+            "1,5;1.234,56;NaN;0000-01-01T00:00:00Z;2026-02-30 09:00:00;0000-01-01;yes;AAE;\n",
+            [WRONG.format("1.234,56").replace("1.5", "1,5")],
+        ),
+        (
+            {},
+            '1,"19,90",Infinity,,,,,,x\n',
+            ["b: expected DECIMAL(8,2), got 19,90; c: expected DOUBLE, got Infinity"],
+        ),
+    ],
+)
+def test_a_value_of_csv_comes_as_it_is_written_or_says_why_not(
+    spark: SparkSession, tmp_path: Path, written: dict[str, Any], content: str | bytes, expected: list[Any]
+) -> None:
+    files = Files.model_validate({"path": "a", "format": "csv"} | written)
+    lines = content if isinstance(content, bytes) else content.encode(files.encoding or "UTF-8")
+    (tmp_path / "a.csv").write_bytes(lines)
+    frame = csv_columns(spark.read, str(tmp_path), parse_ddl(CSV), files)
+    rows = [row.asDict() for row in frame.collect()]
+    found = [row["_problem"] or [row[name] for name in frame.columns[:9]] for row in rows]
+    assert [one if isinstance(one, str) else one[-9:] for one in found] == expected
+    bad_lines = b"".join(row["_value"] for row in rows if row["_problem"] and NOT_OF_IT not in row["_problem"])
+    assert bad_lines in lines.replace(b"\n", b"")

@@ -193,8 +193,10 @@ def start_session(
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.scheduler.mode": "FAIR",
-        # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        # Files of CSV may be in windows-1252, which is refused else.
+        "spark.sql.legacy.javaCharsets": "true",
+        # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Larger than Spark's own, which is about as quick with small rows and bounds none of large ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",

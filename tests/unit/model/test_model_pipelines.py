@@ -174,8 +174,23 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ),
         (
             {"sources": [READINGS, FILE | {"files": {"path": "a", "format": "json", "header": True}}]},
+            "spec.sources[1].files.header",
+            "header is of csv",
+        ),
+        (
+            {"sources": [READINGS, FILE | {"files": {"path": "a", "format": "parquet", "multiLine": True}}]},
+            "spec.sources[1].files.multiLine",
+            "multiLine is of csv",
+        ),
+        (
+            {"sources": [READINGS, FILE | {"files": {"path": "a", "format": "csv", "delimiter": '"'}}]},
             "spec.sources[1].files",
-            "are of csv",
+            "delimiter and quote: expected two characters",
+        ),
+        (
+            {"sources": [READINGS, FILE | {"schema": "a INT, b ARRAY<INT>"}]},
+            "spec.sources[1].schema",
+            "b: a value of csv is no ARRAY",
         ),
         ({"sources": [READINGS, FILE | {"address": "a"}]}, "spec.sources[1]", "got address and files"),
         ({"sinks": [{"table": "files"}]}, "spec.sinks[0].table", "holds the files that sources read"),

@@ -81,10 +81,11 @@ def _field(name: str) -> Expression:
 
 def _value(column: Column) -> Expression:
     value = _field(column.name)
-    return _moment(value) if column.type.name == "TIMESTAMP" else value
+    return moment(value) if column.type.name == "TIMESTAMP" else value
 
 
-def _moment(text: Expression) -> Expression:
+def moment(text: Expression) -> Expression:
+    """Return a text or the digits of a number as a moment (see ``shaping``); NULL where it is none."""
     number = text.cast("double")
     micros = F.round(number * F.when(F.abs(number) < F.lit(1e11), 1e6).otherwise(1e3))
     of_number = F.when(
@@ -92,7 +93,7 @@ def _moment(text: Expression) -> Expression:
         F.timestamp_micros(micros.cast("bigint")),
     )
     is_number = text.rlike(r"^-?[0-9]{1,19}([.][0-9]{1,19})?([eE][+]?[0-9]{1,2})?$")
-    is_moment = text.rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]|$)")
+    is_moment = text.rlike(r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]|$)")
     return F.when(is_number, of_number).when(is_moment, F.try_to_timestamp(text))
 
 
@@ -104,7 +105,7 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
     for column in columns:
         field, value = _field(column.name), values[column.name]
         there = F.get_json_object(text, f"$['{column.name}']")
-        shown = _shown(there)
+        shown = shown_text(there)
         if column.type.name in _NUMBERS or column.type.name == "BOOLEAN":
             shown = F.when(_is_text(text, column.name, there), F.concat(F.lit('"'), shown, F.lit('"'))).otherwise(
                 shown
@@ -131,7 +132,7 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
         .when(~F.is_valid_utf8(text), "it is no UTF-8")
         .when(
             ~is_object,
-            F.concat(F.lit("expected a JSON object, got "), _shown(F.make_valid_utf8(text))),
+            F.concat(F.lit("expected a JSON object, got "), shown_text(F.make_valid_utf8(text))),
         )
         .when(whole[_END].isNull() | whole[_ALL].isNull(), "it is not one JSON object and nothing else")
         .when(reasons != "", reasons)
@@ -154,7 +155,8 @@ def _has_misfit(column: Column, there: Expression) -> Expression:
     return alone[_CORRUPT].isNotNull()
 
 
-def _shown(text: Expression) -> Expression:
+def shown_text(text: Expression) -> Expression:
+    """Return the beginning of a wrong value, without what stands between problems."""
     return F.replace(F.substring(text, 1, _SHOWN), F.lit(BETWEEN_PROBLEMS), F.lit(", "))
 
 

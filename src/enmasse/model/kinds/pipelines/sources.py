@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from enmasse.model.kinds.durations import Duration, milliseconds
 from enmasse.model.kinds.pipelines.builtins import AddressPattern
@@ -82,6 +83,16 @@ class Files(Model):
     """Of CSV: whether the first line names the columns; left out: it does not."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
     """Of CSV: what is between values; left out: a comma."""
+    quote: str | None = Field(default=None, max_length=1)
+    """Of CSV: what stands around values that hold a delimiter, twice where it is part of one; left out: ``"``; empty:
+    nothing does."""
+    decimal: Literal[".", ","] | None = None
+    """Of CSV: what stands before the digits after the point; left out: a point."""
+    encoding: Literal["UTF-8", "UTF-16", "ISO-8859-1", "ISO-8859-15", "windows-1252"] | None = None
+    """Of CSV: how characters are written; left out: UTF-8."""
+    multi_line: bool | None = None
+    """Of CSV: whether values within quotes may hold ends of lines; left out: they may. ``false`` reads one large file
+    in several tasks."""
     max_files_per_batch: int | None = Field(default=None, ge=1)
     """Files of one micro-batch at most."""
 
@@ -136,8 +147,8 @@ class SourceSpec(Model):
     """The address that messages go to that cannot be decoded; left out: they are counted and left out."""
     on_drift: Literal["drop", "dead-letter", "null", "fail"] | None = None
     """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
-    ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON, values that do not fit are NULL; ``fail``: the
-    query fails."""
+    ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON and CSV, values that do not fit are NULL;
+    ``fail``: the query fails."""
     tombstones: bool | None = None
     """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
     schema are NULL; left out: it is a bad record."""
@@ -202,6 +213,20 @@ def _alien_problems(path: str, source: SourceSpec, fields: Sequence[str], said: 
             yield Problem(f"{path}.{type(source).model_fields[field].alias}", said)
 
 
+def _csv_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Problem]:
+    delimiter, quote = files.delimiter or ",", '"' if files.quote is None else files.quote
+    if delimiter == quote or any(sign in "\r\n" for sign in delimiter + quote):
+        expected = "delimiter and quote: expected two characters that are no end of a line"
+        yield Problem(f"{path}.files", f"{expected}, got {delimiter!r} and {quote!r}")
+    try:
+        columns = parse_ddl(source.schema_ or "")
+    except DdlError:
+        return
+    for column in columns:
+        if column.type.name in ("ARRAY", "MAP", "STRUCT"):
+            yield Problem(f"{path}.schema", f"{column.name}: a value of csv is no {column.type.name}; read a STRING")
+
+
 def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Problem]:
     parts = files.path.split("/")
     if any(not part or part.startswith((".", "_")) or "\\" in part or not part.isprintable() for part in parts):
@@ -215,12 +240,15 @@ def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Pro
         yield Problem(f"{path}.schema", "required: the columns of the files, as device STRING, temperature DOUBLE")
     else:
         yield from ddl_problems(f"{path}.schema", source.schema_)
-    if files.format != "csv" and (files.header is not None or files.delimiter is not None):
-        yield Problem(f"{path}.files", f"header and delimiter are of csv, and the format is {files.format}")
+    if files.format == "csv":
+        yield from _csv_problems(path, source, files)
+    else:
+        for field in ("header", "delimiter", "quote", "decimal", "encoding", "multi_line"):
+            if getattr(files, field) is not None:
+                name = to_camel(field)
+                yield Problem(f"{path}.files.{name}", f"{name} is of csv, and the format is {files.format}")
     if files.format == "parquet" and (source.on_drift or source.bad_records):
         yield Problem(f"{path}.onDrift", "rows of parquet have their types; csv and json can be told not to fit")
-    if files.format == "csv" and source.on_drift == "null":
-        yield Problem(f"{path}.onDrift", "null is for json; a line of csv is read as a whole")
     if source.on_drift == "dead-letter" and source.bad_records is None:
         yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
     yield from _watermark_problems(path, source)

@@ -25,7 +25,7 @@ from enmasse.model.kinds.pipelines.sources import (
     is_several,
 )
 from enmasse.model.schema.quantities import amount_of
-from enmasse.model.sql.ddl import quote_identifier
+from enmasse.model.sql.ddl import parse_ddl
 from enmasse.pipeline.decoding import (
     BAD_ROWS,
     bad,
@@ -37,6 +37,7 @@ from enmasse.pipeline.decoding import (
     unfailing,
     with_tombstones,
 )
+from enmasse.pipeline.decoding.csv_columns import csv_columns
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.registry_copy import RegistryCopy
 from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan
@@ -133,29 +134,20 @@ class RunningContext:
     def _read_files(self, source: SourceSpec, files: Files) -> DataFrame:
         folder = self.place.files / FILES / files.path
         folder.mkdir(parents=True, exist_ok=True)
-        given = {"header": files.header, "sep": files.delimiter, "maxFilesPerTrigger": files.max_files_per_batch}
-        options = {name: str(value) for name, value in given.items() if value is not None}
-        reader = self.spark.readStream.format(files.format).options(**options, recursiveFileLookup="true")
+        options = {"recursiveFileLookup": "true"}
+        if files.max_files_per_batch is not None:
+            options["maxFilesPerTrigger"] = str(files.max_files_per_batch)
+        reader = self.spark.readStream.format(files.format).options(**options)
         file = F.col("_metadata.file_path")
         if files.format == "parquet":
             return reader.schema(source.schema_ or "").load(str(folder)).select("*", file.alias("_file"))
         if files.format == "json":
-            lines = self.spark.readStream.format("text").options(**options, recursiveFileLookup="true")
+            lines = self.spark.readStream.format("text").options(**options)
             rows = lines.load(str(folder)).where("trim(value) != ''").select("value", file.alias("address"))
             decoded = decode(rows, format="json", schema=source.schema_).withColumnRenamed("_address", "_file")
             return self._fitting(source, decoded, f"files/{files.path}")
-        # What does not fit is told apart as with messages; Spark would not look at columns that nobody asks for.
-        options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "columnPruning": "false"}
-        # Quotes are doubled (RFC 4180), and a header with other names or another order fails the query.
-        options |= {"escape": '"', "enforceSchema": str(not files.header)}
-        rows = reader.options(**options).schema(f"{source.schema_}, _corrupt STRING").load(str(folder))
-        nothing = [F.substring(F.col(quote_identifier(name)).cast("string"), 1, 0) for name in rows.columns]
-        problem = F.when(
-            F.col("_corrupt").isNotNull(), F.concat_ws("", F.lit("it does not fit the schema"), *nothing)
-        )
-        value = F.encode("_corrupt", "UTF-8")
-        decoded = rows.select("*", file.alias("_file"), problem.alias("_problem"), value.alias("_value"))
-        return self._fitting(source, decoded.drop("_corrupt"), f"files/{files.path}")
+        decoded = csv_columns(reader, str(folder), parse_ddl(source.schema_ or ""), files)
+        return self._fitting(source, decoded, f"files/{files.path}")
 
     def read_table(self, table: str) -> DataFrame:
         """Return a table of the lake as it is now."""
