@@ -8,6 +8,7 @@ import pytest
 
 from enmasse.messaging.address import AttachOptions, Declaration
 from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.direct import anycast
 from enmasse.messaging.direct.anycast import BACKLOG_BYTES, Anycast, AnycastProducer
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
@@ -424,3 +425,72 @@ def test_what_the_node_has_acknowledged_goes_to_another_receiver(
     harness.turn()
     assert len(sender.outcomes) == 1
     assert acknowledging.counts()["dropped"] == 1, "nobody is left to have it"
+
+
+class LookedAt(MemoryConsumerPort):
+    """A receiver's link that counts how often its credit is looked at."""
+
+    looks = 0
+
+    @property
+    def credit(self) -> int:
+        LookedAt.looks += 1
+        return self._credit
+
+    @credit.setter
+    def credit(self, credit: int) -> None:
+        self._credit = credit
+
+
+@pytest.mark.parametrize("credit", [0, 50], ids=["without credit", "that settle nothing"])
+def test_very_many_receivers_are_looked_through_once_in_a_turn_for_all_messages_of_that(
+    harness: CoreHarness, address: Anycast, credit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anycast, "CROWD", 8)
+    ports = [LookedAt() for _ in range(50)]
+    for port in ports:
+        port.sink = address.attach_consumer(port, AttachOptions())
+        port.grant(credit)
+    able = harness.receiver(address, 100)
+    sender = granted_sender(harness, address)
+    messages = 100
+    LookedAt.looks = 0
+    for number in range(messages):
+        sender.send(bytes((number,)))
+    looks = [LookedAt.looks]
+    while harness.step():
+        looks.append(LookedAt.looks - sum(looks))
+    # A choice, with a look at who is chosen for each message, and the senders' shares.
+    assert max(looks) <= 4 * len(ports) + 3 * messages
+    got = [len(port.arrivals) for port in ports]
+    assert sum(got) + len(able.arrivals) == messages
+    if credit:
+        assert max(*got, len(able.arrivals)) - min(*got, len(able.arrivals)) <= 1
+    sender_order = [arrival.payload[0] for arrival in able.arrivals]
+    assert sender_order == sorted(sender_order)
+
+
+def test_among_very_many_receivers_the_one_that_has_least_to_do_is_chosen(
+    harness: CoreHarness, address: Anycast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anycast, "CROWD", 8)
+    monkeypatch.setattr(anycast, "MAX_UNITS", 15)
+    ports = [harness.receiver(address, 3) for _ in range(20)]
+    sender = granted_sender(harness, address)
+    for number in range(20):
+        sender.send(bytes((number,)))
+    turns = 0
+    while harness.step():
+        turns += 1
+    assert turns > 3, "a turn hands out what it bears"
+    assert [len(port.arrivals) for port in ports] == [1] * 20
+    ports[7].accept()
+    ports[13].block()
+    sender.send(b"x")
+    harness.turn()
+    assert [arrival.payload for arrival in ports[7].arrivals][1:] == [b"x"]
+    for _ in range(19):
+        sender.send(b"y")
+        harness.turn()
+    assert len(ports[13].arrivals) == 1
+    assert sorted(len(port.arrivals) for port in ports) == [1] + [2] * 18 + [3]

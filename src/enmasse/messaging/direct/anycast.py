@@ -7,9 +7,11 @@ waits in the backlog, which rule 1 of ``credit`` bounds in number and this file 
 from __future__ import annotations
 
 from collections import deque
+from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Any, cast
 
-from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.address import LOOKS_OF_UNIT, AttachOptions
+from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import FAILED, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.fallback import Direct
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 BACKLOG_BYTES = 8 << 20
 """Above this, credit is called in: the receivers' connections are slower than their credit says."""
+
+CROWD = 100
+"""Receivers of whom one is chosen for each message as it comes; among more, that would be the work of a turn."""
 
 DELIVERY_OVERHEAD_BYTES = 300
 """Bytes that a waiting delivery costs beside its payload."""
@@ -50,7 +55,8 @@ class AnycastProducer(Producer):
             if consumer.port.credit <= 0 or consumer.is_blocked:  # type: ignore[union-attr]
                 consumer = None
         else:
-            consumer = None if address.backlog else address.choose()
+            # Among very many the choice is made at the end of the turn, once for all messages of that.
+            consumer = None if address.backlog or len(consumers) > CROWD else address.choose()
         if consumer is None:
             delivery.payload = payload
             address.keep(delivery)
@@ -252,29 +258,65 @@ class Anycast(Direct):
     def dispatch(self) -> None:
         """Hand out what waits, oldest first, as far as receivers can take it."""
         backlog = self.backlog
+        if len(self.consumers) > CROWD:
+            self._dispatch_in_crowd()
+            return
         while backlog:
             consumer = self.choose()
             if consumer is None:
                 return
-            delivery = backlog.popleft()
-            self.backlog_bytes -= delivery.waiting_bytes + DELIVERY_OVERHEAD_BYTES
-            if isinstance(delivery, LargeDelivery) and not delivery.is_complete:
-                delivery.start(cast("AnycastConsumer", consumer))
+            self._hand_out(backlog.popleft(), consumer)
+
+    def _dispatch_in_crowd(self) -> None:
+        """Hand out what waits, as far as the turn bears it: those who can take something are looked for once."""
+        core, backlog, consumers = self.core, self.backlog, self.consumers
+        if not backlog:
+            return
+        if core.units > MAX_UNITS:
+            self.due()
+            return
+        turn, count = self._turn, len(consumers)
+        core.units += count // LOOKS_OF_UNIT
+        # The one with the fewest unsettled deliveries comes first, and of equals the one whose turn is next.
+        ready = [
+            (consumer.unsettled, (at - turn) % count, consumer)
+            for at, consumer in enumerate(consumers)
+            if consumer.port.credit > 0 and not consumer.is_blocked
+        ]
+        heapify(ready)
+        while backlog and ready:
+            if core.units > MAX_UNITS:
+                self.due()
+                return
+            _, place, consumer = ready[0]
+            if consumer.port.credit <= 0 or consumer.is_blocked:
+                heappop(ready)
                 continue
-            consumer.deliveries += 1
-            payload, delivery.payload = delivery.payload, b""
-            if not (delivery.settled or consumer.presettle):
-                consumer.unsettled += 1
-                delivery.sink = consumer
-                if self.acknowledges:
-                    self.acknowledge(delivery, payload)
-                consumer.send(delivery, payload, False, delivery.message_format)
-                continue
-            consumer.send(delivery, payload, True, delivery.message_format)
-            if consumer.is_blocked and self.follow(delivery, payload, consumer):
-                continue
-            if not delivery.settled and delivery.producer is not None:
-                delivery.producer.settle(delivery.producer_id, ACCEPTED)
+            core.units += 1
+            self._hand_out(backlog.popleft(), consumer)
+            self._turn = (turn + place + 1) % count
+            heapreplace(ready, (consumer.unsettled, place + count, consumer))
+
+    def _hand_out(self, delivery: Delivery, consumer: Consumer) -> None:
+        """Send a message that has waited to a receiver that can take it."""
+        self.backlog_bytes -= delivery.waiting_bytes + DELIVERY_OVERHEAD_BYTES
+        if isinstance(delivery, LargeDelivery) and not delivery.is_complete:
+            delivery.start(cast("AnycastConsumer", consumer))
+            return
+        consumer.deliveries += 1
+        payload, delivery.payload = delivery.payload, b""
+        if not (delivery.settled or consumer.presettle):
+            consumer.unsettled += 1
+            delivery.sink = consumer
+            if self.acknowledges:
+                self.acknowledge(delivery, payload)
+            consumer.send(delivery, payload, False, delivery.message_format)
+            return
+        consumer.send(delivery, payload, True, delivery.message_format)
+        if consumer.is_blocked and self.follow(delivery, payload, consumer):
+            return
+        if not delivery.settled and delivery.producer is not None:
+            delivery.producer.settle(delivery.producer_id, ACCEPTED)
 
     @staticmethod
     def acknowledge(delivery: Delivery, payload: bytes) -> None:
@@ -300,6 +342,7 @@ class Anycast(Direct):
             self.dispatch()
             if self.backlog and not self.consumers:
                 self._release_backlog()
+        self.core.units += (len(self.consumers) + len(self.producers)) // LOOKS_OF_UNIT
         if self.fallback is not None and self.fallback.lends(wanted=not self.consumers):
             self.share.deadline = None
             return
