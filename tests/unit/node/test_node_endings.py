@@ -54,8 +54,8 @@ def nothing_waits() -> Iterator[None]:
 
 
 def deleted(kinds: dict[str, str]) -> list[str]:
-    """The types of addresses; a stream and its partitions know each other, and are few."""
-    return sorted({*kinds.values()} - {"stream"})
+    """The types of addresses."""
+    return sorted({*kinds.values()})
 
 
 # MQTT

@@ -18,6 +18,7 @@ from enmasse.messaging.delivery import Producer
 if TYPE_CHECKING:
     from enmasse.messaging.log.frame import Frame
     from enmasse.messaging.streams.consumers import Done
+    from enmasse.messaging.streams.stream import Stream
 
 Ack = tuple[Producer, int]
 """A sender to settle once something is stored, and the id for that."""
@@ -62,11 +63,12 @@ class Ready:
 
 
 class Cut:
-    """The part of one batch that belongs to a partition."""
+    """The part of one batch that belongs to a partition; it keeps the stream until that has heard of the outcome."""
 
-    __slots__ = ("acks", "commits", "done", "frames", "low", "merged", "released", "sequences", "size")
+    __slots__ = ("acks", "commits", "done", "frames", "low", "merged", "released", "sequences", "size", "stream")
 
-    def __init__(self) -> None:
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
         self.frames: list[tuple[int, int, bytes, int]] = []
         """First offset, end, bytes, and what they count for."""
         self.acks: Acks = {}

@@ -22,6 +22,7 @@ from enmasse.messaging.log.frame import Frame, FrameError, encode_frame, restamp
 from enmasse.messaging.log.layout import FRAME_BYTES, FRAME_ROWS, by_name, log_key, log_range
 from enmasse.messaging.log.merge import merge_operation
 from enmasse.messaging.log.sequences import Sequences
+from enmasse.messaging.part import Part
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.streams.consumers import ConsumerOffsets, Done
 from enmasse.messaging.streams.heads import Head
@@ -96,16 +97,16 @@ _FIRST_MARK = struct.Struct(">QQQ")
 """Without what was appended in all and the latest time: of data written by the first versions."""
 
 
-class Partition:
+class Partition(Part["Stream"]):
     """A partition of a stream, with its log."""
 
     __slots__ = (
-        "_groups", "_low_end", "_merging", "_open", "_sequences", "appended", "bytes_stored", "consumers", "index",
-        "index_of_time", "is_closed", "last_us", "low", "next_offset", "stream", "tail", "visible",
+        "__weakref__", "_groups", "_low_end", "_merging", "_open", "_sequences", "appended", "bytes_stored",
+        "consumers", "index", "index_of_time", "is_closed", "last_us", "low", "next_offset", "tail", "visible",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, index: int, tail_bytes: int) -> None:
-        self.stream = stream
+        super().__init__(stream)
         self.index = index
         self.low = 0
         """The first offset that is kept."""
@@ -129,6 +130,11 @@ class Partition:
         """The last of them, while one more row may be added."""
         self._merging = Merging()
         self._low_end = LowEnd(self)
+
+    @property
+    def stream(self) -> Stream:
+        """The stream."""
+        return self.whole
 
     @property
     def name(self) -> str:
@@ -240,7 +246,7 @@ class Partition:
         """Return the operations to write for this partition."""
         if self.is_closed:
             return [], None
-        cut = Cut()
+        cut = Cut(self.stream)
         operations = self._cut_groups(cut, max(wall_us, self.last_us)) if self._groups else []
         log_id, index = self.stream.log_id, self.index
         if cut.sequences:
@@ -308,7 +314,7 @@ class Partition:
 
     def committed(self, token: Cut) -> None:
         """Note that a cut is on disk: settle senders, serve readers."""
-        stream = self.stream
+        stream = token.stream
         if token.merged is not None:
             self._merging.merged(token.merged)
             self._low_end.forget()
@@ -329,7 +335,7 @@ class Partition:
 
     def _release(self, token: Cut) -> None:
         """Note that what retention deleted is off the disk."""
-        stream = self.stream
+        stream = token.stream
         self.low = token.low
         self.bytes_stored -= token.released
         stream.bytes_stored -= token.released
@@ -340,7 +346,7 @@ class Partition:
 
     def failed(self, token: Cut, reason: str) -> None:
         """Note that a cut is not on disk: its senders are to send again."""
-        stream = self.stream
+        stream = token.stream
         stream.bytes_stored -= token.size
         stream.leaving_bytes -= token.released
         # Of a log only one batch is on its way, so nothing was given offsets above these.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.messaging.log.frame import Frame, FrameError
 from enmasse.messaging.log.layout import FRAME_BYTES, log_key
+from enmasse.messaging.part import Part
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.streams.index import Entry, TimeIndex
 
@@ -37,17 +38,17 @@ MOST_PAUSE_S = 60.0
 """The longest pause between searches for what is too old; a stream searches ten times within the age it keeps."""
 
 
-class Retention:
+class Retention(Part["Stream"]):
     """The amount that a stream keeps.
 
     Args:
         stream: the stream.
     """
 
-    __slots__ = ("_stream", "max_age_us", "max_bytes")
+    __slots__ = ("max_age_us", "max_bytes")
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self.max_bytes = 0
         """0 keeps any number."""
         self.max_age_us = 0
@@ -61,12 +62,12 @@ class Retention:
     @property
     def limit(self) -> int:
         """Above so many bytes the oldest go; only of a stream that deletes at all."""
-        return min(self.max_bytes or self._stream.max_bytes, self._stream.max_bytes)
+        return min(self.max_bytes or self.whole.max_bytes, self.whole.max_bytes)
 
     @property
     def excess(self) -> int:
         """Bytes above the limit that are not on their way out."""
-        return self._stream.bytes_stored - self._stream.leaving_bytes - self.limit
+        return self.whole.bytes_stored - self.whole.leaving_bytes - self.limit
 
     @property
     def pause_s(self) -> float:
@@ -77,22 +78,22 @@ class Retention:
 
     def elsewhere_us(self, partition: Partition) -> int:
         """Return the time of the oldest frame that another partition may give; 0 while that is not known."""
-        others = [other.front_us for other in self._stream.partitions if other is not partition]
+        others = [other.front_us for other in self.whole.partitions if other is not partition]
         return min(others, default=NOTHING)
 
     def choose(self) -> Partition | None:
         """Return the partition whose oldest frame is the stream's; ``None`` if none may give one, or not yet."""
-        chosen = min(self._stream.partitions, key=lambda partition: partition.front_us)
+        chosen = min(self.whole.partitions, key=lambda partition: partition.front_us)
         return chosen if 0 < chosen.front_us < NOTHING else None
 
 
-class LowEnd:
+class LowEnd(Part["Partition"]):
     """The oldest frames of a partition, as far as they were read."""
 
-    __slots__ = ("_entries", "_generation", "_is_reading", "_known_to", "_partition", "deletions")
+    __slots__ = ("_entries", "_generation", "_is_reading", "_known_to", "deletions")
 
     def __init__(self, partition: Partition) -> None:
-        self._partition = partition
+        super().__init__(partition)
         self._entries: deque[Entry] = deque()
         self._known_to = -1
         """The partition's end at a time when all up to it was read."""
@@ -104,7 +105,7 @@ class LowEnd:
     @property
     def front_us(self) -> int:
         """The time of the oldest frame, if the partition can do without it; 0 while it is being read."""
-        partition, entries = self._partition, self._entries
+        partition, entries = self.whole, self._entries
         if partition.low >= partition.visible:
             return NOTHING
         if not entries:
@@ -120,12 +121,12 @@ class LowEnd:
 
     def take(self, wall_us: int) -> Entry | None:
         """Return the offset where the log is to begin now; ``deletions`` lead there."""
-        if not self._partition.stream.retention.is_active:
+        if not self.whole.stream.retention.is_active:
             return None
         end = self._end(wall_us)
         if end is None:
             return None
-        partition = self._partition
+        partition = self.whole
         log_id, index = partition.stream.log_id, partition.index
         self.deletions = []
         for entry in self._entries:
@@ -137,7 +138,7 @@ class LowEnd:
         return end
 
     def _end(self, wall_us: int) -> Entry | None:
-        partition = self._partition
+        partition = self.whole
         retention = partition.stream.retention
         if partition.low >= partition.visible:
             return None
@@ -169,7 +170,7 @@ class LowEnd:
 
     def passed(self) -> None:
         """Note that the partition begins higher now."""
-        entries, low = self._entries, self._partition.low
+        entries, low = self._entries, self.whole.low
         while entries and entries[0].first < low:
             entries.popleft()
 
@@ -193,7 +194,7 @@ class LowEnd:
         if self._is_reading:
             return
         self._is_reading = True
-        partition = self._partition
+        partition = self.whole
         first, last = partition.index_of_time.bounds
         entries = self._entries
         if entries:
@@ -213,7 +214,7 @@ class LowEnd:
         partition.stream.core.storage.fetch(Table.TIME, first, last, STEP * _ENTRY_BYTES, done)
 
     def _found(self, found: list[Entry], is_all: bool, visible: int) -> None:
-        partition = self._partition
+        partition = self.whole
         found = [entry for entry in found if partition.low <= entry.first < visible]
         end = found[0] if found else Entry(visible, partition.last_us, partition.appended)
         if not self._entries and end.first > partition.low:
@@ -226,7 +227,7 @@ class LowEnd:
 
     def _read_frames(self, end: Entry, behind: list[Entry], known_to: int) -> None:
         """Find the frames that the index does not hold by reading them."""
-        partition = self._partition
+        partition = self.whole
         log_id, index = partition.stream.log_id, partition.index
         generation = self._generation
         self._is_reading = True
@@ -258,7 +259,7 @@ class LowEnd:
         partition.stream.core.storage.fetch(Table.FRAME, low, log_key(log_id, index, end.first), FRAME_BYTES, done)
 
     def _read_entries(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> list[Entry]:
-        partition = self._partition
+        partition = self.whole
         entries = []
         before = partition.appended - partition.bytes_stored
         ts_us = 0

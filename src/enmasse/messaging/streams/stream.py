@@ -73,6 +73,7 @@ class Stream(Address):
     is_read_by_offset = True
     partitions: list[Partition]
     __slots__ = (
+        "__weakref__",
         "_accepted",
         "_budget",
         "_counted",
