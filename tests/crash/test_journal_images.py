@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
 PAGE = 4096
 COMMITS = 60
-IMAGES = kills(6)
+IMAGES = kills(3)
 """Of each kind and commit."""
 
 OPEN = """
@@ -184,7 +184,7 @@ def commits(tmp_path_factory: pytest.TempPathFactory) -> list[Commit]:
     return make_commits(tmp_path_factory.mktemp("original"), random.Random(SEED))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opener() -> Iterator[Opener]:
     made = Opener()
     yield made
