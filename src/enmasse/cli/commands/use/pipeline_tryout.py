@@ -30,10 +30,12 @@ from enmasse.client import Message, connect
 from enmasse.demo.service import Service
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.model.kinds.pipelines.builtins import TableName
 from enmasse.model.kinds.pipelines.databases import as_lake_table, as_lake_tables
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.sources import reader_name
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE, kind_named
 from enmasse.model.schema.schema import Model
 from enmasse.model.sql.ddl import DdlError, parse_ddl
@@ -41,7 +43,7 @@ from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
 from enmasse.pipeline.host.api import api_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from enmasse.model.schema.resource import Resource
 
@@ -330,7 +332,9 @@ class _Trial:
         for given in self._rows.given:
             if given.table is not None:
                 self._fill(given)
-        await self._apply(self._declared())
+        documents = self._declared()
+        await self._apply(documents)
+        await self._subscribe(_topics(documents))
         await self._register()
         name = self._pipeline.metadata.name
         batches = [given for given in self._rows.given if given.address is not None]
@@ -340,7 +344,8 @@ class _Trial:
             if number:
                 await self._service.run("pipeline", "restart", name, "--namespace", self._namespace)
             else:
-                with ApiClient.find(self._service.data, warn=Writer().warn) as api:
+                # What is said of others who read the same comes with apply: here there are none.
+                with ApiClient.find(self._service.data, warn=lambda _: None) as api:
                     api.create(self._playing(self._pipeline.to_dict()))
             await self._finish(name, number + 1)
         expected = self._rows.expect
@@ -391,11 +396,7 @@ class _Trial:
         if (ADDRESS_SPACE.name, space) not in kinds:
             declared = {"kind": ADDRESS_SPACE.name, "metadata": meta | {"name": space}, "spec": {"type": "standard"}}
             documents.insert(0, api | declared)
-        wanted: dict[str, str] = {}
-        for source in spec.sources:
-            wanted |= dict.fromkeys(filter(None, (source.address, *source.addresses)), "stream")
-        for given in self._rows.given:
-            wanted |= {given.address: "stream"} if given.address is not None else {}
+        wanted = self._read(documents)
         letters = [part.bad_records for parts in (spec.sources, spec.steps, spec.sinks) for part in parts]
         letters += [source.watermark.late for source in spec.sources if source.watermark is not None]
         for address in filter(None, letters):
@@ -412,6 +413,38 @@ class _Trial:
                 one = {"address": address, "type": kind} | ({"partitions": 1} if kind == "stream" else {})
                 documents.append(api | {"kind": ADDRESS.name, "metadata": named, "spec": one})
         return documents
+
+    def _read(self, documents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the addresses that are read or written to, by their types where nobody declares them.
+
+        One that has messages given to names below it is a topic, and those are no addresses.
+        """
+        sources = [(source.address, *source.addresses) for source in self._pipeline.spec.sources]
+        read = dict.fromkeys(name for names in sources for name in names if name is not None)
+        named = {one["spec"]["address"] for one in documents if one["kind"] == ADDRESS.name} | read.keys()
+        wanted = dict.fromkeys(read, "stream")
+        for given in self._rows.given:
+            if given.address is None:
+                continue
+            above = [name for name in (*read, *_topics(documents)) if given.address.startswith(f"{name}/")]
+            if given.address in named or not above:
+                wanted.setdefault(given.address, "stream")
+            else:
+                wanted |= {name: "topic" for name in above if name in read}
+        return wanted
+
+    async def _subscribe(self, topics: Container[str]) -> None:
+        """Have topics keep what is sent to them before the pipeline runs for the first time."""
+        async with connect(str(self._service.url("amqp"))) as connection:
+            for source in self._pipeline.spec.sources:
+                if source.address is not None and source.address in topics:
+                    await connection.receiver(
+                        source.address,
+                        name=reader_name(str(self._pipeline.metadata.name), source),
+                        credit=0,
+                        durable=True,
+                        capabilities=("shared", "global", SUBTREE_CAPABILITY),
+                    )
 
     async def _register(self) -> None:
         """Have the schema registry of the space have the schemas that are given."""
@@ -526,6 +559,12 @@ class _Trial:
                 body = delivery.message.body
                 found.append(body if isinstance(body, bytes) else str(body).encode())
         return found
+
+
+def _topics(documents: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the topics among declared objects."""
+    specs = [one["spec"] for one in documents if one["kind"] == ADDRESS.name]
+    return {spec["address"] for spec in specs if spec["type"] == "topic"}
 
 
 def compared(wanted: Iterable[str], found: Iterable[str]) -> list[tuple[str, str]]:

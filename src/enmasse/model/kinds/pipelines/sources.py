@@ -169,6 +169,11 @@ def is_several(source: SourceSpec) -> bool:
     return bool(source.addresses) or source.address_pattern is not None
 
 
+def reader_name(pipeline: str, source: SourceSpec) -> str:
+    """Return the name of a pipeline's source at its address: of a stream's consumer, of a topic's subscription."""
+    return f"{pipeline}.{source.name}"
+
+
 def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     """Yield what is wrong with a source."""
     given = [name for name in _KINDS if getattr(source, name) not in (None, ())]

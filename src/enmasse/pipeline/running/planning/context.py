@@ -23,6 +23,7 @@ from enmasse.model.kinds.pipelines.sources import (
     SourceSpec,
     Watermark,
     is_several,
+    reader_name,
 )
 from enmasse.model.schema.quantities import amount_of
 from enmasse.model.sql.ddl import parse_ddl
@@ -307,13 +308,13 @@ class RunningContext:
             options["spoolDir"] = str(self.spool / source.name)
             options["checkpointLocation"] = str(self.checkpoint_of(CONSUMING))
             if kind == "topic":
-                options["subscription"] = f"{self.pipeline}.{source.name}"
+                options["subscription"] = reader_name(self.pipeline, source)
         elif self.between is not None:
             options |= self.between
         else:
             options["startingOffsets"] = self.start_from or source.starting_offsets or "earliest"
             # How far it is shows at the stream; queries that share a source share the name.
-            options["consumer"] = f"{self.pipeline}.{source.name}"
+            options["consumer"] = reader_name(self.pipeline, source)
             if source.fail_on_data_loss is not None:
                 options["failOnDataLoss"] = str(source.fail_on_data_loss).lower()
         if source.include_properties:
