@@ -54,6 +54,13 @@ def mqtt_connect(client: str, *, clean: bool = True, will: str = "") -> bytes:
     return mqtt_packet(0x10, body)
 
 
+def mqtt_stored(client: str, expiry_s: int) -> bytes:
+    """A session of MQTT 5 that outlives its connection for some seconds."""
+    properties = b"\x05\x11" + expiry_s.to_bytes(4, "big")
+    body = mqtt_string("MQTT") + bytes((5, 0)) + (0).to_bytes(2, "big") + properties + mqtt_string(client)
+    return mqtt_packet(0x10, body)
+
+
 def mqtt_subscribe(text: str, qos: int) -> bytes:
     return mqtt_packet(0x82, b"\0\1" + mqtt_string(text) + bytes((qos,)))
 
@@ -115,7 +122,7 @@ def clients(port: int, count: int, text: str, *, qos: int = 0, clean: bool = Tru
     return made
 
 
-def amqp_links(port: int, count: int, address: str) -> list[Client]:
+def amqp_links(port: int, count: int, address: str, *, credit: int = CREDIT, presettle: bool = True) -> list[Client]:
     """Links over as few connections as hold them."""
     made = []
     while count > 0:
@@ -131,7 +138,7 @@ def amqp_links(port: int, count: int, address: str) -> list[Client]:
                     name=f"link-{handle}",
                     handle=handle,
                     role=True,
-                    snd_settle_mode=1,
+                    snd_settle_mode=1 if presettle else 0,
                     source=Source(address=address),
                     target=Target(),
                 ),
@@ -145,7 +152,7 @@ def amqp_links(port: int, count: int, address: str) -> list[Client]:
                     outgoing_window=WINDOW,
                     handle=handle,
                     delivery_count=0,
-                    link_credit=CREDIT,
+                    link_credit=credit,
                 ),
             )
         made.append(Client(port, first, 1))
@@ -183,19 +190,43 @@ class Publisher:
         self.client.sock.setblocking(False)
 
 
+def busy(port: int, count: int) -> list[Client]:
+    """Receivers without credit, and one that takes everything."""
+    return amqp_links(port, count - 1, "anycast.0", credit=0) + amqp_links(port, 1, "anycast.0")
+
+
+def working(port: int, count: int) -> list[Client]:
+    """Receivers that have credit, and never settle what they have."""
+    return amqp_links(port, count, "anycast.0", presettle=False)
+
+
 KINDS: dict[str, Callable[[int, int], list[Client]]] = {
     "clients": lambda port, count: clients(port, count, "topic.0"),
     "sessions": lambda port, count: clients(port, count, "topic.0", qos=1, clean=False),
     "shared": lambda port, count: clients(port, count, "$share/group/topic.0", qos=1),
     "multicast": lambda port, count: clients(port, count, "multicast.0"),
     "links": lambda port, count: amqp_links(port, count, "topic.0"),
+    "busy": busy,
+    "working": working,
 }
+
+TARGETS = {"multicast": "multicast.0", "busy": "anycast.0", "working": "anycast.0"}
+"""Where messages go that do not go to the topic."""
+
+STAYING: dict[str, Callable[[int, int], list[Client]]] = {
+    "connected": lambda port, count: clients(port, count, "topic.0"),
+    "stored": lambda port, count: clients(port, count, "topic.0", qos=1, clean=False),
+    "attached": lambda port, count: amqp_links(port, count, "queue.0"),
+}
+"""Clients to whom nothing is sent."""
+
+EXPIRY_S = 6
 
 
 def fan_out(port: int, kind: str, count: int, seconds: float, burst: int) -> None:
     """Publish, read and acknowledge until the time is over."""
     made = KINDS[kind](port, count)
-    publisher = Publisher(port, "multicast.0" if kind == "multicast" else "topic.0", burst)
+    publisher = Publisher(port, TARGETS.get(kind, "topic.0"), burst)
     print("ready", flush=True)
     poll = select.epoll()
     known = {client.sock.fileno(): client for client in (*made, publisher.client)}
@@ -265,11 +296,50 @@ def wills(port: int, count: int) -> None:
     print(json.dumps({"lost": lost, "read": watch.read}))
 
 
+def stay(port: int, kind: str, count: int) -> None:
+    """Clients that read whatever comes, and may be closed."""
+    made = STAYING[kind](port, count)
+    print("ready", flush=True)
+    poll = select.epoll()
+    known = {client.sock.fileno(): client for client in made}
+    for number in known:
+        poll.register(number, select.EPOLLIN)
+    poll.register(sys.stdin.fileno(), select.EPOLLIN)
+    closed = 0
+    while True:
+        for number, _ in poll.poll(0.5):
+            if number == sys.stdin.fileno():
+                print(json.dumps({"clients closed": closed}))
+                return
+            try:
+                known[number].receive()
+            except (SystemExit, OSError):
+                poll.unregister(number)
+                closed += 1
+
+
+def expiring(port: int, count: int) -> None:
+    """Sessions whose clients are lost in one moment, and that end in one."""
+    made = []
+    for number in range(count):
+        first = mqtt_stored(f"c{number}", EXPIRY_S) + mqtt_packet(
+            0x82, b"\0\1\0" + mqtt_string("topic.0") + bytes((1,))
+        )
+        made.append(Client(port, first, 10))
+        if number % 50 == 49:
+            await_answers(made[-50:])
+    for client in made:
+        client.sock.close()
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(json.dumps({"sessions": count}))
+
+
 def main() -> None:
     """Do as the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--kind", choices=(*KINDS, "retained", "wills"), required=True)
+    parser.add_argument("--kind", choices=(*KINDS, *STAYING, "retained", "wills", "expiring"), required=True)
     parser.add_argument("--count", type=int, default=4_000)
     parser.add_argument("--burst", type=int, default=BURST)
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -280,6 +350,10 @@ def main() -> None:
         retained(given.port, given.count)
     elif given.kind == "wills":
         wills(given.port, given.count)
+    elif given.kind == "expiring":
+        expiring(given.port, given.count)
+    elif given.kind in STAYING:
+        stay(given.port, given.kind, given.count)
     else:
         fan_out(given.port, given.kind, given.count, given.seconds, given.burst)
 

@@ -1,4 +1,4 @@
-"""What a flood costs others: of frames on one connection, or of messages for very many receivers."""
+"""What a flood costs others: frames on one connection, messages for very many receivers, what ends at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.measurement import Line, Measurement, Setting
-from benchmarks.node import Node
+from benchmarks.node import SPACE, Node
 from enmasse.client.blocking import connect
 from enmasse.client.message import Message
 
@@ -35,11 +36,19 @@ FANS = {
     "links": "links of AMQP",
     "retained": "subscribers that ask for 200 retained values",
     "wills": "clients with a will that are lost at once",
+    "busy": "receivers of an anycast address, all but one without credit",
+    "working": "receivers of an anycast address that settle nothing",
 }
 
 RECEIVERS = 4_000
 
 FAN_LIMIT_MS = 50.0
+
+AFTER_S = 2.0
+"""The time for which others are watched after an event."""
+
+EXPIRING_S = 10.0
+"""The time until sessions have ended whose clients are lost."""
 
 QUIET = "default/quiet"
 
@@ -127,13 +136,7 @@ def fans(setting: Setting) -> Iterator[Line]:
     count = setting.count(RECEIVERS)
     for kind, name in FANS.items():
         with setting.node(*FAN_OPTIONS) as node:
-            with connect(node.admin_url) as connection:
-                management = connection.management()
-                management.create("io.enmasse.space", QUIET, {"authentication": "none"})
-                attributes = {"space": QUIET, "address": "anycast.0", "addressType": "anycast"}
-                management.create("io.enmasse.address", f"{QUIET}.anycast.0", attributes)
-            node.declare("topic.0", addressType="topic")
-            node.declare("multicast.0", addressType="multicast")
+            _declare(node)
             setting.patience.wait()
             with _fan(node, kind, count) as told:
                 runs = [_bystander(node, seconds) for _ in range(setting.runs)]
@@ -142,6 +145,88 @@ def fans(setting: Setting) -> Iterator[Line]:
         yield Line("p99, time of the node", median(run["node_p99"] for run in runs), "ms", target=FAN_LIMIT_MS)
         for what, value in told.items():
             yield Line(what, value, "")
+
+
+def _declare(node: Node) -> None:
+    with connect(node.admin_url) as connection:
+        management = connection.management()
+        management.create("io.enmasse.space", QUIET, {"authentication": "none"})
+        attributes = {"space": QUIET, "address": "anycast.0", "addressType": "anycast"}
+        management.create("io.enmasse.address", f"{QUIET}.anycast.0", attributes)
+    for kind in ("anycast", "topic", "multicast"):
+        node.declare(f"{kind}.0", addressType=kind)
+
+
+def crowds(setting: Setting) -> Iterator[Line]:
+    """The longest wait of a client of another space, while one event concerns thousands."""
+    count = setting.count(RECEIVERS)
+    for name, (kind, act) in EVENTS.items():
+        longest = []
+        for _ in range(setting.runs):
+            with setting.node(*FAN_OPTIONS) as node:
+                _declare(node)
+                node.declare("queue.0", addressType="queue")
+                node.declare("stream.0", addressType="stream")
+                setting.patience.wait()
+                with _fan(node, kind, count):
+                    longest.append(_bystander(node, AFTER_S, partial(act, node))["node_max"])
+        yield Line(f"{count:,} {name}: longest, time of the node", median(longest), "ms", target=FAN_LIMIT_MS)
+
+
+def _delete(*addresses: str) -> Callable[[Node], None]:
+    def act(node: Node) -> None:
+        for address in addresses:
+            node.remove(address)
+
+    return act
+
+
+def _close_space(node: Node) -> None:
+    _delete("anycast.0", "topic.0", "multicast.0", "queue.0", "stream.0")(node)
+    with connect(node.admin_url) as connection:
+        connection.management().delete("io.enmasse.space", SPACE)
+
+
+def _list(entity_type: str) -> Callable[[Node], None]:
+    def act(node: Node) -> None:
+        with connect(node.admin_url) as connection:
+            connection.management().query(entity_type)
+
+    return act
+
+
+def _list_pages(operation: str) -> Callable[[Node], None]:
+    def act(node: Node) -> None:
+        with connect(node.admin_url) as connection:
+            offset, has_more = 0, True
+            while has_more:
+                page = connection.management().perform(operation, "io.enmasse.space", SPACE, {"offset": offset})
+                offset, has_more = offset + len(page["results"]), page["hasMore"]
+
+    return act
+
+
+def _turn_away(node: Node) -> None:
+    with connect(node.admin_url) as connection:
+        connection.management().update("io.enmasse.space", SPACE, {"authentication": "standard"})
+
+
+EVENTS: dict[str, tuple[str, Callable[[Node], None]]] = {
+    "sessions of MQTT that expire": ("expiring", lambda _node: time.sleep(EXPIRING_S)),
+    "subscribers of a topic that is deleted": ("connected", _delete("topic.0")),
+    "sessions of a topic that is deleted": ("stored", _delete("topic.0")),
+    "links of a queue that is deleted": ("attached", _delete("queue.0")),
+    "connections of a space that is deleted": ("connected", _close_space),
+    "sessions of a space that is deleted": ("stored", _close_space),
+    "connections whose users may not stay": ("connected", _turn_away),
+    "connections that are listed": ("connected", _list("io.enmasse.connection")),
+    "links that are listed": ("connected", _list("io.enmasse.link")),
+    "sessions that are listed": ("stored", _list("io.enmasse.session")),
+    "connections that are listed in pages": ("connected", _list_pages("CONNECTIONS")),
+    "links that are listed in pages": ("connected", _list_pages("LINKS")),
+    "sessions that are listed in pages": ("stored", _list_pages("SESSIONS")),
+}
+"""The events, each with the clients that are there and what makes it happen."""
 
 
 @contextmanager
@@ -164,7 +249,8 @@ def _fan(node: Node, kind: str, count: int) -> Iterator[dict[str, float]]:
             process.kill()
 
 
-def _bystander(node: Node, seconds: float) -> dict[str, float]:
+def _bystander(node: Node, seconds: float, act: Callable[[], None] | None = None) -> dict[str, float]:
+    """Milliseconds of a client's messages, for some seconds after what is done meanwhile."""
     script = Path(__file__).parent / "bystander.py"
     where = ("--port", str(node.port), "--host", "quiet.default", "--address", "anycast.0")
     command = [sys.executable, str(script), *where, "--pid", str(node.processes["node"][0])]
@@ -172,6 +258,8 @@ def _bystander(node: Node, seconds: float) -> dict[str, float]:
         try:
             assert process.stdout is not None
             process.stdout.readline()  # it is ready
+            if act is not None:
+                act()
             time.sleep(seconds)
             found: dict[str, float] = json.loads(process.communicate("", timeout=120)[0])
         finally:
@@ -182,4 +270,5 @@ def _bystander(node: Node, seconds: float) -> dict[str, float]:
 MEASUREMENTS = (
     Measurement("One connection that floods its space", floods),
     Measurement("Messages for thousands of receivers", fans),
+    Measurement("Events that concern thousands", crowds),
 )

@@ -21,7 +21,7 @@ from benchmarks.processes import Process
 from enmasse.client.blocking import connect
 from enmasse.version import __version__
 
-__all__ = ["Node"]
+__all__ = ["SPACE", "Node"]
 
 SPACE = "default/bench"
 PARTITIONS = 4

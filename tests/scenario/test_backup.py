@@ -9,16 +9,61 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.polling import until
+
 if TYPE_CHECKING:
     from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
 
 
+OUTSIDE = """
+apiVersion: v1
+kind: Secret
+metadata: {name: keys}
+stringData: {accessKeyId: a, secretAccessKey: b, username: c, password: d, ca.crt: e}
+---
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: far}
+spec: {lake: {s3: {endpoint: "http://127.0.0.1:9", bucket: lake, prefix: far, credentialsSecret: keys}}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: Webhook
+metadata: {name: shop.hook}
+spec: {address: orders, url: "http://127.0.0.1:9/", paused: true}
+"""
+PIPELINE = """
+---
+apiVersion: enmasse.io/v1beta1
+kind: Pipeline
+metadata: {{name: {name}}}
+spec:
+  paused: true
+  sources: [{{name: rows, address: numbers}}]
+  sinks: [{{{sink}}}]
+"""
+DATABASE = "{type: postgresql, host: 127.0.0.1, port: 9, database: d, table: rows, credentialsSecret: keys}"
+SINKS = {
+    "far.objects": ("table: kept", "table kept in s3://lake/far"),
+    "shop.database": (f"database: {DATABASE}", "table rows of PostgreSQL at 127.0.0.1"),
+    "shop.devices": ("address: command", "address command, which brings commands to devices"),
+    "shop.webhook": ("address: orders", "address orders, which a webhook posts to a URL"),
+    "shop.own": ("table: kept", ""),
+}
+"""The sink of each pipeline, and what a backup says of it."""
+
+
 def test_a_backup_brings_back_what_was_declared_and_what_was_stored(own: Installation, tmp_path: Path) -> None:
     own.ok("create", "space", "shop")
     own.ok("create", "address", "orders", "--type", "queue")
     own.ok("send", "orders", "kept", "--durable")
+    own.ok(
+        "apply",
+        "-f",
+        "-",
+        stdin=OUTSIDE + "".join(PIPELINE.format(name=name, sink=sink) for name, (sink, _) in SINKS.items()),
+    )
     authority = own.ok("ca")
     table = Path("default.shop") / "lake" / "files" / "kept.csv"
     (own.data / "pipelines" / table).parent.mkdir(parents=True)
@@ -31,22 +76,45 @@ def test_a_backup_brings_back_what_was_declared_and_what_was_stored(own: Install
         f"  leaves out {text}" for text in facts["leavesOut"]
     ] == told.splitlines()[1:]
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (copy, copy / "pipelines")} == {0}
-    own.ok("send", "orders", "later", "--durable")
-    own.ok("delete", "address", "orders")
+    own.ok("send", "orders", "later", "--durable", "--space", "shop")
+    own.ok("delete", "address", "orders", "--space", "shop")
 
     again = type(own)(tmp_path / "again")
     disk = tmp_path / "disk"
-    again.ok("restore", str(copy), "--pipelines-folder", str(disk))
+    restored = again.ok("restore", str(copy), "--pipelines-folder", str(disk))
     assert (disk / table).read_text() == "1"
     try:
         again.start("--pipelines-folder", str(disk))
         again.ok("status", "--wait", "150")
-        assert "Active" in again.ok("get", "address", "orders")
-        assert again.ok("receive", "orders", "--count", "1", "--timeout", "20").strip() == "kept"
-        assert "later" not in again.run("receive", "orders", "--count", "1", "--timeout", "0.5").out
+        taken = ("receive", "orders", "--space", "shop", "--count", "1", "--timeout")
+        assert "Active" in again.ok("get", "address", "orders", "--space", "shop")
+        assert again.ok(*taken, "20").strip() == "kept"
+        assert "later" not in again.run(*taken, "0.5").out
         assert again.ok("ca") == authority
+        for name, (_, outside) in SINKS.items():
+            assert not outside or f"leaves out what pipelines have written to {outside}" in told
+            assert (f"restart {name} --from WHERE" in restored) == bool(outside)
+            _goes_on_when_told(again, name, outside)
     finally:
         again.stop()
+
+
+def _goes_on_when_told(again: Installation, name: str, outside: str) -> None:
+    """See that a pipeline that writes to what was not restored waits, and says the command that ends that."""
+
+    def rules() -> dict[str, dict[str, str]]:
+        found = json.loads(again.ok("get", "pipeline", name, "-o", "json")).get("status", {})
+        return {item["type"]: item for item in found.get("conditions", ())}
+
+    if not outside:
+        assert "SinksRestored" not in until(rules)
+        return
+    waits = until(lambda: rules().get("SinksRestored"), rules)
+    assert (waits["status"], waits["reason"]) == ("False", "RestoredBehindSink")
+    assert outside in waits["message"]
+    command = waits["message"].split("`")[1]
+    again.ok(*command.removeprefix("enmasse ").replace("WHERE", "latest").split())
+    until(lambda: "SinksRestored" not in rules(), rules)
 
 
 def test_a_running_installation_is_not_replaced(own: Installation, tmp_path: Path) -> None:

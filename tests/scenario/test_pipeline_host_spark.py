@@ -289,7 +289,7 @@ def test_a_backup_of_what_runs_has_each_row_once(shop: Shop, tmp_path: Path) -> 
             before = dict(sent)
             told = own.ok("backup", str(tmp_path / f"copy{number}"))
             assert "holds of the pipelines of default.shop" in told
-            assert "leaves out address posted, which a webhook posts to a URL" in told
+            assert "leaves out what pipelines have written to address posted, which a webhook posts to a URL" in told
             copies.append(before)
         until(has_gone_on(), lambda: shop.status("shop.loaded"), seconds=LATE_S, step=0.3)
     finally:

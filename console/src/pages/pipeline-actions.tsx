@@ -15,7 +15,8 @@ export function shortName(name: string): string {
   return name.slice(name.indexOf(".") + 1);
 }
 
-type Subject = Pick<PipelineRow, "name" | "tables" | "paused">;
+/** `isBehind`: it was restored behind its sink, and where it stopped is no place for it to go on from. */
+type Subject = Pick<PipelineRow, "name" | "tables" | "paused"> & { isBehind?: boolean };
 
 export function deletionOf(space: Space, rows: Subject[], after?: () => void): Question {
   const tables = [...new Set(rows.flatMap((row) => row.tables))];
@@ -84,13 +85,14 @@ const POINTS: [string, string, string][] = [
 ];
 
 function Restart({ space, rows, close, done }: { space: Space; rows: Subject[]; close: () => void; done: () => void }): ReactElement {
-  const [point, setPoint] = useState("");
+  const points = rows.some(({ isBehind }) => isBehind) ? POINTS.filter(([value]) => value) : POINTS;
+  const [point, setPoint] = useState(points === POINTS ? "" : undefined);
   const [day, setDay] = useState(new Date().toISOString().slice(0, 10));
   const [time, setTime] = useState("00:00:00");
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const moment = new Date(`${day}T${time}`);
-  const wrong = point === "moment" && Number.isNaN(moment.getTime());
+  const wrong = point === undefined || (point === "moment" && Number.isNaN(moment.getTime()));
   const run = async () => {
     setBusy(true);
     setError(undefined);
@@ -117,7 +119,7 @@ function Restart({ space, rows, close, done }: { space: Space; rows: Subject[]; 
           }}
         >
           <FormGroup role="radiogroup" fieldId="restart-" aria-label="From where">
-            {POINTS.map(([value, label, description]) => (
+            {points.map(([value, label, description]) => (
               <Radio key={value} id={`restart-${value}`} name="restart" label={label} description={description} isChecked={point === value} onChange={() => setPoint(value)} />
             ))}
           </FormGroup>

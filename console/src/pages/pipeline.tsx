@@ -52,7 +52,8 @@ export default function PipelinePage(): ReactElement {
   }
   if (!pipeline) return <PageFrame title={title} trail={trail}>{null}</PageFrame>;
   const { spec, status } = pipeline;
-  const subject = { name, tables: row?.tables ?? [], paused: spec.paused };
+  const isBehind = status?.conditions?.some(({ reason }) => reason === "RestoredBehindSink");
+  const subject = { name, tables: row?.tables ?? [], paused: spec.paused, isBehind };
   const tab = search.get("tab") ?? "now";
   const table = row?.tables[0];
   return (
@@ -125,7 +126,7 @@ const REMEDIES: Record<string, string> = {
   ClusterAllowed: "Leave the cluster out in the settings, or ask the operator to list its masters.",
   InEffect: "Take it out of the settings: it does nothing.",
   CheckpointMisfit: "Restart it from another point than where it stopped, or take the change back.",
-  RestoredBehindSink: "See what the sink has already, and restart the pipeline from where it is to go on.",
+  RestoredBehindSink: "Or choose Restart … among the actions here, and a moment or from now on. Until then it rests, so nothing is written twice.",
   QueryFailed: "It is tried again by itself, with growing pauses. The log says more.",
   CannotRun: "Mend what is said in the settings.",
   RunnerEnded: "It is started again by itself. The log says more.",
@@ -145,7 +146,7 @@ function Conditions({ conditions }: { conditions: Condition[] }): ReactElement |
           const remedy = REMEDIES[condition.reason] ?? REMEDIES[condition.type];
           const calm = condition.reason === "Starting" || condition.type === "InEffect";
           return (
-            <Alert key={condition.type} isInline variant={calm ? "info" : "warning"} title={condition.message || `${condition.type}: ${condition.reason}`} className="em-health">
+            <Alert key={condition.type} isInline variant={calm ? "info" : "warning"} title={<Words text={condition.message || `${condition.type}: ${condition.reason}`} />} className="em-health">
               {remedy && <Words text={remedy} />}
             </Alert>
           );

@@ -18,6 +18,9 @@ __all__ = ["Management", "ManagementError"]
 TIMEOUT_S = 30.0
 """For one operation: a node answers in milliseconds, unless it is being restarted."""
 
+PAGE = 200
+"""The most entities that one answer holds."""
+
 ADDRESS_TYPE = "io.enmasse.address"
 
 _CONDITIONS = {400: "amqp:invalid-field", 401: "amqp:unauthorized-access", 403: "amqp:unauthorized-access",
@@ -103,16 +106,24 @@ class Management:
             entity_type: their type.
             attribute_names: the attributes wanted of each.
             offset: how many to pass over.
-            count: how many are wanted at most; the node's loop is not held up by answers in pages.
+            count: how many are wanted at most. They are asked for in pages, as a node does nothing else meanwhile:
+                of what comes and goes between two, one may be missing.
 
         Raises:
-            ManagementError: there is no such type.
+            ManagementError: there is no such type, or a space is asked for too many pages at once.
         """
-        asked: dict[str, Any] = {"entityType": entity_type}
-        if offset:
-            asked["offset"] = offset
-        if count is not None:
-            asked["count"] = count
+        rows: list[dict[str, Any]] = []
+        while True:
+            wanted = PAGE if count is None else min(PAGE, count - len(rows))
+            page = await self._query(entity_type, attribute_names, offset + len(rows), wanted)
+            rows += page
+            if len(page) < wanted or len(rows) == count:
+                return rows
+
+    async def _query(
+        self, entity_type: str, attribute_names: Sequence[str], offset: int, count: int
+    ) -> list[dict[str, Any]]:
+        asked: dict[str, Any] = {"entityType": entity_type, "offset": offset, "count": count}
         found = await self._ask("QUERY", asked, {"attributeNames": list(attribute_names)})
         names = found.get("attributeNames")
         results = found.get("results")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
-from enmasse.messaging.delivery import add_end, remove_end
+from enmasse.messaging.chores import ENDING_UNITS, MAX_UNITS
+from enmasse.messaging.delivery import DETACHED, add_end, remove_end
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.metering import Meter
 from enmasse.model.kinds.address_settings import DEFAULTS, AddressSettings
@@ -27,6 +28,9 @@ MAX_LOOKS = 20_000
 
 LOOKS_OF_UNIT = 10
 """Receivers that are looked at in a unit of work (``core``)."""
+
+FEW_LINKS = 32
+"""Links of an address that are detached as it is closed; more are detached before, in turns."""
 
 NO_COUNTS: Mapping[str, int] = MappingProxyType(
     {"in": 0, "out": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0}
@@ -421,6 +425,23 @@ class Address:
             self._turn = (at + 1) % count
         return best
 
+    def part(self, error: AmqpError) -> Iterator[int]:
+        """Detach links of an address that is about to be closed, if they are many, part by part.
+
+        Each part says the work that it was. Senders get outcomes: of what a receiver had as that goes, and of the
+        rest in the turn after the last one.
+        """
+        consumers = self.receivers()
+        if len(consumers) > FEW_LINKS:
+            for consumer in consumers:
+                # What others leave is not for those who are about to go.
+                consumer.is_blocked = True
+            yield len(consumers) // LOOKS_OF_UNIT
+            yield from detach(consumers, error)
+        if len(self.producers) > FEW_LINKS:
+            yield MAX_UNITS
+            yield from detach(list(self.producers), error)
+
     def close(self, condition: str, description: str) -> None:
         """Close the address: detach every link, receivers first, so that senders get outcomes."""
         error = AmqpError(condition, description)
@@ -462,3 +483,12 @@ class Address:
             "messagesStored": 0,
             "bytesStored": 0,
         }
+
+
+def detach(ends: Sequence[Consumer | Producer], error: AmqpError) -> Iterator[int]:
+    """Detach links one by one; each part says the work that it was."""
+    for end in ends:
+        if end.port is not DETACHED:
+            end.port.detach(error)
+            end.on_detached()
+            yield ENDING_UNITS

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from enmasse.errors import EnmasseError
+from enmasse.messaging.chores import Chores
 from enmasse.messaging.fan_out import FanOut
+from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.storage import Operation, Storage, Table
 
 MAX_BATCHES = 2
@@ -48,6 +51,12 @@ MAX_UNITS = 2_000
 
 TURN_UNITS = 10
 """The cost of an address's turn beside the work in it."""
+
+CLEARED_AT_ONCE = 500
+"""Records that are deleted in one go."""
+
+CLEARING = 20
+"""The work of looking for those of one log."""
 
 PAUSE_S = 0.1
 """Seconds without writes after a batch failed: what made it fail, a full disk say, does not pass
@@ -171,6 +180,10 @@ class Core:
         """The work that addresses have done in this turn; they add what is much."""
         self.fan_out = FanOut(self._request, on_fault)
         """The messages for very many receivers that are still to be handed out, in turns."""
+        self.chores = Chores(self.due, on_fault)
+        """What is to be done for very many members, in turns."""
+        self._leavings: deque[int] = deque()
+        """Logs that are over, of which nothing is to stay in the journal."""
         self._logs: dict[Log, None] = {}
         self._groups: dict[Log, list[Log]] = {}
         """Logs that must be cut into one batch, by each of them."""
@@ -281,6 +294,20 @@ class Core:
         self._operations.append((operations, done))
         self._request()
 
+    def clear(self, log_id: int) -> None:
+        """Delete all that a committed log has in the journal, after others that are to be deleted."""
+        self._leavings.append(log_id)
+        if len(self._leavings) == 1:
+            self.chores.add("deletion of logs", self._clear())
+
+    def _clear(self) -> Iterator[int]:
+        while self._leavings:
+            operations = delete_log(self.storage, self._leavings.popleft())
+            while some := list(islice(operations, CLEARED_AT_ONCE)):
+                self.store_in_time(some)
+                yield len(some)
+            yield CLEARING
+
     def store_in_time(self, operations: Sequence[Operation], done: Callable[[], None] | None = None) -> None:
         """Write records whose batch may fail, but which must be written once that is possible again.
 
@@ -335,6 +362,7 @@ class Core:
         self.wall_us = wall_us
         self._now = now
         self._is_requested = True
+        self.chores.spent = 0
         elapsed_us = int(now * 1e6)
         if self._base_us is None:
             self._base_us = wall_us - elapsed_us

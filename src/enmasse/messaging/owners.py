@@ -29,8 +29,8 @@ ADMINISTRATOR: Final = "administrator"
 LOOKED_AT_ONCE: Final = 500
 """Holdings that are looked at in one turn: a few milliseconds, if a user is looked up for each."""
 
-ENDING: Final = 20
-"""What it takes to end one, in looks."""
+ENDING: Final = 60
+"""The work of ending one, with its connection, in looks."""
 
 AGAIN_S: Final = 0.1
 """Seconds until a review goes on that waits for the journal."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.errors import RemoteError
-from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.address import Address, AttachOptions, detach
+from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
 from enmasse.messaging.direct.metered_sink import Guest
 
@@ -184,9 +185,9 @@ class Space:
         self._update_fallbacks(name)
         self.sessions.address_came(name, kind)
 
-    def undeclared(self, name: str) -> None:
-        """Note that an address is not declared any more; one that was made is removed besides."""
-        self.sessions.address_went(name)
+    def undeclared(self, name: str, done: Callable[[], None]) -> None:
+        """Note that an address is not declared any more, which was not made; ``done`` is called after that."""
+        self.core.chores.add(f"end of {name}", self._leave(name, self.sessions.address_went(name), done))
 
     def add(self, address: Address) -> None:
         """Make an address reachable; a subscription is fed by its topic from now on."""
@@ -197,20 +198,40 @@ class Space:
         address.on_added(self)
         self.sessions.address_made(address)
 
-    def remove(self, address: Address) -> None:
-        """Remove an address that is deleted, and detach its links."""
-        self.undeclared(address.name)
+    def remove(self, address: Address, done: Callable[[], None] | None = None) -> None:
+        """Remove an address that is deleted, and detach its links, in turns if they are many.
+
+        Args:
+            address: the address, which nobody finds any more from now on.
+            done: called once it is closed.
+        """
         if self.addresses.get(address.name) is address:
             del self.addresses[address.name]
         self.version += 1
-        address.on_removed()
         self.dynamic.forget(address)
+        parts = self._remove(address, self.sessions.address_went(address.name))
+        self.core.chores.add(f"end of {address.name}", self._leave(address.name, parts, done))
+
+    def _leave(self, name: str, parts: Iterator[int], done: Callable[[], None] | None) -> Iterator[int]:
+        """Do all parts of an end, and say so whatever becomes of them."""
+        try:
+            yield from parts
+        except Exception as error:  # noqa: BLE001  what is deleted must go
+            self.core.report(name, error)
+        if done is not None:
+            done()
+
+    def _remove(self, address: Address, filters: Iterator[int]) -> Iterator[int]:
+        condition, description = "amqp:resource-deleted", f"address {address.name!r} was deleted"
+        yield from filters
+        yield from address.part(AmqpError(condition, description))
+        address.on_removed()
         self.homes.pop(address, None)
-        address.close("amqp:resource-deleted", f"address {address.name!r} was deleted")
+        address.close(condition, description)
         self._update_fallbacks(address.name)
         self._held.pop(address, None)
         self._go_on()
-        self.sessions.address_gone(address.name)
+        yield from self.sessions.address_gone(address.name)
 
     def _update_fallbacks(self, name: str) -> None:
         """Run the direct addresses that may fall back to a queue, as it was added or removed."""
@@ -219,9 +240,13 @@ class Space:
 
     def close(self) -> None:
         """Close the space, as it is deleted, and every address with it."""
-        self.sessions.close()
+        self.core.chores.add(f"deletion of space {self.name}", self._close())
+
+    def _close(self) -> Iterator[int]:
+        yield from self.sessions.close()
         for address in list(self.addresses.values()):
             self.remove(address)
+            yield ENDING_UNITS
         for service in self.services.values():
             service.close("amqp:resource-deleted", f"space {self.name!r} was deleted")
 
@@ -302,9 +327,7 @@ class Space:
         error = self._redirect(address.name, home)
         amqp_error = AmqpError(error.condition, error.description, error.info)
         ends: list[Consumer | Producer] = [*address.receivers(), *address.producers]
-        for end in ends:
-            end.port.detach(amqp_error)
-            end.on_detached()
+        self.core.chores.add(f"move of {address.name}", detach(ends, amqp_error))
 
     def _redirect(self, name: str, home: Home) -> RedirectError:
         namespace, _, space = self.name.partition("/")

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from enmasse.messaging.budget import Budget
+from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.delivery import Producer
 from enmasse.net.lanes import ConnectionLoad, LaneScheduler
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE
+from enmasse.node.management.views import View
 from enmasse.node.unfinished import unfinished_budget
 from enmasse.node.waiting import WaitingBudget, WaitingRoom
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from enmasse.node.management.space_management import SpaceManagement
     from enmasse.node.ports import ServedHosts
     from enmasse.storage.link import JournalLink
+
+    _Open = tuple[ClientConnection, int]
+    """A connection that is open, and its number."""
 
 T = TypeVar("T")
 
@@ -149,9 +154,13 @@ class Connections:
         return sum(len(connection.links) for connection in self._open)
 
     def close_space(self, space: Space) -> None:
-        """Close the connections of a space that is deleted."""
-        for connection in [each for each in self._open if each.space is space]:
+        """Close the connections of a space that is deleted, in turns if they are many."""
+        space.core.chores.add(f"connections of space {space.name}", self._close_space(space))
+
+    def _close_space(self, space: Space) -> Iterator[int]:
+        for connection, _ in self._of(space):
             connection.close("amqp:connection:forced", f"space {space.name!r} was deleted")
+            yield ENDING_UNITS
 
     def meter(self, space: Space) -> None:
         """Apply the rate limits of a space, which are new, to its senders that are attached."""
@@ -167,26 +176,36 @@ class Connections:
                 return True
         return False
 
-    def connections_of(self, space: Space) -> Iterator[dict[str, Any]]:
-        """Return the connections of a space, with their counters."""
-        return (self._connection(connection, number) for connection, number in self._of(space))
+    def connections_of(self, space: Space | None = None) -> View[_Open]:
+        """Return the view of the connections of a space, or of all, with their counters."""
+        return View(self._of(space), self._connection, lambda one: (str(one[1]),) * 2)
 
-    def links_of(self, space: Space) -> Iterator[dict[str, Any]]:
-        """Return the links of a space, with their counters."""
-        return (
-            self._link(connection, number, link)
+    def links_of(self, space: Space | None = None) -> View[tuple[ClientConnection, int, ClientLink]]:
+        """Return the view of the links of a space, or of all, with their counters and the client's role."""
+        links = (
+            (connection, number, link)
             for connection, number in self._of(space)
             for link in list(connection.links.values())
         )
+        return View(links, self._link, lambda one: (one[2].name, f"{one[1]}/{one[2].handle}"))
 
-    def _of(self, space: Space) -> list[tuple[ClientConnection, int]]:
+    def traffic_of(self, space: Space) -> tuple[int, int, int, int]:
+        """Return the numbers of the connections and receivers of a space, and their bytes in and out."""
+        found = [(connection, self.shells[connection]) for connection, _ in self._of(space)]
+        return (
+            len(found),
+            sum(not link.is_sender for connection, _ in found for link in connection.links.values()),
+            sum(shell.bytes_in for _, shell in found),
+            sum(shell.bytes_out for _, shell in found),
+        )
+
+    def _of(self, space: Space | None) -> list[_Open]:
+        if space is None:
+            return list(self._open.items())
         return [(connection, number) for connection, number in self._open.items() if connection.space is space]
 
-    def read_connections(self) -> list[dict[str, Any]]:
-        """Return every connection, with its counters."""
-        return [self._connection(connection, number) for connection, number in self._open.items()]
-
-    def _connection(self, connection: ClientConnection, number: int) -> dict[str, Any]:
+    def _connection(self, one: _Open) -> dict[str, Any]:
+        connection, number = one
         links = [(link, link.counts()) for link in connection.links.values()]
         came = [counts["deliveries"] for link, counts in links if link.is_sender]
         left = [counts["deliveries"] for link, counts in links if not link.is_sender]
@@ -215,16 +234,9 @@ class Connections:
             "messagesOut": sum(left),
         }
 
-    def read_links(self) -> list[dict[str, Any]]:
-        """Return every link, with its counters and the client's role."""
-        return [
-            self._link(connection, number, link)
-            for connection, number in self._open.items()
-            for link in connection.links.values()
-        ]
-
     @staticmethod
-    def _link(connection: ClientConnection, number: int, link: ClientLink) -> dict[str, Any]:
+    def _link(one: tuple[ClientConnection, int, ClientLink]) -> dict[str, Any]:
+        connection, number, link = one
         end = link.end
         assert end is not None  # it has joined
         return {

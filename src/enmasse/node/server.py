@@ -38,9 +38,10 @@ from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.management.entity_types import SESSION_TYPE, WILL_TYPE
 from enmasse.node.management.installation import INSTALLATION_TYPE, Installation
 from enmasse.node.management.management import Inspection, Management
-from enmasse.node.management.session_views import read_sessions, read_wills
+from enmasse.node.management.session_views import sessions_of, wills_of
 from enmasse.node.management.space_management import SpaceManagement
 from enmasse.node.management.statistics import check_server, read_configuration, read_statistics
+from enmasse.node.management.views import view_of
 from enmasse.node.ports import (
     HandshakeWatcher,
     ManagementPort,
@@ -278,14 +279,14 @@ class Server:
         return Management(
             self.entities,
             {
-                "io.enmasse.listener": self._read_listeners,
-                "io.enmasse.connection": self.connections.read_connections,
-                "io.enmasse.link": self.connections.read_links,
-                SESSION_TYPE: lambda: read_sessions(self.entities),
-                WILL_TYPE: lambda: read_wills(self.entities),
-                "io.enmasse.statistics": lambda: read_statistics(self),
-                "io.enmasse.configuration": lambda: read_configuration(self),
-                "io.enmasse.health": self.health.read,
+                "io.enmasse.listener": lambda: view_of(self._read_listeners()),
+                "io.enmasse.connection": self.connections.connections_of,
+                "io.enmasse.link": self.connections.links_of,
+                SESSION_TYPE: lambda: sessions_of(*self.entities.spaces.values()),
+                WILL_TYPE: lambda: wills_of(*self.entities.spaces.values()),
+                "io.enmasse.statistics": lambda: view_of(read_statistics(self)),
+                "io.enmasse.configuration": lambda: view_of(read_configuration(self)),
+                "io.enmasse.health": lambda: view_of(self.health.read()),
             },
             self._answer,
             self.admin.addresses.__contains__,

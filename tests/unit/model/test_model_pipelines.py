@@ -572,6 +572,72 @@ def test_raw_rows_have_the_columns_of_the_source() -> None:
     decode(pipeline(sources=[late], steps=[], sinks=[{"table": "raw"}]))
 
 
+ENDLESS: Any = [
+    ("SELECT device FROM readings LIMIT 3", "line 1, column 35: LIMIT would end the stream"),
+    ("SELECT device FROM readings OFFSET 3", "no rows that OFFSET could skip"),
+    ("SELECT device FROM readings ORDER BY ts", "no order of all its rows"),
+    ("SELECT device, lag(ts) OVER (ORDER BY ts) AS l FROM readings", "no windows over its rows"),
+    ("SELECT device FROM readings EXCEPT SELECT device FROM devices", "LEFT ANTI JOIN a table"),
+    ("SELECT device FROM devices INTERSECT SELECT device FROM readings", "SEMI JOIN a table"),
+    ("SELECT max(ts) AS t FROM readings HAVING max(temperature) > 3", "HAVING without GROUP BY"),
+    ("SELECT device, count(*) AS n FROM readings GROUP BY device HAVING n > 3", "a group without a window goes on"),
+    ("SELECT device FROM (SELECT * FROM readings LIMIT 3) AS some", "LIMIT would end the stream"),
+    ("WITH some AS (SELECT * FROM readings LIMIT 3) SELECT device FROM some", "LIMIT would end the stream"),
+    ("WITH some AS (SELECT * FROM readings) SELECT device FROM some LIMIT 3", "LIMIT would end the stream"),
+    ("SELECT device FROM readings UNION ALL SELECT device FROM devices LIMIT 3", "LIMIT would end the stream"),
+    ("SELECT name FROM devices WHERE device IN (SELECT device FROM readings LIMIT 3)", "LIMIT would end the stream"),
+]
+DEVICES: dict[str, Any] = {"name": "devices", "table": "devices"}
+
+
+@pytest.mark.parametrize(("sql", "message"), ENDLESS)
+def test_what_needs_an_end_of_the_rows_is_refused_over_streams_with_the_way_that_works(
+    sql: str, message: str
+) -> None:
+    sources = [READINGS, DEVICES]
+    told: dict[str, Any] = {"sources": sources, "steps": [{"name": "hot", "sql": sql}]}
+    (found,) = problems(pipeline(**told)).items()
+    assert found[0] == "spec.steps[0].sql"
+    assert message in found[1]
+    assert "perBatch: true" in found[1]
+    passed = [
+        {"name": "all", "sql": "SELECT * FROM readings"},
+        {"name": "hot", "sql": sql.replace("readings", "all")},
+    ]
+    assert list(problems(pipeline(**told | {"steps": passed}))) == ["spec.steps[1].sql"]
+    decode(pipeline(**told | {"steps": [{"name": "hot", "sql": sql, "perBatch": True}]}))
+    decode(pipeline(**told | {"steps": [passed[0] | {"perBatch": True}, passed[1]]}))
+    decode(pipeline(**told | {"sinks": [{"table": "hot", "mode": "complete"}]}))
+    other = {"name": "hot", "sql": sql.replace("readings", "devices")}
+    decode(pipeline(**told | {"steps": [other]}))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["SELECT count(*) AS n FROM readings GROUP BY window(ts, '1 minute') HAVING n > 3"],
+        [
+            "SELECT window(ts, '1 minute') AS w, device FROM readings",
+            "SELECT w, count(*) AS n FROM step0 GROUP BY w HAVING n > 3",
+        ],
+        ["SELECT r.device FROM readings r JOIN (SELECT * FROM devices ORDER BY n LIMIT 3) d ON r.device = d.device"],
+        ["WITH readings AS (SELECT * FROM devices) SELECT device FROM readings LIMIT 3"],
+    ],
+)
+def test_windows_end_groups_and_tables_have_an_end(steps: list[str]) -> None:
+    made = [{"name": f"step{number}", "sql": sql} for number, sql in enumerate(steps)]
+    last = [{"input": made[-1]["name"], "address": "alerts"}]
+    decode(pipeline(sources=[READINGS, DEVICES], steps=made, sinks=last))
+
+
+def test_groups_of_the_column_of_a_watermark_end_where_rows_are_final() -> None:
+    source = READINGS | {"watermark": {"column": "ts", "delay": "1s"}}
+    step = {"name": "hot", "sql": "SELECT ts, count(*) AS n FROM readings GROUP BY ts HAVING n > 3"}
+    decode(pipeline(sources=[source], steps=[step]))
+    update = [{"table": "hot", "mode": "update", "keys": ["ts"]}]
+    assert list(problems(pipeline(sources=[source], steps=[step], sinks=update))) == ["spec.steps[0].sql"]
+
+
 def test_decoded_rows_have_those_of_the_source_with_an_underscore() -> None:
     step = {"name": "hot", "sql": "SELECT device, _offset, _properties['room'] AS room, _address FROM readings"}
     assert "there is no column '_" in problems(pipeline(sources=[READINGS], steps=[step]))["spec.steps[0].sql"]

@@ -219,13 +219,13 @@ def test_a_user_comes_into_the_space_that_is_named_before_open(
     assert client.is_in == (space is not None)
     if space is not None:
         assert (client.space, client.binding.user) == (space, "jo")
-    assert node.connections.read_connections() == [] or client.is_in
+    assert node.connections.connections_of().page() == [] or client.is_in
 
 
 def test_the_realm_names_the_space_and_goes_from_the_name(node: Guarded) -> None:
     client = node.user("flo@factory.ns")
     assert (client.space, client.binding.user) == ("ns/factory", "flo")
-    assert [entity["user"] for entity in node.connections.read_connections()] == ["flo"]
+    assert [entity["user"] for entity in node.connections.connections_of().page()] == ["flo"]
 
 
 def test_names_below_a_topic_are_for_those_who_may_receive_from_all_of_them(node: Guarded) -> None:
@@ -384,7 +384,7 @@ def test_who_proves_nothing_comes_into_open_spaces_only(node: Guarded, without_s
         if not is_in:
             assert client.error is not None
             assert client.error[0] == REFUSED
-    assert [entity["space"] for entity in node.connections.read_connections()] == ["ns/open"] * 1
+    assert [entity["space"] for entity in node.connections.connections_of().page()] == ["ns/open"] * 1
 
 
 def test_where_all_spaces_have_users_sasl_cannot_be_left_out(node: Guarded) -> None:

@@ -486,7 +486,7 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
     client.receiver("a", credit=5, answer=ACCEPTED)
     client.sender("a").send(message())
     client.go()
-    (connection,) = node.connections.read_connections()
+    (connection,) = node.connections.connections_of().page()
     assert connection == {
         "type": "io.enmasse.connection",
         "identity": "1",
@@ -509,7 +509,7 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
         "transactions": 0,
         "paused": "",
     }
-    receiver, sender = node.connections.read_links()
+    receiver, sender = node.connections.links_of().page()
     assert {key: receiver[key] for key in ("name", "role", "address", "connection", "space")} == {
         "name": "in", "role": "receiver", "address": "a", "connection": "1", "space": "ns/shop",
     }  # fmt: skip
@@ -527,7 +527,7 @@ def test_a_sender_says_at_attach_whether_it_settles_its_messages_itself(
     sink = client.sender("q", snd_settle_mode=mode)
     sink.send(message())
     client.go()
-    (link,) = node.connections.read_links()
+    (link,) = node.connections.links_of().page()
     assert (link["deliveries"], link["presettled"], link["backlog"]) == (1, presettled, None)
 
 
@@ -536,9 +536,9 @@ def test_what_waits_is_told_of_few_receivers_of_an_address_alone(node: Node, mon
     client.sender("q").send(message())
     client.receiver("q", credit=0, name="one")
     client.receiver("q", credit=0, name="two")
-    assert [link["backlog"] for link in node.connections.read_links()] == [None, 1, 1]
+    assert [link["backlog"] for link in node.connections.links_of().page()] == [None, 1, 1]
     monkeypatch.setattr("enmasse.node.client_connection.MOST_ASKED", 1)
-    assert [link["backlog"] for link in node.connections.read_links()] == [None, None, None]
+    assert [link["backlog"] for link in node.connections.links_of().page()] == [None, None, None]
 
 
 def test_a_connection_has_so_many_links_and_no_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,10 +121,10 @@ def test_an_address_deleted_before_the_commit_rolls_back_what_was_posted_to_it(n
 
 def test_transactions_show_as_a_link(node: Node, client: Client) -> None:
     client.attach_control()
-    (link,) = node.connections.read_links()
+    (link,) = node.connections.links_of().page()
     assert (link["role"], link["address"]) == ("sender", "$coordinator")
-    (connection,) = node.connections.read_connections()
+    (connection,) = node.connections.connections_of().page()
     assert connection["transactions"] == 0
     client.declare()
-    (connection,) = node.connections.read_connections()
+    (connection,) = node.connections.connections_of().page()
     assert connection["transactions"] == 1

@@ -10,6 +10,7 @@ import pytest
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.management.management import Management
+from enmasse.node.management.views import view_of
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
@@ -40,7 +41,10 @@ class Desk:
         self.gone: set[str] = set()
         """Addresses of clients that have gone."""
         self.management = Management(
-            self.entities, {LINK_TYPE: lambda: self.links}, self._answered, lambda to: to not in self.gone
+            self.entities,
+            {LINK_TYPE: lambda: view_of(self.links)},
+            self._answered,
+            lambda to: to not in self.gone,
         )
 
     def _answered(self, to: str, payload: bytes) -> None:

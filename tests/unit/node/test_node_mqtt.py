@@ -325,9 +325,9 @@ def test_the_lists_of_connections_and_links_show_mqtt_s(scene: Scene) -> None:
     client = scene.client(V5, "device-1")
     client.subscribed("topic/#", qos=1)
     client.answer("queue")
-    (row,) = scene.connections.connections_of(scene.space)
+    (row,) = scene.connections.connections_of(scene.space).page()
     assert (row["protocol"], row["container"], row["senders"], row["receivers"]) == ("mqtt", "device-1", 1, 1)
     assert (row["messagesIn"], row["messagesOut"]) == (1, 0)
-    links = {link["role"]: (link["name"], link["address"]) for link in scene.connections.links_of(scene.space)}
+    links = {link["role"]: (link["name"], link["address"]) for link in scene.connections.links_of(scene.space).page()}
     assert links["sender"] == ("queue", "queue")
     assert links["receiver"][0] == "topic/#"

@@ -98,7 +98,7 @@ def test_whoever_finds_no_room_is_left_unread_until_there_is_some(node: Node) ->
     for client in clients:
         send_part(client, 2 * GRAIN_BYTES)
     assert [client.server.is_held for client in clients] == [False, False, True], "one goes beyond the whole"
-    assert [bool(each["paused"]) for each in node.connections.read_connections()] == [False, False, True]
+    assert [bool(each["paused"]) for each in node.connections.connections_of().page()] == [False, False, True]
     assert node.connections.unfinished.held == 4 * GRAIN_BYTES
     send_part(clients[0], 1, more=False)
     assert [client.server.is_held for client in clients] == [False, False, True]

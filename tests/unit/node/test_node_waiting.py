@@ -505,7 +505,7 @@ def test_a_client_with_more_than_may_wait_is_not_read_and_is_alive_all_the_same(
     assert client.is_held()
     waits = len(client.connection.publications.unanswered)
     assert 200 < waits < 260, "what is assured, and half of the budget"
-    (told,) = [one for one in connections.read_connections() if one["container"] == client.connection.container]
+    (told,) = [one for one in connections.connections_of().page() if one["container"] == client.connection.container]
     assert f"{waits} messages" in told["paused"]
     other = scene.client(V5)
     other.publish("any", b"of another", 1)

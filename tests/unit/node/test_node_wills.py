@@ -11,7 +11,7 @@ from enmasse.messaging.sessions.wills import Will
 from enmasse.node.amqp.wills import DELAY, LWT, WILL
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_types import ATTRIBUTES, SESSION_TYPE, WILL_TYPE
-from enmasse.node.management.session_views import delete_session, read_sessions, read_wills
+from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
@@ -181,7 +181,7 @@ def test_a_node_that_stops_keeps_wills_for_its_return(node: Node) -> None:
 def test_sessions_and_wills_are_shown_without_what_they_say(node: Node) -> None:
     client = connect(node)
     assert send(client, client.sender(LWT), will(b"secret")) is ACCEPTED
-    (shown,) = read_wills(node.entities)
+    (shown,) = wills_of(*node.entities.spaces.values()).page()
     assert (shown["client"], shown["address"], shown["state"]) == ("device", "q", "armed")
     assert "secret" not in str(shown)
     assert shown.keys() <= set(ATTRIBUTES[WILL_TYPE])
@@ -190,10 +190,10 @@ def test_sessions_and_wills_are_shown_without_what_they_say(node: Node) -> None:
     session = space.sessions.open(anything, None, lambda _problem: None)  # type: ignore[arg-type]
     node.harness.commit()
     session.detach(None, is_clean_close=True)  # type: ignore[arg-type]
-    (shown,) = read_sessions(node.entities)
+    (shown,) = sessions_of(*node.entities.spaces.values()).page()
     assert (shown["name"], shown["user"], shown["expiry"], shown["filterCount"]) == ("sensor", "anna", 60, 0)
     assert shown.keys() <= set(ATTRIBUTES[SESSION_TYPE])
     with pytest.raises(EntityError):
         delete_session(space, "other")
     delete_session(space, "sensor")
-    assert read_sessions(node.entities) == []
+    assert sessions_of(*node.entities.spaces.values()).page() == []

@@ -20,8 +20,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.pipeline.backoff import Backoff
-from enmasse.pipeline.backup import PipelinesCopy, RestoredMarks, outside_of, restore
-from enmasse.pipeline.backup_locks import BATCHES, LOCKS, deletion, lock, make_locks
+from enmasse.pipeline.backup.locks import BATCHES, LOCKS, deletion, lock, make_locks
+from enmasse.pipeline.backup.outside import RestoredMarks, outside_of
+from enmasse.pipeline.backup.relocation import PLACE, relocate
+from enmasse.pipeline.backup.snapshot import PipelinesCopy, restore
 from enmasse.pipeline.errors import BackupBusyError
 from enmasse.pipeline.host.verdict import restored_rule
 from enmasse.pipeline.lake.compaction import vacuum
@@ -31,7 +33,6 @@ from enmasse.pipeline.sink.writers import EnmasseStreamWriter
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
 from enmasse.pipeline.source.consumed.spool import Owner, Spool
-from enmasse.pipeline.sums import keep_sum
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
 
@@ -84,6 +85,7 @@ def numbers(table: Path) -> list[int]:
 
 def test_what_comes_after_the_moment_is_not_copied(stage: Stage, tmp_path: Path) -> None:
     stage.write(1, 2)
+    (stage.folder / "try-0" / "lake").mkdir(parents=True)  # by which the host finds out how it keeps spaces apart
 
     def meanwhile() -> None:
         stage.write(3)
@@ -95,7 +97,7 @@ def test_what_comes_after_the_moment_is_not_copied(stage: Stage, tmp_path: Path)
     assert numbers(there / "lake" / "rows") == [1, 2]
     assert len(list((there / "lake" / "rows").glob("*.parquet"))) == 1
     assert [path.name for path in there.rglob("offsets/*")] == ["0"]
-    assert (tmp_path / "copy" / "spaces.json").exists()
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {"default.shop", "spaces.json", PLACE}
 
 
 @pytest.mark.parametrize("what", ["offset", "commit", "message taken", "space"])
@@ -118,7 +120,7 @@ def test_what_moves_while_it_is_noted_is_noted_again(what: str, stage: Stage, tm
         assert copy.moved() == ["default.later" if what == "space" else "default.shop"]
         copy.note()
         assert copy.moved() == []
-    assert sum(1 for path in (tmp_path / "copy").rglob("*") if path.is_file()) == 5
+    assert sum(1 for path in (tmp_path / "copy").rglob("*") if path.is_file()) == 6
 
 
 def test_what_a_query_has_removed_since_is_not_in_the_copy(stage: Stage, tmp_path: Path) -> None:
@@ -168,27 +170,6 @@ def test_a_file_that_a_table_lacks_is_named(stage: Stage, tmp_path: Path) -> Non
     next((stage.space / "lake" / "rows").glob("*.parquet")).unlink()
     _, is_sound = copied(stage, tmp_path / "copy")
     assert not is_sound
-
-
-@pytest.mark.parametrize("kind", ["rows", "log", "checkpoint"])
-def test_what_a_disk_has_changed_is_named(kind: str, stage: Stage, tmp_path: Path) -> None:
-    stage.write(1)
-    table = stage.space / "lake" / "rows"
-    file = {
-        "rows": next(table.glob("*.parquet")),
-        "log": table / "_delta_log" / f"{0:020d}.json",
-        "checkpoint": stage.query / "offsets" / "0",
-    }[kind]
-    keep_sum(file)
-    assert copied(stage, tmp_path / "sound")[1]
-    data = file.read_bytes()
-    file.write_bytes(data[:4] + bytes((data[4] ^ 1,)) + data[5:])
-    said: list[str] = []
-    with PipelinesCopy(stage.folder, tmp_path / "copy", said.append) as copy:
-        copy.approach()
-        copy.note()
-        assert not copy.copy_tables()
-    assert any(f"{file.name} is not as it was written" in sentence for sentence in said)
 
 
 def test_files_that_joined_tables_need_are_there_once(stage: Stage, tmp_path: Path) -> None:
@@ -272,7 +253,7 @@ def test_whatever_a_batch_begins_or_ends_with_waits_for_a_backup(
             waits.set()
             time.sleep(seconds)
 
-    monkeypatch.setattr("enmasse.pipeline.backup_locks.time", Clock)
+    monkeypatch.setattr("enmasse.pipeline.backup.locks.time", Clock)
     monkeypatch.setattr("enmasse.pipeline.sink.writers.settle", lambda: None)
     begin(tmp_path)
     assert not waits.is_set()
@@ -288,7 +269,7 @@ def test_whatever_a_batch_begins_or_ends_with_waits_for_a_backup(
 def test_locks_end_with_a_backup_that_is_killed(stage: Stage) -> None:
     make_locks(stage.space)
     program = (
-        "import sys, pathlib\nfrom enmasse.pipeline.backup import PipelinesCopy\n"
+        "import sys, pathlib\nfrom enmasse.pipeline.backup.snapshot import PipelinesCopy\n"
         "with PipelinesCopy(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), print) as copy, copy.at_rest():\n"
         "    print('held', flush=True)\n    sys.stdin.read()\n"
     )
@@ -319,7 +300,7 @@ def test_one_backup_at_a_time(stage: Stage, tmp_path: Path) -> None:
 def test_who_does_not_let_go_of_a_lock_holds_up_nobody(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enmasse.pipeline.backup._WAIT_S", 0.0)
+    monkeypatch.setattr("enmasse.pipeline.backup.snapshot._WAIT_S", 0.0)
     told: list[str] = []
     make_locks(stage.space)
     with deletion(), PipelinesCopy(stage.folder, tmp_path / "copy", told.append) as copy:
@@ -328,37 +309,96 @@ def test_who_does_not_let_go_of_a_lock_holds_up_nobody(
     assert "default.shop are copied as they run" in " ".join(told)
 
 
-def test_what_remembers_its_place_remembers_the_new_one(stage: Stage, tmp_path: Path) -> None:
+def remembering(stage: Stage) -> dict[Path, tuple[str, str]]:
+    """Files of a space that remember absolute paths: what is before the path of the folder in each, and behind it."""
+    place = Path("default.shop")
+    files = {
+        "spool/shop.keep/1/rows/spool.json": ('{"checkpoint": "', '/default.shop/checkpoints/shop.keep/1/q"}'),
+        "checkpoints/shop.keep/1/q/sources/0/1": ('v1\n{"path":"file://', '/default.shop/lake/files/a.csv"}'),
+        "checkpoints/shop.keep/1/q/state/0/_metadata/v2": ('v2\n{"paths":["file:', '/default.shop/checkpoints/s"]}'),
+        "checkpoints/shop.keep/1/q/tables/t/3": ('{"folder": "', '/default.shop/lake/_pinned/q/t/0"}'),
+    }
     was = str(stage.folder.resolve())
-    spool = stage.space / "spool" / "shop.keep" / "1" / "rows"
-    spool.mkdir(parents=True)
-    (spool / "spool.json").write_text(json.dumps({"checkpoint": f"{was}/default.shop/checkpoints/shop.keep/1/q"}))
-    seen = stage.query / "sources" / "0" / "1"
-    seen.parent.mkdir(parents=True)
-    seen.write_text(f'v1\n{{"path":"file://{was}/default.shop/lake/files/a.csv","batchId":1}}')
-    (seen.parent / ".1.crc").write_bytes(b"of the former")
-    state = stage.query / "state" / "0" / "1.zip"
-    state.parent.mkdir(parents=True)
-    state.write_bytes(f"{was}/default.shop".encode())
-    copied(stage, tmp_path / "copy")
-    now = tmp_path / "elsewhere with ü"
+    for name, (before, behind) in files.items():
+        path = stage.space / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(before + (quote(was) if "file:" in before else json.dumps(was)[1:-1]) + behind)
+        path.with_name(f".{path.name}.crc").write_bytes(b"of the former")
+    return {place / name: texts for name, texts in files.items()}
+
+
+def by_restore(stage: Stage, now: Path) -> None:
+    copied(stage, now.with_name("copy"))
     now.mkdir()
-    restore(tmp_path / "copy", now, was, {}, nothing)
-    there = now / "default.shop"
-    moved = json.loads((there / spool.relative_to(stage.space) / "spool.json").read_text())
-    assert moved["checkpoint"] == f"{now.resolve()}/default.shop/checkpoints/shop.keep/1/q"
-    moved_seen = there / seen.relative_to(stage.space)
-    assert f'"path":"file://{quote(str(now.resolve()))}/default.shop/lake/files/a.csv"' in moved_seen.read_text()
-    assert not moved_seen.with_name(".1.crc").exists()
-    assert (there / state.relative_to(stage.space)).read_bytes() == state.read_bytes()
-    assert (there / "work").is_dir()
+    restore(now.with_name("copy"), now, {}, nothing)
+
+
+def by_hand(stage: Stage, now: Path) -> None:
+    stage.folder.rename(now)
+
+
+def by_hand_in_two_steps(stage: Stage, now: Path) -> None:
+    """As if the machine had failed when the last file was done."""
+    stage.folder.rename(now)
+    relocate(now)
+    (now / PLACE).write_text(str(stage.folder))
+
+
+@pytest.mark.parametrize("name", ["elsewhere with \u00fc", "pipelines/pipelines", "of another/pipelines"])
+@pytest.mark.parametrize("move", [by_restore, by_hand, by_hand_in_two_steps])
+def test_what_remembers_its_place_remembers_the_new_one(
+    move: Callable[[Stage, Path], None], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path / "pipelines")
+    assert not relocate(stage.folder)
+    files = remembering(stage)
+    state = Path("default.shop/checkpoints/shop.keep/1/table-rows/state/0/1.zip")
+    (stage.folder / state).parent.mkdir(parents=True)
+    (stage.folder / state).write_bytes(f'"{stage.folder}/default.shop/'.encode())
+    contents = (stage.folder / state).read_bytes()
+    now = tmp_path / "disk" / name
+    now.parent.mkdir(parents=True)
+    move(stage, now)
+    relocate(now)
+    for path, (before, behind) in files.items():
+        shown = quote(str(now)) if "file:" in before else json.dumps(str(now))[1:-1]
+        assert (now / path).read_text() == before + shown + behind
+        assert not (now / path).with_name(f".{path.name}.crc").exists()
+    assert (now / state).read_bytes() == contents
+    assert not relocate(now)
+
+
+@as_root
+def test_who_is_moved_keeps_files_and_leads_nobody_elsewhere(stage: Stage, tmp_path: Path) -> None:
+    relocate(stage.folder)
+    remembering(stage)
+    text = f'{{"checkpoint": "{stage.space}/checkpoints/q"}}'
+    for name in ("by a link", "by name"):
+        (tmp_path / name).write_text(text)
+    own = stage.query / "own"
+    own.write_text(text)
+    own.chmod(0o640)
+    for path in (stage.query, own):
+        os.chown(path, 52_001, 52_001)
+    (stage.query / "linked").symlink_to(tmp_path / "by a link")
+    os.link(tmp_path / "by name", stage.query / "named")
+    os.mkfifo(stage.query / "pipe")
+    now = tmp_path / "now"
+    stage.folder.rename(now)
+    assert relocate(now)
+    moved = now / own.relative_to(stage.folder)
+    assert json.loads(moved.read_text())["checkpoint"] == f"{now}/default.shop/checkpoints/q"
+    facts = moved.stat()
+    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (52_001, 52_001, 0o640)
+    assert {(tmp_path / name).read_text() for name in ("by a link", "by name")} == {text}
+    assert moved.with_name("linked").is_symlink()
 
 
 def test_a_restore_takes_the_place_of_what_was_there(stage: Stage, tmp_path: Path) -> None:
     copied(stage, tmp_path / "copy")
     stage.batch(1)
     (stage.folder / "default.later" / "lake").mkdir(parents=True)
-    restore(tmp_path / "copy", stage.folder, str(stage.folder), {}, nothing)
+    restore(tmp_path / "copy", stage.folder, {}, nothing)
     assert [path.name for path in stage.query.glob("offsets/*")] == ["0"]
     assert not (stage.folder / "default.later").exists()
 
@@ -414,7 +454,7 @@ def _pipeline(uid: str = "uid of shop.keep", **spec: Any) -> Pipeline:
 def test_a_pipeline_whose_sink_may_be_ahead_waits_until_it_is_told_where_it_goes_on(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     outside = outside_of([_declared("Pipeline", "shop.keep", {"sinks": [DATABASE], "restart": {"at": "1"}})])
-    restore(tmp_path / "none", tmp_path / "pipelines", "", outside, nothing)
+    restore(tmp_path / "none", tmp_path / "pipelines", outside, nothing)
     marks = RestoredMarks(tmp_path / "pipelines")
 
     def rule(pipeline: Pipeline) -> str | None:

@@ -28,7 +28,10 @@ _REMEDIES: Final = {
     ADDRESS_SPACE.name: "Its conditions say more: `enmasse get space {name} -o yaml`.",
     PIPELINE.name: "Its log says more: `enmasse pipeline logs {name}`.",
 }
-_NODE_REMEDY: Final = "`enmasse logs node` shows what it says; a node that has died is started again by `enmasse up`."
+_NODE_REMEDY: Final = (
+    "`enmasse logs node` says more. Where a disk is full, make room: then the node goes on by itself. One that has "
+    "died is started again by `enmasse up`."
+)
 _FULL_REMEDY: Final = "Receive faster, purge what nobody needs, or raise the limit of its plan."
 _SERIES: Final = ("messagesIn", "messagesOut", "stored")
 _MINUTES: Final = 15

@@ -134,7 +134,9 @@ def judge_logins(project: IoTProject, space: AddressSpace | None) -> Verdict:
             f"{name}, and so are the project's addresses (spec.anonymous): who reaches them may receive what devices "
             f"send, and send in their name; {how}, and take spec.anonymous out",
         )
-    return Verdict("SpaceOpen", f"{name} and has no users, who alone may use the project's addresses: {how}")
+    return Verdict(
+        "SpaceOpen", f"{name}, so nobody logs in, and only who does may use the project's addresses; {how}"
+    )
 
 
 def project_conditions(

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.facts import PLAIN, Facts
 from enmasse.messaging.limits import SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.entry import Entry
-from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.part import Part
 from enmasse.messaging.patterns import Pattern, parse_filter
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
@@ -431,12 +430,10 @@ class SessionSubscribing(Part["Topic"]):
         topic = self.whole
         topic.unsubscribe(subscription)
         subscription.close("amqp:resource-deleted", "the session's subscription is over")
-        log_id = subscription.log_id
-
-        def deleted() -> None:
-            topic.core.store_in_time(list(delete_log(topic.core.storage, log_id)))
-
-        topic.core.store_in_time([Operation(Table.SUBSCRIPTION, self._record_key(log_id), None)], deleted)
+        core, log_id = topic.core, subscription.log_id
+        core.store_in_time(
+            [Operation(Table.SUBSCRIPTION, self._record_key(log_id), None)], lambda: core.clear(log_id)
+        )
 
     def _record_key(self, log_id: int) -> bytes:
         return self.whole.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")

@@ -20,10 +20,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.address import DurableSource
+from enmasse.messaging.address import FEW_LINKS, DurableSource
+from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footprint, memory_of
-from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.part import Part
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY, parse, subtree
@@ -389,6 +389,13 @@ class Subscribing(Part["Topic"]):
         for lasting in self._lasting.values():
             lasting.subscription.configure(self.whole.options)
 
+    def part(self) -> Iterator[int]:
+        """End durable subscriptions, if they are many, as the topic is about to be closed; see ``Address.part``."""
+        if len(self._lasting) > FEW_LINKS:
+            for lasting in list(self._lasting.values()):
+                lasting.end()
+                yield ENDING_UNITS
+
     def close(self) -> None:
         """Close, as the topic is deleted."""
         for lasting in list(self._lasting.values()):
@@ -403,9 +410,5 @@ class Subscribing(Part["Topic"]):
         subscription = lasting.subscription
         topic.unsubscribe(subscription)
         subscription.close("amqp:resource-deleted", f"subscription {lasting.name[1]!r} is over")
-        log_id = subscription.log_id
-
-        def deleted() -> None:
-            topic.core.store_in_time(list(delete_log(topic.core.storage, log_id)))
-
-        topic.core.store_in_time([Operation(Table.SUBSCRIPTION, self._key(log_id), None)], deleted)
+        core, log_id = topic.core, subscription.log_id
+        core.store_in_time([Operation(Table.SUBSCRIPTION, self._key(log_id), None)], lambda: core.clear(log_id))

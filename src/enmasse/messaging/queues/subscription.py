@@ -19,7 +19,7 @@ from enmasse.messaging.facts import Facts, known_facts
 from enmasse.messaging.limits import NO_FOOTPRINT, Footprint
 from enmasse.messaging.log.entry import OUT, Entry, FrameRef, settled_rows
 from enmasse.messaging.log.frame import Frame
-from enmasse.messaging.log.layout import FRAME_BYTES, by_frame, delete_log, log_key, log_range
+from enmasse.messaging.log.layout import FRAME_BYTES, by_frame, log_key, log_range
 from enmasse.messaging.log.message_log import MessageLog
 from enmasse.messaging.log.shared_log import SHARED_PARTITION
 from enmasse.messaging.patterns import Pattern, Wild, parse
@@ -367,10 +367,6 @@ class VolatileSubscription(Subscription):
             self.jobs.end()
 
     def _delete(self) -> None:
-        storage, log_id = self.core.storage, self.log_id
-
-        def written() -> None:
-            self.core.store_in_time(list(delete_log(storage, log_id)))
-
+        core, log_id = self.core, self.log_id
         # What is on its way to the disk is committed before or with this batch, and found then.
-        self.core.store_in_time([Operation(Table.MARK, log_key(log_id, 0, 0), None)], written)
+        core.store_in_time([Operation(Table.MARK, log_key(log_id, 0, 0), None)], lambda: core.clear(log_id))

@@ -10,7 +10,7 @@ sender's message is accepted once it is stored for every durable subscription.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from enmasse.messaging.address import Address, AttachOptions, Declaration, DurableSource
@@ -501,6 +501,11 @@ class Topic(Address):
                 if subscription.holds_back:
                     self.windows.update(subscription)
         self.is_loaded = True
+
+    def part(self, error: AmqpError) -> Iterator[int]:
+        """Detach links and end subscriptions, if they are many; see ``Address``."""
+        yield from super().part(error)
+        yield from self.subscribing.part()
 
     def close(self, condition: str, description: str) -> None:
         """Close the topic, and delete its subscriptions' messages."""

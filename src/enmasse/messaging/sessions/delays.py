@@ -9,7 +9,11 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final, Protocol
 
+from enmasse.messaging.chores import ENDING_UNITS
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from enmasse.messaging.core import Core
 
 
@@ -32,7 +36,7 @@ class Delays:
         name: its name in reports.
     """
 
-    __slots__ = ("_asked", "_core", "_heap", "_number", "_numbers", "is_due", "name")
+    __slots__ = ("_asked", "_core", "_heap", "_is_ending", "_number", "_numbers", "is_due", "name")
 
     def __init__(self, core: Core, name: str) -> None:
         self.name = name
@@ -44,6 +48,8 @@ class Delays:
         self._numbers: dict[Waiting, int] = {}
         """The number of the wait of each that counts."""
         self._number = 0
+        self._is_ending = False
+        """True while waits whose time has come are ended."""
 
     def __len__(self) -> int:
         """The number of waits that count."""
@@ -75,15 +81,26 @@ class Delays:
         self._schedule()
 
     def on_deadline(self, now: float) -> None:
-        """End the waits whose time has come."""
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            _, number, item = heapq.heappop(heap)
-            if self._numbers.get(item) == number:
-                del self._numbers[item]
+        """End the waits whose time has come, in turns if they are many."""
+        if not self._is_ending:
+            self._is_ending = True
+            self._core.chores.add(self.name, self._end(now))
+
+    def _end(self, now: float) -> Iterator[int]:
+        while self._heap and self._heap[0][0] <= now:
+            _, number, item = heapq.heappop(self._heap)
+            if self._numbers.get(item) != number:
+                yield 1
+                continue
+            del self._numbers[item]
+            try:
                 item.on_waited()
+            except Exception as error:  # noqa: BLE001  the others must have their end
+                self._core.report(self.name, error)
+            yield ENDING_UNITS
+        self._is_ending = False
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._heap:
+        if self._heap and not self._is_ending:
             self._core.schedule(self, self._heap[0][0])

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.sessions import reaching, records
 from enmasse.messaging.sessions.delays import Delays
@@ -360,23 +360,20 @@ class Sessions:
         if not session.is_lasting:
             return
         self.lasting -= 1
-        log_id = session.log_id
-        core = self.core
-
-        def deleted() -> None:
-            core.store_in_time(list(delete_log(core.storage, log_id)))
-
+        core, log_id = self.core, session.log_id
         # What is on its way to the disk is committed before or with this batch, and found then.
-        core.store_in_time([records.remove(log_id, records.SESSION)], deleted)
+        core.store_in_time([records.remove(log_id, records.SESSION)], lambda: core.clear(log_id))
 
     def stop(self) -> None:
         """Leave what is on disk as it is, as the node stops: clients come back to it as after a crash."""
         self.is_stopping = True
 
-    def close(self) -> None:
-        """End everything, as the space is deleted."""
+    def close(self) -> Iterator[int]:
+        """End everything part by part, as the space is deleted; each part says the work that it was."""
         for session in list(self._by_client.values()):
-            self.delete(session)
+            if not session.is_over:
+                self.delete(session)
+                yield ENDING_UNITS
         self.core.store_in_time(self.wills.close())
 
     # Addresses
@@ -397,18 +394,27 @@ class Sessions:
         if len(self._by_client) and not self.names.knows(address.name):
             self.address_came(address.name, address.kind)
 
-    def address_went(self, name: str) -> None:
-        """Leave an address that is about to be deleted."""
+    def address_went(self, name: str) -> Iterator[int]:
+        """Return the parts in which filters leave an address that is about to be deleted.
+
+        It is reached by no other from now on. Each part says the work that it was.
+        """
         self.names.remove(name)
         self.groups.address_went(name)
-        for filter_ in self._reaching(name):
-            reaching.address_went(filter_, name)
+        return self._leave(name)
 
-    def address_gone(self, name: str) -> None:
-        """Let exact names lead elsewhere, as an address is deleted."""
+    def _leave(self, name: str) -> Iterator[int]:
         for filter_ in self._reaching(name):
-            if not filter_.filter.is_wild:
+            if not filter_.session.is_over:
+                reaching.address_went(filter_, name)
+                yield ENDING_UNITS
+
+    def address_gone(self, name: str) -> Iterator[int]:
+        """Let exact names lead elsewhere, as an address is deleted, part by part; each says the work that it was."""
+        for filter_ in self._reaching(name):
+            if not (filter_.filter.is_wild or filter_.session.is_over):
                 reaching.address_came(filter_, name, owns_subtree=True)
+                yield ENDING_UNITS
 
     def _reaching(self, name: str) -> list[SessionFilter]:
         return list(self.index if name == ROOT else self.index.reaching(tuple(name.split("/"))))
@@ -463,21 +469,25 @@ class Sessions:
 
     def on_turn(self, now: float) -> None:
         """Begin the waits for clients that are to come back after a restart; now there is a clock."""
-        wall_us = self.core.wall_us
         for will in self.wills.all:
             self.wills.wait_after_restart(will)
         loaded, self._loaded = self._loaded, []
+        self.core.chores.add(self.name, self._wait_after_restart(loaded))
+
+    def _wait_after_restart(self, loaded: list[Session]) -> Iterator[int]:
         for session in loaded:
+            yield 1
             if session.holder is not None or session.is_over or session.expiry_s == NEVER:
                 continue
             if not session.left_us:
                 self.delays.wait(session, max(GRACE_S, session.expiry_s))
                 continue
-            rest_s = session.expiry_s - (wall_us - session.left_us) / 1e6
+            rest_s = session.expiry_s - (self.core.wall_us - session.left_us) / 1e6
             if rest_s > 0:
                 self.delays.wait(session, rest_s)
             else:
                 self.expired(session)
+                yield ENDING_UNITS
 
 
 class _Listing:

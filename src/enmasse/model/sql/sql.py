@@ -78,6 +78,24 @@ def checked_sql(text: str, relations: Mapping[str, Columns], functions: Collecti
 
 
 @lru_cache(maxsize=_KEPT)
+def checked_streaming(text: str, streams: frozenset[str], *, has_windows: bool) -> bool:
+    """Check that a query asks of streams nothing that needs their end, and return whether it makes windows of time.
+
+    Args:
+        text: a query that ``checked_sql`` takes.
+        streams: those of its relations that are streams.
+        has_windows: whether its groups end without windows that it makes.
+
+    Raises:
+        SqlError: it asks for more; with the place, and the way that works.
+    """
+    # The parser is slow to load.
+    from enmasse.model.sql.streaming import check  # noqa: PLC0415
+
+    return check(text, streams, has_windows=has_windows)
+
+
+@lru_cache(maxsize=_KEPT)
 def _checked(text: str, relations: tuple[tuple[str, Columns], ...], functions: frozenset[str]) -> CheckedSql:
     if len(text) > MAX_SQL_CHARACTERS:
         raise SqlError(f"expected at most {MAX_SQL_CHARACTERS} characters, got {len(text)}")

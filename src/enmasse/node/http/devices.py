@@ -115,6 +115,15 @@ def _nothing_at(request: Request) -> HttpError:
     )
 
 
+def _no_device() -> HttpError:
+    return HttpError(
+        403,
+        "this path is for devices, which send Basic with AUTH-ID@TENANT and the password; all others use the "
+        "paths of /v1/spaces",
+        "amqp:not-allowed",
+    )
+
+
 def enter_device(connection: HttpConnection) -> None:
     """Register the connection of a device that has logged in.
 
@@ -123,7 +132,7 @@ def enter_device(connection: HttpConnection) -> None:
     """
     device, devices = connection.admission.device, connection.admission.devices
     if device is None or devices is None:
-        raise HttpError(403, "what has logged in is no device: use the paths of /v1/spaces", "amqp:not-allowed")
+        raise _no_device()
     try:
         devices.enter(connection, device, HTTP, lasts=False)
     except DeviceError as error:
@@ -149,7 +158,7 @@ def serve_device(connection: HttpConnection, request: Request, body: bytes) -> N
     """
     device, devices = connection.admission.device, connection.admission.devices
     if device is None or devices is None:
-        raise HttpError(403, "what has logged in is no device: use the paths of /v1/spaces", "amqp:not-allowed")
+        raise _no_device()
     path: _Path = request.route.made
     if path.tenant not in ("", device.tenant.id, device.tenant.alias):
         raise HttpError(403, f"the device is of another tenant than {path.tenant!r:.200}", "amqp:not-allowed")

@@ -264,5 +264,9 @@ def outcome_error(state: Any, target: str) -> HttpError:
         detail = f"the receiver at {target!r:.200} failed, or cannot take the message; it may have seen it"
         return HttpError(502, detail, "amqp:modified", outcome="modified")
     return HttpError(
-        503, f"nobody took the message to {target!r:.200}: send it again", "amqp:released", RETRY, outcome="released"
+        503,
+        f"nobody took the message to {target!r:.200}, or it could not be stored: send it again",
+        "amqp:released",
+        RETRY,
+        outcome="released",
     )

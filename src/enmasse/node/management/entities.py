@@ -386,7 +386,7 @@ class Entities:
         return [name for name in self.declared.of_space(space).values() if name in self._addresses]
 
     def delete(self, entity_type: str, name: str, done: Done) -> None:
-        """Remove a space or an address with all that it stores; its links are detached at once.
+        """Remove a space or an address with all that it stores; its links are detached, in turns if they are many.
 
         Raises:
             EntityError: 404 it does not exist, 409 the space still has addresses.
@@ -409,10 +409,6 @@ class Entities:
             address = self._addresses.pop(name, None)
             # It must not be built again while it is deleted.
             del self.declared[name]
-            if address is not None:
-                space.remove(address)
-            else:
-                space.undeclared(record["address"])
             self._lists[space.name].changed(record["address"])
         self.records[entity_type].pop(name, None)
         self._changing.pop((entity_type, name), None)
@@ -434,7 +430,15 @@ class Entities:
                 self._snapshot.clear(log)
             done(None)
 
-        self.core.store([self._snapshot.removal(entity_type, name)], stored)
+        def closed() -> None:
+            self.core.store([self._snapshot.removal(entity_type, name)], stored)
+
+        if entity_type == SPACE_TYPE:
+            closed()
+        elif address is not None:
+            space.remove(address, closed)
+        else:
+            space.undeclared(record["address"], closed)
 
     def _existing(self, entity_type: str, name: str) -> dict[str, Any]:
         record = self.records[entity_type].get(name)

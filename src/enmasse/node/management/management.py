@@ -9,8 +9,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import RemoteError
@@ -20,6 +19,7 @@ from enmasse.node.management.entity_types import ARGUMENTS, SELF_OPERATIONS, des
 from enmasse.node.management.requests import ACTIONS, act, asked_names, asked_page, table
 from enmasse.node.management.retained_values import RETAINED_ACTIONS, act_on_retained
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
+from enmasse.node.management.views import MOST_ROWS, View
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _IDENTIFYING = frozenset({"name", "space", "uid", "generation", "digest"})
 """Attributes that identify an entity and its version; they are read without counters."""
 
 Reply = Callable[[int, str, Any], None]
-Views = dict[str, Callable[[], list[dict[str, Any]]]]
+Views = dict[str, Callable[[], View[Any]]]
 Operations = dict[tuple[str, str], Callable[[str, Any], dict[str, Any]]]
 
 
@@ -63,7 +63,7 @@ class Management:
 
     Args:
         entities: the spaces and addresses.
-        views: functions that return read-only entities, by entity type.
+        views: functions that return the views of read-only entities, by entity type.
         answer: sends a payload to an address of the administrator's space.
         is_there: returns whether that has such an address.
         operations: further operations, by entity type and name: each gets the entity's name (may be empty) and the
@@ -198,29 +198,26 @@ class Management:
         view = self._views.get(entity_type)
         if view is None:
             return self._declared[entity_type].read(entity_type, name)
-        for entity in view():
-            if name in (entity.get("identity"), entity.get("name")):
-                return entity
-        raise EntityError(404, f"there is no {entity_type} {name!r}")
+        found = view().find(name)
+        if found is None:
+            raise EntityError(404, f"there is no {entity_type} {name!r}")
+        return found
 
     def _query(self, entity_type: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
         view = self._views.get(entity_type)
-        page, names = asked_page(asked), asked_names(body)
+        page, names = asked_page(asked, MOST_ROWS), asked_names(body)
         if entity_type in FIELDS and names and _IDENTIFYING.issuperset(names):
             rows = self._entities.identify(entity_type, names, page)
             reply(200, "OK", {"attributeNames": names, "results": rows})
             return
         if view is not None:
-            found = view()[page]
+            found = view().page(page)
         elif entity_type in self._declared:
             found = self._declared[entity_type].read_all(entity_type, page)
         else:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
         reply(200, "OK", table(found, names))
 
-
-MOST_ROWS = 200
-"""The most rows of one answer."""
 
 Operation = Callable[[str, Any], dict[str, Any]]
 
@@ -258,11 +255,11 @@ class Inspection:
             raise EntityError(404, f"there is no space {name!r:.400}")
         return space
 
-    def _page(self, name: str, body: Any, of: Callable[[Space], Iterator[dict[str, Any]]]) -> dict[str, Any]:
+    def _page(self, name: str, body: Any, of: Callable[[Space], View[Any]]) -> dict[str, Any]:
         offset = body.get("offset", 0) if isinstance(body, dict) else 0
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
             raise EntityError(400, f"offset is a number from 0 on, not {offset!r:.100}")
-        found = list(islice(of(self._space(name)), offset, offset + MOST_ROWS + 1))
+        found = of(self._space(name)).page(slice(offset, offset + MOST_ROWS + 1))
         return {"results": found[:MOST_ROWS], "hasMore": len(found) > MOST_ROWS}
 
     def _wait(self, name: str, body: Any) -> dict[str, Any]:

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.sessions.session import NEVER
 from enmasse.messaging.sessions.wills import WillState
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_types import SESSION_TYPE, WILL_TYPE
+from enmasse.node.management.views import View
 
 if TYPE_CHECKING:
     from enmasse.messaging.sessions.session import Session
     from enmasse.messaging.sessions.wills import Will
     from enmasse.messaging.space import Space
-    from enmasse.node.management.entities import Entities
 
 
 MOST_FILTERS = 20
 """The filters of a session that are listed; all are counted."""
 
 
-def sessions_of(space: Space) -> Iterator[dict[str, Any]]:
-    """Return the sessions of a space, with their counters."""
-    return (_session(session) for session in list(space.sessions))
+def sessions_of(*spaces: Space) -> View[Session]:
+    """Return the view of the sessions of spaces, with their counters."""
+    sessions = (session for space in spaces for session in space.sessions)
+    return View(sessions, _session, lambda session: (session.client_id, _identity(session)))
 
 
-def wills_of(space: Space) -> Iterator[dict[str, Any]]:
-    """Return the wills of a space, without what they say."""
-    return (_will(space, will) for will in space.sessions.wills.all if will.state is not WillState.OVER)
-
-
-def read_sessions(entities: Entities) -> list[dict[str, Any]]:
-    """Return every session of a node."""
-    return [entity for space in entities.spaces.values() for entity in sessions_of(space)]
-
-
-def read_wills(entities: Entities) -> list[dict[str, Any]]:
-    """Return every will of a node."""
-    return [entity for space in entities.spaces.values() for entity in wills_of(space)]
+def wills_of(*spaces: Space) -> View[tuple[Space, Will]]:
+    """Return the view of the wills of spaces, without what they say."""
+    wills = (
+        (space, will) for space in spaces for will in space.sessions.wills.all if will.state is not WillState.OVER
+    )
+    return View(wills, _will, lambda one: (str(one[1].log_id), f"{one[0].name}/{one[1].log_id}"))
 
 
 def delete_session(space: Space, client_id: str) -> None:
@@ -53,11 +46,15 @@ def delete_session(space: Space, client_id: str) -> None:
     space.sessions.delete(session)
 
 
+def _identity(session: Session) -> str:
+    return f"{session.sessions.space.name}/{session.client_id}"
+
+
 def _session(session: Session) -> dict[str, Any]:
     texts = list(session.filters)
     return {
         "type": SESSION_TYPE,
-        "identity": f"{session.sessions.space.name}/{session.client_id}",
+        "identity": _identity(session),
         "name": session.client_id,
         "space": session.sessions.space.name,
         "user": session.user,
@@ -74,7 +71,8 @@ def _session(session: Session) -> dict[str, Any]:
     }
 
 
-def _will(space: Space, will: Will) -> dict[str, Any]:
+def _will(one: tuple[Space, Will]) -> dict[str, Any]:
+    space, will = one
     return {
         "type": WILL_TYPE,
         "identity": f"{space.name}/{will.log_id}",

@@ -32,6 +32,7 @@ from enmasse.node.management.entity_types import (
 from enmasse.node.management.requests import ACTIONS, act, asked_names, asked_page, table
 from enmasse.node.management.retained_values import CLEAR, LIST, RETAINED_ACTIONS, act_on_retained
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
+from enmasse.node.management.views import MOST_ROWS, View, view_of
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from enmasse.node.users.rights import Rights
 
 TYPES = (SPACE_TYPE, ADDRESS_TYPE, CONNECTION_TYPE, LINK_TYPE, SESSION_TYPE, WILL_TYPE)
-
-MOST_ROWS = 200
-"""The most entities of one answer: two milliseconds of the node's time."""
 
 BURST, PAUSE_S = 50, 0.05
 """The requests of a space that may come at once, and the seconds for each one after these."""
@@ -166,9 +164,9 @@ class SpaceManagement:
     def _read(self, connection: ClientConnection, kind: str, name: str) -> dict[str, Any]:
         if kind == ADDRESS_TYPE:
             return self._entities.read(ADDRESS_TYPE, self._address_named(connection, name))
-        for entity in self._views(connection, kind):
-            if name in (entity.get("identity"), entity.get("name")):
-                return entity
+        entity = self._view(connection, kind).find(name)
+        if entity is not None:
+            return entity
         raise EntityError(404, f"there is no {kind} {name!r:.400}")
 
     def _query(self, connection: ClientConnection, kind: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
@@ -177,14 +175,14 @@ class SpaceManagement:
             chosen = list(islice(self._own_names(connection), page.start, page.stop))
             found = [self._entities.read(ADDRESS_TYPE, name) for name in chosen]
         else:
-            found = list(islice(self._views(connection, kind), page.start, page.stop))
+            found = self._view(connection, kind).page(page)
         reply(200, "OK", table(found, names))
 
-    def _views(self, connection: ClientConnection, kind: str) -> Iterable[dict[str, Any]]:
+    def _view(self, connection: ClientConnection, kind: str) -> View[Any]:
         space = connection.space
         assert space is not None
         if kind == SPACE_TYPE:
-            return [self._entities.read(SPACE_TYPE, space.name)]
+            return view_of([self._entities.read(SPACE_TYPE, space.name)])
         if kind == CONNECTION_TYPE:
             return self._connections.connections_of(space)
         if kind == LINK_TYPE:

@@ -42,12 +42,7 @@ def is_of_statistics(text: str) -> bool:
 
 def read_statistics(space: Space, connections: Connections) -> dict[str, str]:
     """Return the statistics of a space by name: version, clients, messages, bytes and sessions."""
-    clients = receivers = bytes_in = bytes_out = 0
-    for row in connections.connections_of(space):
-        clients += 1
-        receivers += row["receivers"]
-        bytes_in += row["bytesIn"]
-        bytes_out += row["bytesOut"]
+    clients, receivers, bytes_in, bytes_out = connections.traffic_of(space)
     received = sent = stored = dropped = 0
     for address in space.addresses.values():
         came, went = address.traffic()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PER_TURN: Final = 50
-"""Connections that are looked at or closed in a turn: some ten milliseconds at most."""
+PER_TURN: Final = 20
+"""Connections that are looked at or closed in a turn: a few milliseconds."""
 
 CHECK_S: Final = 1.0
 """The longest time between two readings of the wall clock while there are proofs that end, in seconds."""

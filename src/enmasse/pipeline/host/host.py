@@ -24,7 +24,8 @@ from enmasse.control.runtime.controller import Controller
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.resource_quota import in_words
-from enmasse.pipeline.backup import RestoredMarks
+from enmasse.pipeline.backup.outside import RestoredMarks
+from enmasse.pipeline.backup.relocation import relocate
 from enmasse.pipeline.host.capacity import used_of
 from enmasse.pipeline.host.declared import Declared
 from enmasse.pipeline.host.reports import Reports
@@ -82,6 +83,7 @@ class Host(Controller):
 
     def __init__(self, settings: HostSettings, http: httpx.AsyncClient) -> None:
         super().__init__(jitter=lambda: random.uniform(0.8, 1.2))  # noqa: S311  # spreads retries, hides nothing
+        self._folder = settings.folder
         self._folders = SpaceFolders(settings.folder)
         self._restored = RestoredMarks(settings.folder)
         self.declared = Declared(http, self._changed)
@@ -94,6 +96,8 @@ class Host(Controller):
     async def run(self) -> None:
         """Run until cancelled; then end all runners in order."""
         await self.runners.end_former()
+        if await asyncio.to_thread(relocate, self._folder):
+            _log.info("the pipelines were moved to %s, and what they remember was told so", self._folder)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.declared.run(), name="declared")

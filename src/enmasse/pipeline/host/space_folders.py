@@ -34,7 +34,7 @@ from typing import Any
 
 from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
-from enmasse.pipeline.backup_locks import make_locks
+from enmasse.pipeline.backup.locks import make_locks
 from enmasse.pipeline.credentials import AUTHORITY
 from enmasse.pipeline.host.supervise import end_session
 from enmasse.pipeline.lake.objects import FILE as LAKE_FILE

@@ -25,7 +25,7 @@ from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters
 from enmasse.model.kinds.pipelines.pipeline import Pipeline, unapplied_by_type
 from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
-from enmasse.pipeline.backup import RestoredMarks
+from enmasse.pipeline.backup.outside import RestoredMarks
 from enmasse.pipeline.host.lakes import LakeFacts
 from enmasse.pipeline.host.reach import ANNOTATION, Reach, is_never, parse_hosts, place_of
 from enmasse.pipeline.host.secrets import SecretEntries, judge_secrets
@@ -143,8 +143,9 @@ def restored_rule(pipeline: Pipeline, marks: RestoredMarks) -> Rule | None:
     return Rule(
         False,
         "RestoredBehindSink",
-        f"it was restored from a backup, and {', '.join(ahead)} may have what it would write again or leave out: say "
-        f"where it goes on with `enmasse pipeline restart {metadata.name} --from WHERE`",
+        f"it was restored from a backup, and what it has written elsewhere is not in that: {'; '.join(ahead)}. "
+        "Look at what is there, and say from where it goes on, such as from the moment after the newest row: "
+        f"`enmasse pipeline restart {metadata.name} --from WHERE`",
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from enmasse.pipeline.backup_locks import wait_for_backup
+from enmasse.pipeline.backup.locks import wait_for_backup
 from enmasse.pipeline.credentials import Login
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.sink.columns import check_columns

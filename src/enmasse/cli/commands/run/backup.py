@@ -14,7 +14,7 @@ from enmasse.drivers.backup import back_up
 from enmasse.drivers.backup import restore as restore_backup
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.pipelines_folder import OPTION
-from enmasse.pipeline.backup import PipelinesPart
+from enmasse.pipeline.backup.snapshot import PipelinesPart
 
 
 def backup(

@@ -23,6 +23,7 @@ from enmasse.model.kinds.pipelines.relations import (
 from enmasse.model.kinds.pipelines.sinks import repeated_table_problems, sink_problems
 from enmasse.model.kinds.pipelines.sources import source_columns, source_problems
 from enmasse.model.kinds.pipelines.steps import step_columns, step_problems
+from enmasse.model.kinds.pipelines.streaming import streaming_problems
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.schema import describe_value
 from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, MODEL_PREFIX, REASONS
@@ -61,6 +62,7 @@ def flow_problems(spec: PipelineSpec) -> Iterator[Problem]:
         yield from name_problems(path, step.name, relations)
         yield from step_problems(path, step, relations, own, has_code=spec.code is not None)
         relations[step.name] = step_columns(step, relations, own)
+    yield from streaming_problems(spec, relations, own)
     for index, sink in enumerate(spec.sinks):
         yield from sink_problems(f"spec.sinks[{index}]", sink, relations)
     yield from repeated_table_problems(spec.sinks)

@@ -18,7 +18,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.sinks import TableMaintenance
 from enmasse.model.sql.ddl import quote_identifier
-from enmasse.pipeline.backup_locks import wait_for_backup
+from enmasse.pipeline.backup.locks import wait_for_backup
 from enmasse.pipeline.errors import PlanError, TableSchemaError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep

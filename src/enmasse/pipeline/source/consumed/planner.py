@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.pipeline.backoff import Backoff
-from enmasse.pipeline.backup_locks import wait_for_backup
+from enmasse.pipeline.backup.locks import wait_for_backup
 from enmasse.pipeline.errors import OptionError, SpoolFullError, SpoolMismatchError, StreamUnavailableError
 from enmasse.pipeline.source.consumed.ledger import CommitLog, Entry, Ledger, local_path
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
