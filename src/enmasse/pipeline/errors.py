@@ -13,7 +13,7 @@ ConfigError
 ├── FunctionError          a pipeline's Python function raised, took too long or gave something else
 ├── TableSchemaError       rows do not fit the table they go to
 ├── DatabaseError          a database lacks a table or a right that is needed, or does not let its user in
-├── TableDamagedError      a file of a table's log is missing or unreadable
+├── TableDamagedError      a file of a table is missing, unreadable, or not as it was written
 ├── TableMismatchError     a table belongs to another query or checkpoint
 ├── SpoolInUseError        another query holds the folder
 └── SpoolMismatchError     the folder, the checkpoint and the address do not belong together
@@ -36,6 +36,8 @@ ResourceError
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from enmasse.errors import ConfigError, ResourceError, UnavailableError
 
@@ -61,7 +63,11 @@ class TableMismatchError(ConfigError):
 
 
 class TableDamagedError(ConfigError):
-    """A file of a table's log is missing or unreadable; the message names it and what to do."""
+    """A file of a table is missing, unreadable, or not as it was written; the message names it and what to do."""
+
+    REMEDY: Final = (
+        "bring the file back from a backup, or move the table away and restart the pipeline from a point you name"
+    )
 
 
 class TableSchemaError(ConfigError):
@@ -110,6 +116,10 @@ class TableEmptyError(PlanError):
 
 class CheckpointDamagedError(ConfigError):
     """A file of a checkpoint is missing or unreadable; the message names it and what to do."""
+
+    REMEDY: Final = (
+        "bring the file back, or have the pipeline begin anew with restart: {at: ..., from: earliest|latest|MOMENT}"
+    )
 
 
 class FunctionError(ConfigError):

@@ -33,6 +33,7 @@ from enmasse.pipeline.sink.writers import EnmasseStreamWriter
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
 from enmasse.pipeline.source.consumed.spool import Owner, Spool
+from enmasse.pipeline.sums import keep_sum
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
 
@@ -170,6 +171,27 @@ def test_a_file_that_a_table_lacks_is_named(stage: Stage, tmp_path: Path) -> Non
     next((stage.space / "lake" / "rows").glob("*.parquet")).unlink()
     _, is_sound = copied(stage, tmp_path / "copy")
     assert not is_sound
+
+
+@pytest.mark.parametrize("kind", ["rows", "log", "checkpoint"])
+def test_what_a_disk_has_changed_is_named(kind: str, stage: Stage, tmp_path: Path) -> None:
+    stage.write(1)
+    table = stage.space / "lake" / "rows"
+    file = {
+        "rows": next(table.glob("*.parquet")),
+        "log": table / "_delta_log" / f"{0:020d}.json",
+        "checkpoint": stage.query / "offsets" / "0",
+    }[kind]
+    keep_sum(file)
+    assert copied(stage, tmp_path / "sound")[1]
+    data = file.read_bytes()
+    file.write_bytes(data[:4] + bytes((data[4] ^ 1,)) + data[5:])
+    said: list[str] = []
+    with PipelinesCopy(stage.folder, tmp_path / "copy", said.append) as copy:
+        copy.approach()
+        copy.note()
+        assert not copy.copy_tables()
+    assert any(f"{file.name} is not as it was written" in sentence for sentence in said)
 
 
 def test_files_that_joined_tables_need_are_there_once(stage: Stage, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from urllib.parse import quote
 from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
 from enmasse.pipeline.backup.files import files_below, is_own_file
+from enmasse.pipeline.sums import resealed
 
 PLACE: Final = "place"
 
@@ -74,7 +75,7 @@ def _relocate(top: Path, former: str, now: str) -> None:
             for old, new in changes.items():
                 moved = moved.replace(old, new)
             if moved != text:
-                _replace(name, folder, moved)
+                _replace(name, folder, resealed(text, moved))
 
 
 def _text_of(name: str, folder: int) -> str | None:

@@ -34,6 +34,7 @@ from enmasse.pipeline.backup.locks import BATCHES, DELETIONS, lock, make_locks
 from enmasse.pipeline.backup.outside import RESTORED, declared_in, outside_of
 from enmasse.pipeline.backup.relocation import PLACE, place_of
 from enmasse.pipeline.errors import BackupBusyError
+from enmasse.pipeline.sums import DamagedFileError, check_sum
 
 _STATE: Final = ("spool", "checkpoints", "models")
 _LAKE: Final = "lake"
@@ -156,6 +157,8 @@ class PipelinesCopy:
                 self._report(f"copying the tables of {name}")
             self._copier.copy_all(self._folder / name / _LAKE, self._target / name / _LAKE, chosen)
             problems += _missing(self._target / name / _LAKE)
+        for name in self._bulk:
+            problems += _changed(self._target / name)
         for problem in problems:
             self._report(f"damaged: {problem}")
         return not problems
@@ -230,6 +233,18 @@ class PipelinesCopy:
 
 def _folders_in(place: Path, pattern: str) -> list[Path]:
     return [path for path in place.glob(pattern) if path.is_dir()]
+
+
+def _changed(space: Path) -> Iterator[str]:
+    """Yield what was not copied as it was written, in words: of files that have a checksum beside them."""
+    for beside in space.rglob(".*.crc"):
+        file = beside.with_name(beside.name[1:-4])
+        with suppress(FileNotFoundError):
+            try:
+                check_sum(file)
+            except DamagedFileError as error:
+                if file.suffix != ".tmp":  # else it was being written
+                    yield str(error)
 
 
 def _missing(lake: Path) -> list[str]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ import pyarrow as pa
 from enmasse.pipeline.builtin.features import Encoder
 from enmasse.pipeline.builtin.onnx_model import OnnxModel, feature_values
 from enmasse.pipeline.errors import ModelMissingError, PlanError
+from enmasse.pipeline.sums import check_sum, keep_sum, sum_of
 
 FORM: Final = 1
 _ASIDE: Final = ".making"
@@ -154,13 +156,19 @@ class Models:
             ModelMissingError: there is none yet.
         """
         try:
-            return (self._folder / "current").read_text().strip()
+            version, _, kept = (self._folder / "current").read_bytes().strip().partition(b" ")
         except FileNotFoundError:
             name = self._folder.name
             raise ModelMissingError(
                 f"there is no model {name!r} yet: the built-in pipeline train makes one with model {name!r} once "
                 "its table has enough rows, and `enmasse model import` takes one"
             ) from None
+        if kept and kept != _sum_of(version):
+            raise ModelMissingError(
+                f"{self._folder / 'current'} is not as it was written: bring it back, or say which version counts "
+                f"with `enmasse model rollback {self._folder.name} --version N`"
+            )
+        return version.decode(errors="replace")
 
     def load(self, version: str) -> Model:
         """Return a version that was trained here.
@@ -185,6 +193,7 @@ class Models:
         """
         path = self._folder / version / "model.json"
         try:
+            check_sum(path)
             found = json.loads(path.read_text())
             if found.pop("form") != FORM:
                 raise ValueError(f"expected form {FORM}")  # noqa: TRY301  # one way out for all that can be wrong
@@ -224,6 +233,8 @@ class Models:
         (aside / "model.json").write_text(json.dumps({"form": FORM, **asdict(made)}, indent=1))
         for path in [*aside.rglob("*"), aside]:
             _sync(path)
+            if path.is_file() and path.suffix != ".crc" and not sum_of(path).exists():
+                keep_sum(path)
         aside.rename(self._folder / version)
         self.point_to(version)
         for old in self.versions()[:-keep]:
@@ -233,7 +244,7 @@ class Models:
     def point_to(self, version: str) -> None:
         """Have a version count that is there."""
         pointer = self._folder / ".current"
-        pointer.write_text(f"{version}\n")
+        pointer.write_bytes(b"%b %b\n" % (version.encode(), _sum_of(version.encode())))
         _sync(pointer)
         pointer.rename(self._folder / "current")
         _sync(self._folder)
@@ -250,8 +261,9 @@ def roll_back(folder: Path, version: str | None = None) -> str:
         ModelMissingError: there is none such.
     """
     models = Models(folder)
-    there, current = models.versions(), models.current()
+    there = models.versions()
     if version is None:
+        current = models.current()
         before = [one for one in there if one < current]
         if not before:
             raise ModelMissingError(f"model {folder.name}: there is no version before {current}, which counts")
@@ -262,6 +274,10 @@ def roll_back(folder: Path, version: str | None = None) -> str:
     models.read(wanted)
     models.point_to(wanted)
     return wanted
+
+
+def _sum_of(version: bytes) -> bytes:
+    return b"%08x" % crc32(version)
 
 
 def _frozen(value: Any) -> Any:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.sums import check_sum
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -200,6 +201,7 @@ def _opened(path: Path) -> Any:
 @lru_cache(maxsize=16)
 def _session(path: Path) -> Any:
     """Return a session; a version never changes."""
+    check_sum(path)
     return _opened(path)
 
 

@@ -21,7 +21,9 @@ from enmasse.pipeline.backup.locks import deletion
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import qualified, quoted
 from enmasse.pipeline.database.writing import columns_of
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta import sync_log
+from enmasse.pipeline.lake.delta_reading import existing_delta, open_delta
+from enmasse.pipeline.sums import remove_lonely_sums
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -91,6 +93,9 @@ def refresh_copy(database: Database, folder: Path, application: str, *, is_linke
             schema_mode="overwrite",
             commit_properties=CommitProperties(custom_metadata={_DIGEST: digest}),
         )
+    written = existing_delta(folder).version()
+    sync_log(folder, written, written)
+    remove_lonely_sums(folder)
 
 
 def _digest_of(delta: DeltaTable) -> str | None:

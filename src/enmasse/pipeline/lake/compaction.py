@@ -21,16 +21,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
 from enmasse.pipeline.backup.locks import deletion
 from enmasse.pipeline.lake.batches import table_lock
-from enmasse.pipeline.lake.delta import MODE
-from enmasse.pipeline.lake.delta_reading import LOG, open_delta
+from enmasse.pipeline.lake.delta import MODE, sync_log
+from enmasse.pipeline.lake.delta_reading import LOG, check_files, open_delta
 from enmasse.pipeline.lake.file_writing import partition_text
 from enmasse.pipeline.lake.objects import LakePath
+from enmasse.pipeline.sums import remove_lonely_sums
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -120,12 +123,15 @@ def join_small_files(path: LakePath) -> int:
 def _join_files(table: DeltaTable, path: LakePath, target_bytes: int, bytes_at_once: int) -> tuple[int, int, int]:
     """Join files to such of a size; return how many files were joined and made, and how many partitions are left."""
     columns = list(table.metadata().partition_columns)
-    files = [(partition, size) for partition, size, _ in _files(table, columns)]
-    chosen, left = plan_compaction(files, bytes_at_once=bytes_at_once, target_bytes=target_bytes)
+    files = _files(table, columns)
+    sizes = [(partition, size) for partition, size, _, _ in files]
+    chosen, left = plan_compaction(sizes, bytes_at_once=bytes_at_once, target_bytes=target_bytes)
     merged = made = 0
     for partition in chosen:
         with _one_at_a_time(path), _lock_if_merged(table, path):
             table.update_incremental()
+            before = table.version()
+            check_files(path, (name for where, size, _, name in files if where == partition and size < target_bytes))
             try:
                 done = table.optimize.compact(
                     partition_filters=_filters(columns, partition),
@@ -137,6 +143,7 @@ def _join_files(table: DeltaTable, path: LakePath, target_bytes: int, bytes_at_o
                 # Another process rewrote one of the files; the next step sees what is left to do.
                 left += 1
                 continue
+            _keep_sums(table, path, before)
         merged += done["numFilesRemoved"]
         made += done["numFilesAdded"]
     if chosen:
@@ -160,19 +167,21 @@ def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | N
         return 0
     names = list(table.metadata().partition_columns)
     done_at = int(table.metadata().configuration.get(_ORDERED, "0"))
-    by_partition: dict[tuple[str | None, ...], list[tuple[int, int]]] = {}
-    for partition, size, made_at in _files(table, names):
-        by_partition.setdefault(partition, []).append((size, made_at))
+    by_partition: dict[tuple[str | None, ...], list[tuple[int, int, str]]] = {}
+    for partition, size, made_at, name in _files(table, names):
+        by_partition.setdefault(partition, []).append((size, made_at, name))
     rewritten = total = 0
     for partition, files in sorted(by_partition.items(), key=lambda item: -len(item[1])):
-        size = sum(size for size, _ in files)
-        if len(files) < 2 or all(made_at <= done_at for _, made_at in files):
+        size = sum(size for size, _, _ in files)
+        if len(files) < 2 or all(made_at <= done_at for _, made_at, _ in files):
             continue
         if bytes_at_once is not None and total + size > bytes_at_once:
             continue
         total += size
         with _one_at_a_time(path), _lock_if_merged(table, path):
             table.update_incremental()
+            before = table.version()
+            check_files(path, (name for _, _, name in files))
             try:
                 done = table.optimize.z_order(
                     list(columns),
@@ -183,13 +192,20 @@ def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | N
                 )
             except CommitFailedError:
                 continue  # another process rewrote one of the files; the next step sees it
+            _keep_sums(table, path, before)
         rewritten += done["numFilesRemoved"]
     if rewritten:
         with table_lock(path):
             table.update_incremental()
-            made = max(made_at for _, _, made_at in _files(table, names))
+            made = max(made_at for _, _, made_at, _ in _files(table, names))
             table.alter.set_table_properties({_ORDERED: str(made)}, raise_if_not_exists=False)
     return rewritten
+
+
+def _keep_sums(table: DeltaTable, path: LakePath, before: int) -> None:
+    """Keep checksums of what Delta's library has written since a version."""
+    table.update_incremental()
+    sync_log(path, table.version(), before + 1)
 
 
 def _filters(names: Sequence[str], partition: Sequence[str | None]) -> Any:
@@ -226,6 +242,8 @@ def _vacuum(table: DeltaTable, path: LakePath, keep_h: int) -> int:
                     # Another process changed the table; what is left goes with the next step.
                     continue
                 removed += len(gone)
+    if isinstance(path, Path):
+        remove_lonely_sums(path)
     return removed
 
 
@@ -247,21 +265,39 @@ def drop_rows(path: LakePath, column: str, before: datetime) -> int:
     moment = before.astimezone(UTC).strftime("%Y-%m-%d" if is_date else "%Y-%m-%dT%H:%M:%S")
     with table_lock(path):
         table.update_incremental()
+        check_files(path, _parted(table, column, moment))
+        version = table.version()
         try:
             done = table.delete(f"{name} < '{moment}'")
         except CommitFailedError:
             return 0  # another process changed the table; they go with the next step
+        _keep_sums(table, path, version)
     return int(done.get("num_deleted_rows") or 0)
 
 
-def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | None, ...], int, int]]:
-    """Return each file's partition, bytes, and when it was made in milliseconds since 1970."""
+def _parted(table: DeltaTable, column: str, moment: str) -> Iterator[str]:
+    """Yield the files that have older and newer rows, and so are rewritten; and those of which it is not told."""
+    if column in table.metadata().partition_columns:
+        return  # whole files go
+    actions = pa.table(table.get_add_actions(flatten=True))
+    least, greatest = (
+        actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows
+        for name in (f"min.{column}", f"max.{column}")
+    )
+    for name, low, high in zip(actions["path"].to_pylist(), least, greatest, strict=True):
+        if low is None or high is None or str(low.isoformat()) < moment <= str(high.isoformat()):
+            yield unquote(name)
+
+
+def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | None, ...], int, int, str]]:
+    """Return each file's partition, bytes, when it was made in milliseconds since 1970, and path."""
     actions = table.get_add_actions(flatten=True)
     sizes = actions.column("size_bytes").to_pylist()
     partitions = [actions.column(f"partition.{name}").to_pylist() for name in columns]
     texts: list[list[str | None]] = [[partition_text(value) for value in column] for column in partitions]
     rows = list(zip(*texts, strict=True)) if texts else [()] * len(sizes)
-    return list(zip(rows, sizes, actions.column("modification_time").to_pylist(), strict=True))
+    paths = map(unquote, actions.column("path").to_pylist())
+    return list(zip(rows, sizes, actions.column("modification_time").to_pylist(), paths, strict=True))
 
 
 @contextmanager

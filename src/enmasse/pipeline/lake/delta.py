@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -34,6 +36,7 @@ from enmasse.pipeline.lake.mending import QUERY, account_for, application, mend
 from enmasse.pipeline.lake.merging import STAGING, Merging
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, delta_options, present_storage
 from enmasse.pipeline.lake.partitions import Partitions
+from enmasse.pipeline.sums import keep_sum, sum_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -297,7 +300,9 @@ def is_committed(path: LakePath, transaction: Transaction) -> bool:
 
 
 def sync_log(path: LakePath, version: int, first: int = 0) -> None:
-    """Put the entries of a table's log on disk.
+    """Put the entries of a table's log on disk, with the files that they add, and keep checksums of all of them.
+
+    What queries write has them already; what Delta's library writes is neither synced nor has any.
 
     Args:
         path: the table's folder.
@@ -311,8 +316,22 @@ def sync_log(path: LakePath, version: int, first: int = 0) -> None:
         entry = log / f"{number:020d}.json"
         if entry.exists():
             sync(entry)
+            for file in (*_added(path, entry), entry, entry.with_suffix(".checkpoint.parquet")):
+                if file.exists() and not sum_of(file).exists():
+                    with suppress(FileNotFoundError):  # it left the table, and was deleted
+                        sync(file)
+                        sync(file.parent)
+                        keep_sum(file)
     for folder in (log, path):
         sync(folder)
+
+
+def _added(path: Path, entry: Path) -> Iterator[Path]:
+    """Yield the files that an entry of a table's log adds; none if it cannot be read, which who opens it says."""
+    with suppress(ValueError, KeyError, TypeError):
+        for line in entry.read_text().splitlines():
+            if '"add"' in line and "add" in (action := json.loads(line)):
+                yield path / unquote(action["add"]["path"])
 
 
 def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:

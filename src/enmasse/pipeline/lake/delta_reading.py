@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -32,6 +33,7 @@ from enmasse.pipeline.lake.objects import (
     storage_failure,
 )
 from enmasse.pipeline.session import activate
+from enmasse.pipeline.sums import DamagedFileError, check_sum
 from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
             raise away(path, error) from None
         if isinstance(error, OSError):
             raise
+        if isinstance(path, Path):
+            check_files(path, (f"{LOG}/{entry.name}" for entry in (path / LOG).glob("[0-9]*")))
         # The library shows its own state in braces, and where it was in further lines.
         said = str(error).partition("\n")[0].partition(" {")[0]
         raise TableDamagedError(
@@ -76,7 +80,7 @@ def _require_entries(path: Path, version: int) -> None:
     """Make sure that no entry of a table's log is empty, which the library takes for one that changes nothing.
 
     Raises:
-        TableDamagedError: one is, of those since the log's last checkpoint.
+        TableDamagedError: one is, or is not as it was written, of those since the log's last checkpoint, or that is.
     """
     for number in range(version, -1, -1):
         entry = path / LOG / f"{number:020d}.json"
@@ -89,8 +93,33 @@ def _require_entries(path: Path, version: int) -> None:
                 f"the table {path.name} is damaged: {entry} is empty; bring the file back from a backup, or move the "
                 "table away"
             )
-        if entry.with_suffix(".checkpoint.parquet").exists():
+        checkpoint = entry.with_suffix(".checkpoint.parquet")
+        check_files(path, [f"{LOG}/{entry.name}"])
+        if checkpoint.exists():
+            check_files(path, [f"{LOG}/{checkpoint.name}"])
             return
+
+
+def check_files(path: LakePath, files: Iterable[str]) -> None:
+    """Make sure that files of a table are as they were written, for a library that does not look.
+
+    Args:
+        path: the table's folder.
+        files: below it. One that is gone meanwhile is passed over.
+
+    Raises:
+        TableDamagedError: one is not; the message names it and what to do.
+    """
+    if isinstance(path, ObjectPath):
+        return
+    for file in files:
+        with suppress(FileNotFoundError):
+            try:
+                check_sum(path / file)
+            except DamagedFileError as error:
+                raise TableDamagedError(
+                    f"the table {path.name} is damaged: {error}; {TableDamagedError.REMEDY}"
+                ) from None
 
 
 def existing_delta(path: LakePath) -> DeltaTable:
@@ -179,6 +208,7 @@ def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]
     settle()
     schema = to_arrow_schema(of, timezone="UTC")
     for file in part.files:
+        check_files(lake_path(part.root), [file.path])
         where, storage = located(lake_path(part.root) / file.path)
         try:
             parquet = pq.ParquetFile(where, filesystem=storage, page_checksum_verification=True)

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, lake_path, located, size_of
+from enmasse.pipeline.sums import keep_sum, remove_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,6 +94,7 @@ def remove_unnamed(paths: Iterable[LakePath]) -> None:
     for path in paths:
         if isinstance(path, Path):
             path.unlink(missing_ok=True)
+            remove_sum(path)
 
 
 def put_whole(path: LakePath, text: str) -> None:
@@ -239,6 +241,8 @@ class _File:
         assert self._writer is not None
         self._writer.close()
         sync(self._path)
+        if isinstance(self._path, Path):
+            keep_sum(self._path)
         footer = self._writer.writer.metadata  # as it was just written
         return {
             "path": self._relative,

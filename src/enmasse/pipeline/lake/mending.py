@@ -25,6 +25,7 @@ from enmasse.pipeline.lake.batches import checkpoint_query
 from enmasse.pipeline.lake.delta_reading import LOG, open_delta
 from enmasse.pipeline.lake.file_writing import put_whole, sync
 from enmasse.pipeline.lake.objects import LakePath
+from enmasse.pipeline.sums import remove_lonely_sums
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -79,6 +80,8 @@ def mend(path: LakePath, checkpoint: Path) -> int:
     _check_batches(path, checkpoint, last, torn)
     for entry in torn:
         entry.unlink()
+    if isinstance(log, Path):
+        remove_lonely_sums(log)  # another entry comes in the place of one that was removed
     if torn:
         sync(log)
     return len(torn)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.lake import history
-from enmasse.pipeline.lake.delta_reading import rows_of
+from enmasse.pipeline.lake.delta_reading import check_files, files_of, rows_of
 from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.objects import LakePath
 from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of, is_beside, together
@@ -64,6 +64,8 @@ class Merging:
             if not files:
                 return False
             staged = [str(staging / file["path"]) for file in files]
+            # A merge reads the whole table.
+            check_files(self._path, (file.path for file in files_of(table)))
             if layout.keeps_history:
                 self._keep_versions(table, frame.sparkSession, staged, staging / "versions", commit)
             else:

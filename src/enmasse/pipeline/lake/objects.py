@@ -232,10 +232,14 @@ class ObjectPath:
 
     def write_text(self, text: str) -> None:
         """Put an object there, in the place of a former one at once."""
+        self.write_bytes(text.encode())
+
+    def write_bytes(self, data: bytes) -> None:
+        """Put an object there, in the place of a former one at once."""
 
         def write(files: fs.FileSystem) -> None:
             with files.open_output_stream(self.key) as target:
-                target.write(text.encode())
+                target.write(data)
 
         _request(self, write)
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from enmasse.pipeline.backup.locks import deletion
-from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.errors import CheckpointDamagedError, TableSchemaError
 from enmasse.pipeline.lake.delta_reading import (
     FilesPartition,
     TableFile,
@@ -43,6 +43,7 @@ from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, lake_path
 from enmasse.pipeline.lake.parquet import parquet_table
 from enmasse.pipeline.session import activate
+from enmasse.pipeline.sums import opened, sealed, sum_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,9 +130,14 @@ def _pins_in(folder: Path) -> dict[int, Version]:
         if entry.name.isdigit():
             # What is no longer needed is removed meanwhile.
             with suppress(FileNotFoundError):
-                document = json.loads(entry.read_text())
-                files = tuple(TableFile(**file) for file in document.pop("files"))
-                found[int(entry.name)] = Version(**document, files=files)
+                try:
+                    document = opened(entry.read_text())
+                    files = tuple(TableFile(**file) for file in document.pop("files"))
+                    found[int(entry.name)] = Version(**document, files=files)
+                except (ValueError, KeyError, TypeError) as error:
+                    raise CheckpointDamagedError(
+                        f"the checkpoint's {entry} cannot be read ({error}); {CheckpointDamagedError.REMEDY}"
+                    ) from None
     return found
 
 
@@ -201,8 +207,11 @@ class Pins:
             for file in version.files:
                 target = folder / file.path
                 target.parent.mkdir(parents=True, exist_ok=True)
+                beside = sum_of(self._table / file.path)
                 with suppress(FileExistsError):
                     os.link(self._table / file.path, target)
+                with suppress(FileExistsError, FileNotFoundError):
+                    os.link(beside, sum_of(target))
         except FileNotFoundError:
             raise
         except OSError:
@@ -213,7 +222,7 @@ class Pins:
         self._folder.mkdir(parents=True, exist_ok=True)
         new = self._folder / f".{batch}.new"
         with new.open("w") as file:
-            json.dump(asdict(version), file)
+            file.write(sealed(asdict(version)))
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._folder / str(batch))

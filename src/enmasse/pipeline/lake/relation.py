@@ -17,8 +17,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import table_lock
+from enmasse.pipeline.lake.delta import sync_log
 from enmasse.pipeline.lake.delta_reading import LOG, existing_delta, files_of, open_delta, rows_of, with_texts
-from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.objects import LakePath, missing_of
 from enmasse.pipeline.lake.parquet import parquet_fields, parquet_table
 
@@ -134,8 +134,7 @@ def restore(path: LakePath, version: int | datetime) -> str:
             _go_back(past, path, version)
             delta.restore(past.version())
             delta.update_incremental()
-            for entry in (path / LOG / f"{delta.version():020d}.json", path / LOG):
-                sync(entry)
+            sync_log(path, delta.version(), delta.version())
             return f"is as version {past.version()} was, as version {delta.version()}"
     raise TableSchemaError(f"the table {path.name} is written all the time: pause its pipeline, and restore it then")
 

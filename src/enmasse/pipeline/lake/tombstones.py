@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake.file_writing import sync
-from enmasse.pipeline.lake.objects import LakePath, ObjectPath, located
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath
 from enmasse.pipeline.lake.partial_updates import at_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ MOST: Final = 100_000
 _FOLDER: Final = "_tombstones"
 _AT: Final = "__enmasse_at"
 _GONE: Final = "__enmasse_gone"
+_SUM: Final = b"SUM1"
+"""The end of the file, after a CRC-32 of Parquet; those of older versions have the pages' checksums alone."""
+_TAIL_BYTES: Final = 8
 
 
 class Tombstones:
@@ -51,10 +56,20 @@ class Tombstones:
         return self.file.exists()
 
     def read(self) -> pa.Table:
-        """Return the keys of what was deleted, and the values by which rows are ordered."""
-        where, files = located(self.file)
-        with pq.ParquetFile(where, filesystem=files, page_checksum_verification=True) as parquet:
-            return parquet.read()
+        """Return the keys of what was deleted, and the values by which rows are ordered.
+
+        Raises:
+            TableDamagedError: the file is not as it was written.
+        """
+        data = self.file.read_bytes()
+        parquet = data[:-_TAIL_BYTES] if data.endswith(_SUM) else data
+        is_sound = data == parquet or crc32(parquet).to_bytes(4, "big") + _SUM == data[-_TAIL_BYTES:]
+        try:
+            if is_sound:
+                return pq.read_table(pa.BufferReader(parquet), page_checksum_verification=True)
+        except (OSError, pa.ArrowInvalid):
+            pass
+        raise TableDamagedError(f"{self.file} is not as it was written; {TableDamagedError.REMEDY}")
 
     def apply(self, rows: ds.Dataset) -> pa.RecordBatchReader:
         """Remember what rows delete, and return them without those that are older than a deletion.
@@ -106,13 +121,16 @@ class Tombstones:
         return newest
 
     def _write(self, table: Any) -> None:
+        made = pa.BufferOutputStream()
+        pq.write_table(table, made, compression="zstd")
+        parquet = made.getvalue().to_pybytes()
+        data = parquet + crc32(parquet).to_bytes(4, "big") + _SUM
         if isinstance(self.file, ObjectPath):
-            where, files = located(self.file)
-            pq.write_table(table, where, filesystem=files, compression="zstd", write_page_checksum=True)
+            self.file.write_bytes(data)
             return
         self.file.parent.mkdir(parents=True, exist_ok=True)
         new = self.file.with_suffix(".new")
-        pq.write_table(table, new, compression="zstd", write_page_checksum=True)
+        new.write_bytes(data)
         sync(new)
         new.replace(self.file)
         sync(self.file.parent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from enmasse.pipeline.errors import CheckpointDamagedError, TableDamagedError
 from enmasse.pipeline.lake.objects import storage_failure
 
 LONGEST: Final = 500
@@ -35,6 +36,9 @@ _CRASHED = "Python worker exited unexpectedly"
 _SLOW = "waiting for the Python worker to connect back"
 _NO_SPACE = "No space left on device"
 _FILE = re.compile(r"(?<![\w.:/])/[^\s:'\"()]+")
+_CHANGED = re.compile(r"Checksum error: (?:file:)?(/.+?) at \d+ exp: ")
+"""What Hadoop says of a file."""
+_GONE = re.compile(r"File (?:file:)?(/\S+/checkpoints/.+?) does not exist")
 _IN_LAKE = re.compile(r"(.+/lake)/([^/]+)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+|$)", re.MULTILINE)
 """What a frame of ours has Spark raise: a constraint, an expectation, a message that does not fit."""
@@ -56,6 +60,11 @@ def sentence_of(error: BaseException | str) -> str:
         return _short(f"{header[0].strip()}; correct the file in its place")
     if storage := storage_failure(text):
         return _short(f"the lake: {storage}")
+    if changed := _CHANGED.search(text):
+        kind = CheckpointDamagedError if "/checkpoints/" in changed[1] else TableDamagedError
+        return _short(f"{changed[1]} is not as it was written: its checksum is of something else; {kind.REMEDY}")
+    if gone := _GONE.search(text):
+        return _short(f"the checkpoint lacks {gone[1]}; {CheckpointDamagedError.REMEDY}")
     if _NO_SPACE in text:
         return _short(f"{_NO_SPACE}: {_where_full(text)}")
     if _CRASHED in text:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from enmasse.pipeline import sums
 from enmasse.pipeline.errors import (
     SpoolDamagedError,
     SpoolFullError,
@@ -237,7 +238,7 @@ def test_a_folder_whose_owner_cannot_be_read_is_refused(opened: Opened, content:
 
 def test_a_folder_of_a_later_release_is_refused(opened: Opened) -> None:
     path = opened().folder / "spool.json"
-    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    path.write_text(sums.sealed(sums.opened(path.read_text()) | {"version": 2}))
     with pytest.raises(SpoolMismatchError, match="version 2; this release knows 1"):
         opened()
 

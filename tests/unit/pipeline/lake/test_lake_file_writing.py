@@ -80,7 +80,7 @@ def test_a_batch_of_many_days_makes_files_and_not_memory(tmp_path: Path) -> None
     batches = [rows_of(*[(day, "a", n, 0.0) for n, day in enumerate(days)]) for _ in range(2)]
     found = told(tmp_path, batches, "day")
     assert sum(file["rows"] for file in found) == 2 * len(days)
-    assert len(files(tmp_path)) == len(found)
+    assert len(files(tmp_path)) == 2 * len(found)  # with checksums
 
 
 def test_a_task_without_rows_makes_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake import tombstones
 from enmasse.pipeline.lake.tombstones import Tombstones
 
@@ -63,3 +64,16 @@ def test_a_batch_is_not_in_memory_at_once(found: Tombstones, tmp_path: Path) -> 
     parts = found.apply(ds.dataset(sorted(tmp_path.glob("*.parquet"))))
     assert pa.total_allocated_bytes() - before < 500 * 10_000
     assert sum(part.num_rows for part in parts) == 2000
+
+
+def test_a_changed_bit_is_an_error_with_the_name_of_the_file(found: Tombstones) -> None:
+    found.apply(batch(("a", 1, 5, True), ("b", 2, 6, True)))
+    whole, data = found.read(), found.file.read_bytes()
+    for bit in range(0, len(data) * 8, 5):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        found.file.write_bytes(bytes(changed))
+        with pytest.raises(TableDamagedError, match=f"{found.file} is not as it was written"):
+            found.read()
+    found.file.write_bytes(data[:-8])  # as an older version has written it
+    assert found.read() == whole

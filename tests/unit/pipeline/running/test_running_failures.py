@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.pipeline.errors import CheckpointDamagedError, TableDamagedError
 from enmasse.pipeline.running.failures import LONGEST, is_of_java, sentence_of
 
 WORKER = """\
@@ -36,6 +37,19 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
         (
             "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project",
             "A column `x` cannot be resolved.",
+        ),
+        (
+            "Caused by: org.apache.hadoop.fs.X: Checksum error: file:/a b/lake/t/x at 0 exp: -1 got: 2",
+            f"/a b/lake/t/x is not as it was written: its checksum is of something else; {TableDamagedError.REMEDY}",
+        ),
+        (
+            "[X] terminated with exception: Checksum error: file:/a/checkpoints/p/offsets/1 at 512 exp: 1 got: 2 SQL",
+            "/a/checkpoints/p/offsets/1 is not as it was written: its checksum is of something else; "
+            + CheckpointDamagedError.REMEDY,
+        ),
+        (
+            "java.io.FileNotFoundException: File file:/a/checkpoints/p/state/0/3.changelog does not exist",
+            f"the checkpoint lacks /a/checkpoints/p/state/0/3.changelog; {CheckpointDamagedError.REMEDY}",
         ),
         (
             "Caused by: a.B: no\nCaused by: java.io.IOException: No space left on device (/data/lake/t/x)",

@@ -17,20 +17,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from enmasse.model.kinds.pipelines.pipeline import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
 from enmasse.pipeline.lake.file_writing import put_whole
-
-_SUMS: Final = b"crc\0"
-_WHAT_TO_DO: Final = (
-    "bring the file back, or have the pipeline begin anew with restart: {at: ..., from: earliest|latest|MOMENT}"
-)
+from enmasse.pipeline.sums import check_sum, opened, sealed
 
 
 @dataclass
@@ -115,7 +110,7 @@ class Checkpoints:
         if has_begun and not (path / "offsets").is_dir():
             raise CheckpointDamagedError(
                 f"the checkpoint {path} is gone, although the query has done batches: everything would be written "
-                f"again; {_WHAT_TO_DO}"
+                f"again; {CheckpointDamagedError.REMEDY}"
             )
         if (path / "offsets").is_dir() and (has_begun or not _is_unfinished(path)):
             check_whole(path)
@@ -156,7 +151,7 @@ class Checkpoints:
 
     def _read(self) -> _Standing:
         try:
-            return _Standing(**json.loads(self._file.read_text()))
+            return _Standing(**opened(self._file.read_text()))
         except FileNotFoundError:
             return _Standing()
         except (ValueError, TypeError) as error:
@@ -169,7 +164,7 @@ class Checkpoints:
         self._folder.mkdir(parents=True, exist_ok=True)
         new = self._file.with_suffix(".new")
         with new.open("w") as file:
-            json.dump(vars(self._standing), file, indent=1)
+            file.write(sealed(vars(self._standing)))
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._file)
@@ -207,10 +202,10 @@ def check_whole(path: Path) -> None:
         _parsed(path / "commits" / str(number), _log_entry)
     if commits and (not offsets or commits[-1] > offsets[-1]):
         missing = path / "offsets" / str(commits[-1])
-        raise CheckpointDamagedError(f"the checkpoint lacks {missing}; {_WHAT_TO_DO}")
+        raise CheckpointDamagedError(f"the checkpoint lacks {missing}; {CheckpointDamagedError.REMEDY}")
     if offsets and offsets[-1] - (commits[-1] if commits else -1) > 1:
         missing = path / "commits" / str(offsets[-1] - 1)
-        raise CheckpointDamagedError(f"the checkpoint lacks {missing}; {_WHAT_TO_DO}")
+        raise CheckpointDamagedError(f"the checkpoint lacks {missing}; {CheckpointDamagedError.REMEDY}")
 
 
 def _is_unfinished(path: Path) -> bool:
@@ -225,30 +220,16 @@ def _numbers(folder: Path) -> list[int]:
 def _parsed(path: Path, parse: Any) -> Mapping[str, Any]:
     try:
         data = path.read_bytes()
-        _check_sum(path, data)
+        check_sum(path)
         found = parse(data.decode())
     except FileNotFoundError:
-        raise CheckpointDamagedError(f"the checkpoint lacks {path}; {_WHAT_TO_DO}") from None
+        raise CheckpointDamagedError(f"the checkpoint lacks {path}; {CheckpointDamagedError.REMEDY}") from None
     except (ValueError, IndexError) as error:
-        raise CheckpointDamagedError(f"the checkpoint's {path} cannot be read ({error}); {_WHAT_TO_DO}") from None
+        raise CheckpointDamagedError(
+            f"the checkpoint's {path} cannot be read ({error}); {CheckpointDamagedError.REMEDY}"
+        ) from None
     result: Mapping[str, Any] = found
     return result
-
-
-def _check_sum(path: Path, data: bytes) -> None:
-    """Compare a file with the checksums that Hadoop keeps beside it: of each part, after the parts' size.
-
-    Raises:
-        ValueError: they are of something else.
-    """
-    beside = path.with_name(f".{path.name}.crc")
-    sums = beside.read_bytes() if beside.exists() else b""
-    if sums[: len(_SUMS)] != _SUMS:
-        return  # none was kept, or by another file system
-    size = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4], "big") or len(data) or 1
-    parts = [data[at : at + size] for at in range(0, len(data), size)]
-    if b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts) != sums[len(_SUMS) + 4 :]:
-        raise ValueError(f"its checksum, in {beside.name}, is of something else")
 
 
 def _log_entry(text: str) -> Any:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import fcntl
 import io
-import json
 import os
 import re
 import time
@@ -42,6 +41,7 @@ from enmasse.pipeline.errors import (
     SpoolInUseError,
     SpoolMismatchError,
 )
+from enmasse.pipeline.sums import opened, sealed
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import bare_message
 
@@ -281,7 +281,7 @@ class Spool:
                 raise SpoolMismatchError(f"spoolDir {self.folder} holds batches and no {_OWNER}: whose are they?")
             return self.adopt(uuid4().hex)
         try:
-            content = json.loads(path.read_bytes())
+            content = opened(path.read_text())
             name, version = str(content.pop("id")), int(content.pop("version"))
             owner = Owner(**content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -304,7 +304,7 @@ class Spool:
             SpoolFullError: it cannot be written.
         """
         content = {"version": VERSION, "id": name, **asdict(self._owner)}
-        self._put(_OWNER, json.dumps(content, indent=1).encode())
+        self._put(_OWNER, sealed(content).encode())
         self.id = name
         return name
 
