@@ -40,7 +40,9 @@ class Site:
         }
         entities = Entities(self.scene.harness.core, lambda: "id")
         entities.spaces[space.name] = space
-        self.management = Management(entities, views, self._answered, Inspection(entities, connections).operations)
+        self.management = Management(
+            entities, views, self._answered, lambda _to: True, Inspection(entities, connections).operations
+        )
 
     def _answered(self, _to: str, payload: bytes) -> None:
         self.answers.append(Sections(payload).body)
@@ -105,7 +107,10 @@ def test_an_answer_holds_no_more_than_a_page_whatever_is_asked() -> None:
     replies: list[Any] = []
     entities = Entities(CoreHarness().core, lambda: "id")
     management = Management(
-        entities, {LINK_TYPE: lambda: view}, lambda _to, payload: replies.append(Sections(payload).body)
+        entities,
+        {LINK_TYPE: lambda: view},
+        lambda _to, payload: replies.append(Sections(payload).body),
+        lambda _to: True,
     )
     for asked in ({}, {"count": 2 * MOST_ROWS}):
         management.serve(
