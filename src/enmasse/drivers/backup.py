@@ -142,15 +142,12 @@ class PipelinesPart(Protocol):
     def copy(self, folder: Path, target: Path, report: Callable[[str], None]) -> PipelinesCopy:
         """Return what copies a folder of pipelines."""
 
-    def restore(
-        self, source: Path, folder: Path, former: str, outside: Mapping[str, Any], report: Callable[[str], None]
-    ) -> None:
+    def restore(self, source: Path, folder: Path, outside: Mapping[str, Any], report: Callable[[str], None]) -> None:
         """Bring a folder of pipelines back, in the place of what is there.
 
         Args:
             source: the copy.
             folder: the place that it goes to.
-            former: the place that it was at.
             outside: the pipelines that write to what was not copied.
             report: called with a sentence on what is being copied.
         """
@@ -241,7 +238,6 @@ def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callab
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "nodes": nodes,
-        "pipelinesFolder": str(folder.resolve()),
         "holds": held,
         "leavesOut": left_out,
         "outside": outside,
@@ -360,7 +356,7 @@ def restore(
             if not is_old:
                 place = (folder or folder_of(layout)).absolute()
                 stack.enter_context(replaced_folder(layout, place, source / _OWNER, force=force))
-                pipelines.restore(source / _PIPELINES, place, facts["pipelinesFolder"], facts["outside"], report)
+                pipelines.restore(source / _PIPELINES, place, facts["outside"], report)
             for database in layout.control.glob("*.db*"):
                 database.unlink()
             is_sound = True
@@ -391,7 +387,7 @@ def restore(
 def _waiting(outside: Mapping[str, Any]) -> list[str]:
     return [
         f"pipeline {name} of space {space} waits for `enmasse pipeline restart {name} --from WHERE`, as it writes to "
-        f"{', '.join(found['sinks'])}"
+        f"{'; '.join(found['sinks'])}"
         for space, of_space in outside.items()
         for name, found in of_space.items()
     ]
