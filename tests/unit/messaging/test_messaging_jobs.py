@@ -207,7 +207,7 @@ def test_all_is_moved_handed_out_and_deleted_in_order_and_in_turns(
     scene.play(reader.leave)
     scene.play(lambda: purge(scene.queue, ALL, tell(told)))
     assert told[2] == (500, None)
-    assert (scene.queue.depth, scene.queue.resident_bytes) == (0, 0)
+    assert (scene.queue.depth, scene.queue.resident_bytes, len(scene.queue.ready)) == (0, 0, 0)
     assert scene.most <= MOST
 
 

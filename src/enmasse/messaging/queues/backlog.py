@@ -398,6 +398,16 @@ class Backlog(Address):
             entries = [entry for entry in entries if entry.seq > after and entry.state == READY]
         return sorted(entries, key=_SEQ)
 
+    def drop_done(self, *, is_all: bool) -> None:
+        """Forget messages that are finished with and have kept their places: the oldest ones, or all of them."""
+        ready = self.ready
+        while ready and ready[0].state == DONE:
+            ready.popleft()
+        if is_all and ready:
+            self.ready = deque([entry for entry in ready if entry.state != DONE])
+        if is_all and self.returned:
+            self.returned = [entry for entry in self.returned if entry.state != DONE]
+
     def do(self, job: Job) -> None:
         """Begin with work that goes on from turn to turn."""
         if self.jobs is None:

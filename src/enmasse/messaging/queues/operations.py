@@ -124,16 +124,18 @@ class _Operation:
         choice, spent = self.choice, 0
         for entry, is_held in _in_memory(self.backlog):
             if spent >= PIECE_UNITS:
+                self.backlog.drop_done(is_all=False)
                 yield spent
                 spent = 0
                 if self.backlog.is_closed or not self.is_wanted():
-                    return
+                    break
             if _is_there(entry, is_held):
                 if choice.wants(entry.payload, entry.attempts, entry.seq, offset_of(entry)):
                     entry.state = OUT
                     spent += TAKE_UNITS
                     self._take(entry)
                 spent += choice.cost(entry.payload)
+        self.backlog.drop_done(is_all=True)
 
     def _take(self, entry: Entry) -> None:
         self.act(self, entry)
@@ -157,8 +159,10 @@ class _Operation:
 
 def _in_memory(backlog: Backlog) -> Iterator[tuple[Entry, bool]]:
     """Yield the messages that are in memory now, and whether they were held back then."""
-    for entry in backlog.in_memory():
-        yield entry, False
+    entries = backlog.in_memory()[::-1]
+    while entries:
+        # What is deleted meanwhile is not kept.
+        yield entries.pop(), False
     for entry in backlog.timing.held():
         yield entry, True
 
