@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import SPACE, Node
 from enmasse.client.blocking import connect
 from enmasse.client.message import Message
+from enmasse.errors import EnmasseError
 
 __all__ = ["MEASUREMENTS"]
 
@@ -51,6 +53,26 @@ EXPIRING_S = 10.0
 """The time until sessions have ended whose clients are lost."""
 
 QUIET = "default/quiet"
+
+DEEP = 100_000
+"""Messages of a queue that is gone through."""
+
+DEAR = " OR ".join(["x LIKE '%a_b%'"] * 8)
+"""A selector that takes nearly all that it may take for one message, a millisecond."""
+
+TEXT = "a" * 1_000
+"""What it is applied to."""
+
+THROUGH = {
+    "receivers with a selector": "attach",
+    "browsers with a selector": "browse",
+    "counts by a selector": "count",
+    "searches for a text": "search",
+    "moves there and back": "move",
+    "purges": "purge",
+}
+
+ADDRESS_TYPE = "io.enmasse.address"
 
 FAN_OPTIONS = ("--default-space", "default/bench")
 
@@ -229,6 +251,57 @@ EVENTS: dict[str, tuple[str, Callable[[Node], None]]] = {
 """The events, each with the clients that are there and what makes it happen."""
 
 
+def deep(setting: Setting) -> Iterator[Line]:
+    """A client of another space that sends itself messages, beside one that goes through a whole queue in vain."""
+    seconds = max(setting.seconds, SECONDS)
+    count = setting.count(DEEP)
+    for where in ("durable", "memory"):
+        with setting.node(*FAN_OPTIONS) as node, ThreadPoolExecutor(1) as pool:
+            _declare(node)
+            for address in ("queue.0", "queue.1"):
+                node.declare(address, addressType="queue", storage=where, maxBytes=1 << 30)
+            with connect(node.url) as connection:
+                sender = connection.sender("queue.0")
+                message = Message("y", durable=True, properties={"x": TEXT})
+                sender.send_all([message] * count)
+                sender.close()
+            setting.patience.wait()
+            for name, what in THROUGH.items():
+                until = time.monotonic() + seconds
+                going = pool.submit(_go_through, node, what, until)
+                found = _bystander(node, seconds)
+                going.result()
+                title = f"{count:,} in {'memory' if where == 'memory' else 'a journal'}, {name}: p99"
+                yield Line(title, found["p99"], "ms", target=FAN_LIMIT_MS)
+                yield Line("longest", found["max"], "ms")
+                yield Line("p99, time of the node", found["node_p99"], "ms", target=FAN_LIMIT_MS)
+
+
+def _go_through(node: Node, what: str, until: float) -> None:
+    """Do one thing with all of a queue, again and again; who asks goes away at the end, and so it ends."""
+    names = ["default/queue.0", "default/queue.1"]
+    while time.monotonic() < until:
+        with connect(node.admin_url if what not in ("attach", "browse") else node.url) as connection:
+            if what in ("attach", "browse"):
+                receiver = connection.receiver("queue.0", browse=what == "browse", selector=DEAR)
+                receiver.receive(timeout=max(0.1, until - time.monotonic()))
+                continue
+            management = connection.management(timeout=max(0.1, until - time.monotonic()))
+            asked = {
+                "search": {"search": "no such text", "dryRun": True},
+                "count": {"selector": DEAR, "dryRun": True},
+            }
+            try:
+                if what == "move":
+                    management.perform("MOVE", ADDRESS_TYPE, names[0], {"to": names[1].partition("/")[2]})
+                    names.reverse()
+                else:
+                    for name in names:
+                        management.perform("PURGE", ADDRESS_TYPE, name, asked.get(what, {}))
+            except EnmasseError:
+                return  # the time is over
+
+
 @contextmanager
 def _fan(node: Node, kind: str, count: int) -> Iterator[dict[str, float]]:
     """Have many clients connected and messages sent to them meanwhile; what they tell is there at the end."""
@@ -271,4 +344,5 @@ MEASUREMENTS = (
     Measurement("One connection that floods its space", floods),
     Measurement("Messages for thousands of receivers", fans),
     Measurement("Events that concern thousands", crowds),
+    Measurement("A whole queue that is gone through", deep),
 )
