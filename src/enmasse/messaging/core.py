@@ -22,6 +22,7 @@ from enmasse.errors import EnmasseError
 from enmasse.messaging.chores import Chores
 from enmasse.messaging.fan_out import FanOut
 from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.read_ahead import ReadAhead
 from enmasse.messaging.storage import Operation, Storage, Table
 
 MAX_BATCHES = 2
@@ -178,6 +179,8 @@ class Core:
         """Those that had their turns while others waited for theirs."""
         self.units = 0
         """The work that addresses have done in this turn; they add what is much."""
+        self.read_ahead = ReadAhead()
+        """What was read of the journal for receivers that have yet to take it."""
         self.fan_out = FanOut(self._request, on_fault)
         """The messages for very many receivers that are still to be handed out, in turns."""
         self.chores = Chores(self.due, on_fault)

@@ -3,7 +3,8 @@
 Rules:
 1. Memory serves readers that keep up. What is older is fetched, one request at a time, which waits
    elsewhere; the next is asked for before the last is used up.
-2. A frame that is damaged is left out: its rows' offsets are missing from what comes, and nothing else is
+2. What was read and not sent is counted (``read_ahead``), and may have to be dropped and read again.
+3. A frame that is damaged is left out: its rows' offsets are missing from what comes, and nothing else is
    changed.
 """
 
@@ -70,12 +71,14 @@ def chosen_partitions(stream: Stream, options: AttachOptions) -> list[Partition]
 class StreamConsumer(Consumer):
     """The base of readers of all kinds: they are served in the stream's turn."""
 
-    __slots__ = ("_is_draining",)
+    __slots__ = ("_expects", "_is_draining")
     address: Stream
 
     def __init__(self, address: Stream, port: ConsumerPort, presettle: bool) -> None:
         super().__init__(address, port, presettle)
         self._is_draining = False
+        self._expects = False
+        """True if the disk was to bring something when it was served last."""
 
     @property
     def sink(self) -> Self:
@@ -110,6 +113,11 @@ class StreamConsumer(Consumer):
         """Send what there is, as far as credit goes."""
         if self.port.credit > 0 and not self.is_blocked:
             self.pump()
+            self._expects = self.is_reading
+            self.address.core.read_ahead.keep(self, self.read_ahead())
+        elif self._expects:
+            self._expects = self.is_reading
+            self.address.core.read_ahead.keep(self, self.read_ahead())
         if self._is_draining and not self.is_blocked and not self.is_reading:
             self._is_draining = False
             self.port.drained()
@@ -123,6 +131,19 @@ class StreamConsumer(Consumer):
         """Send what there is, as far as credit goes."""
         raise NotImplementedError
 
+    def read_ahead(self) -> int:
+        """Return the bytes that it has read, and not sent."""
+        return 0
+
+    def drop(self) -> None:
+        """Drop what it has read, and not sent: it is read again."""
+
+    def on_detached(self, *, closed: bool = False) -> None:
+        """Leave the stream, and what was read: as garbage it could stay for long."""
+        super().on_detached(closed=closed)
+        self.drop()
+        self.address.core.read_ahead.keep(self, 0)
+
 
 class Position:
     """A reader's place in a partition.
@@ -133,7 +154,10 @@ class Position:
         limit: bytes to fetch at once.
     """
 
-    __slots__ = ("_begun_at", "_is_boundary", "_limit", "_ready", "_size", "is_reading", "offset", "partition")
+    __slots__ = (
+        "_begun_at", "_is_boundary", "_limit", "_ready", "_times_forgotten", "is_reading", "offset", "partition",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, partition: Partition, offset: int, limit: int) -> None:
         self.partition = partition
@@ -142,7 +166,9 @@ class Position:
         """True if a request is on its way."""
         self._limit = limit
         self._ready: deque[Piece] = deque()
-        self._size = 0
+        self.size = 0
+        """The bytes of what is here."""
+        self._times_forgotten = 0
         self._is_boundary = offset == partition.low
         """True if a frame is known to begin where the next request starts."""
         self._begun_at = offset
@@ -150,12 +176,11 @@ class Position:
 
     def piece(self) -> Piece | None:
         """Return the frame that holds the offset, or the next one behind it; ``None`` while it is not here."""
+        self.leave_behind()
         ready = self._ready
         offset = self.offset
-        while ready and ready[0][1] <= offset:
-            self._size -= len(ready.popleft()[2])
         if ready:
-            if not self.is_reading and self._size * 2 < self._limit:
+            if not self.is_reading and self.size * 2 < self._limit:
                 self._read(ready[-1][1])
             return ready[0]
         partition = self.partition
@@ -168,10 +193,24 @@ class Position:
         self._take(partition.tail.read(offset, self._limit))
         return ready[0] if ready else None
 
+    def leave_behind(self) -> None:
+        """Let go of the frames that lie before the offset."""
+        ready = self._ready
+        while ready and ready[0][1] <= self.offset:
+            self.size -= len(ready.popleft()[2])
+
+    def forget(self) -> None:
+        """Let go of all that is here or on its way: it is read again from the offset on."""
+        self._ready.clear()
+        self.size = 0
+        self.is_reading = False
+        self._times_forgotten += 1
+        self._is_boundary = self.offset == self.partition.low
+
     def _take(self, pieces: list[Piece]) -> None:
         for piece in pieces:
             self._ready.append(piece)
-            self._size += len(piece[2])
+            self.size += len(piece[2])
 
     # The journal
 
@@ -202,11 +241,17 @@ class Position:
         partition = self.partition
         self.is_reading = True
         log_id, index = partition.stream.log_id, partition.index
+        times_forgotten = self._times_forgotten
 
         def done(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-            self.is_reading = False
-            if not partition.is_closed:
+            if partition.is_closed:
+                return
+            if times_forgotten == self._times_forgotten:
+                self.is_reading = False
                 self._fetched(offset, begin, end, records, damaged)
+            else:
+                # Its reader waits for it nevertheless, and asks again.
+                partition.stream.advanced()
 
         first, last = log_key(log_id, index, begin), log_key(log_id, index, end)
         partition.stream.core.storage.fetch(Table.FRAME, first, last, self._limit, done)

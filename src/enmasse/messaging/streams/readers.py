@@ -46,7 +46,7 @@ CHUNK_ROWS = 256
 class _Place:
     """A position and the messages that are ready to go from there on."""
 
-    __slots__ = ("at", "payloads", "position", "rows", "since_us", "unsettled")
+    __slots__ = ("at", "payloads", "position", "rows", "since_us", "unsettled", "wanted")
 
     def __init__(self, position: Position, since_us: int) -> None:
         self.position = position
@@ -58,6 +58,8 @@ class _Place:
         """The number of them that were sent."""
         self.unsettled: deque[_Kept] = deque()
         """What is kept of the unsettled rows of a named consumer, with those settled out of order."""
+        self.wanted = 0
+        """The size of the message for which there was no room; 0 if there was."""
 
     @property
     def waiting(self) -> int:
@@ -85,6 +87,27 @@ class _Place:
                 self.at = 0
                 return True
             self.rows = None
+
+    def read_ahead(self) -> int:
+        """Return the bytes that were read and have not gone; what has gone is let go of."""
+        position = self.position
+        if self.at < len(self.payloads):
+            return position.size + sum(map(len, self.payloads[self.at :]))
+        self.payloads, self.at = [], 0
+        rows = self.rows
+        if rows is not None:
+            position.offset = rows.offset
+            if rows.is_over:
+                self.rows = None
+                position.leave_behind()
+        return position.size
+
+    def drop(self) -> None:
+        """Drop what was read and has not gone."""
+        # These follow from the offset on.
+        self.position.offset += self.at
+        self.rows, self.payloads, self.at = None, [], 0
+        self.position.forget()
 
 
 class MessageReader(StreamConsumer):
@@ -119,12 +142,6 @@ class MessageReader(StreamConsumer):
             f"filter {START_FILTER} takes first, last, next, an offset or a timestamp, not {start!r}",
         )
 
-    def on_detached(self, *, closed: bool = False) -> None:
-        """Leave the stream, and what was made ready: as garbage it could stay for long."""
-        super().on_detached(closed=closed)
-        for place in self._places:
-            place.rows, place.payloads, place.at = None, [], 0
-
     def count_available(self) -> int | None:
         """Return the rows between where it is and the end, those that a time leaves out included."""
         return sum(place.waiting for place in self._places)
@@ -134,6 +151,15 @@ class MessageReader(StreamConsumer):
         """True if there may be more once the disk has answered."""
         return any(place.position.is_reading for place in self._places)
 
+    def read_ahead(self) -> int:
+        """Return the bytes that it has read, and not sent."""
+        return sum([place.read_ahead() for place in self._places])
+
+    def drop(self) -> None:
+        """Drop what it has read, and not sent: it is read again."""
+        for place in self._places:
+            place.drop()
+
     def pump(self) -> None:
         """Send one message for each credit, a run of each partition in turn."""
         places = self._places
@@ -141,6 +167,11 @@ class MessageReader(StreamConsumer):
         idle = 0
         while port.credit > 0 and not self.is_blocked and idle < len(places):
             place = places[0]
+            if place.wanted:
+                if self.must_wait(place.wanted):
+                    # To read it once more would be in vain.
+                    return
+                place.wanted = 0
             if place.at >= len(place.payloads) and not place.fill(min(CHUNK_ROWS, port.credit)):
                 idle += 1
             else:
@@ -160,6 +191,7 @@ class MessageReader(StreamConsumer):
         while at < end and not self.is_blocked:
             payload = payloads[at]
             if len(payload) > SMALL_BYTES and self.must_wait(len(payload)):
+                place.wanted = len(payload)
                 break
             send(self, payload, presettle)
             at += 1
@@ -223,6 +255,7 @@ class NamedReader(MessageReader):
         while at < end and not self.is_blocked:
             size = len(payloads[at])
             if size > SMALL_BYTES and self.must_wait(size):
+                place.wanted = size
                 break
             kept = _Kept(offset)
             place.unsettled.append(kept)
@@ -317,7 +350,7 @@ def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> S
 class FrameReader(StreamConsumer):
     """Whole frames of one partition; credit counts frames."""
 
-    __slots__ = ("_end", "_position")
+    __slots__ = ("_end", "_position", "_wanted")
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, options.presettle)
@@ -326,11 +359,22 @@ class FrameReader(StreamConsumer):
         self._end = number_filter(options.filters, TO_FILTER, None)
         start = partition.visible if start is None else max(start, partition.low)
         self._position = Position(partition, start, READ_BYTES)
+        self._wanted = 0
+        """The size of the frame for which there was no room; 0 if there was."""
 
     @property
     def is_reading(self) -> bool:
         """True if there may be more once the disk has answered."""
         return self._position.is_reading
+
+    def read_ahead(self) -> int:
+        """Return the bytes that it has read, and not sent."""
+        self._position.leave_behind()
+        return self._position.size
+
+    def drop(self) -> None:
+        """Drop what it has read, and not sent: it is read again."""
+        self._position.forget()
 
     def pump(self) -> None:
         """Send one frame for each credit; a link with an end is closed when it is reached."""
@@ -338,12 +382,21 @@ class FrameReader(StreamConsumer):
         end = self._end
         port = self.port
         while port.credit > 0 and not self.is_blocked and (end is None or position.offset < end):
+            if self._wanted:
+                if self.must_wait(self._wanted):
+                    # To read it once more would be in vain.
+                    break
+                self._wanted = 0
             piece = position.piece()
             if piece is None:
                 break
             if end is not None and piece[0] >= end:
                 # What was in between is deleted or damaged; there is nothing to wait for.
                 position.offset = end
+                break
+            size = len(piece[2])
+            if size > SMALL_BYTES and self.must_wait(size):
+                self._wanted = size
                 break
             position.offset = piece[1]
             self.deliveries += 1

@@ -182,6 +182,11 @@ class Rows:
         """The next row's offset; that behind the frame when there is none."""
         return self._first + self._row
 
+    @property
+    def is_over(self) -> bool:
+        """True if there are no more."""
+        return self._row >= self._rows
+
     def take(self, count: int) -> list[bytes]:
         """Return up to ``count`` messages; none when there are no more."""
         start = self._row
