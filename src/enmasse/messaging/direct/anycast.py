@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from enmasse.messaging.address import LOOKS_OF_UNIT, AttachOptions
 from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.credit import CreditShare
-from enmasse.messaging.delivery import FAILED, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
+from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.fallback import Direct
 from enmasse.messaging.direct.large import LargeDelivery
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified
@@ -57,7 +57,7 @@ class AnycastProducer(Producer):
         else:
             # Among very many the choice is made at the end of the turn, once for all messages of that.
             consumer = None if address.backlog or len(consumers) > CROWD else address.choose()
-        if consumer is None:
+        if consumer is None or (len(payload) > SMALL_BYTES and consumer.must_wait(len(payload))):
             delivery.payload = payload
             address.keep(delivery)
             return
@@ -98,7 +98,7 @@ class AnycastProducer(Producer):
         consumer = None if address.backlog else address.choose()
         if is_crossed and address.unpromised() <= 0 and not address.give_way(self):
             large.settle(delivery_id, RELEASED)
-        elif consumer is None:
+        elif consumer is None or consumer.must_wait(len(payload)):
             large.hold()
             address.keep(large)
         else:
@@ -265,6 +265,9 @@ class Anycast(Direct):
             consumer = self.choose()
             if consumer is None:
                 return
+            size = backlog[0].waiting_bytes
+            if size > SMALL_BYTES and consumer.must_wait(size):
+                continue
             self._hand_out(backlog.popleft(), consumer)
 
     def _dispatch_in_crowd(self) -> None:
@@ -293,6 +296,9 @@ class Anycast(Direct):
                 heappop(ready)
                 continue
             core.units += 1
+            size = backlog[0].waiting_bytes
+            if size > SMALL_BYTES and consumer.must_wait(size):
+                continue
             self._hand_out(backlog.popleft(), consumer)
             self._turn = (turn + place + 1) % count
             heapreplace(ready, (consumer.unsettled, place + count, consumer))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import proxy
 
 from enmasse.messaging.address import AttachOptions, Declaration
-from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
+from enmasse.messaging.delivery import SMALL_BYTES, Consumer, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import Facts, known_facts
 from enmasse.messaging.limits import NO_FOOTPRINT, Footprint
@@ -306,7 +306,11 @@ class VolatileSubscription(Subscription):
             self.enqueue(payload, None, 0, durable=False, facts=facts)
             return
         consumer = self.consumers[0] if len(self.consumers) == 1 and not (self.ready or self.returned) else None
-        if consumer is not None and (consumer.port.credit <= 0 or consumer.is_blocked):
+        if consumer is not None and (
+            consumer.port.credit <= 0
+            or consumer.is_blocked
+            or (len(payload) > SMALL_BYTES and consumer.must_wait(len(payload)))
+        ):
             consumer = None
         if consumer is not None and consumer.presettle:
             consumer.deliveries += 1
