@@ -128,6 +128,10 @@ class Retained:
         """Iterate over the values whose names match a pattern; see ``search``."""
         return (value for value in self.search(pattern, home=home, skips_system=skips_system) if value is not None)
 
+    def has(self, value: Value) -> bool:
+        """Return true if a value is there still, as it was or changed."""
+        return self._values.get(value.name) is value and not value.is_over(self.core)
+
     def search(
         self, pattern: Pattern, *, home: RetainedLog | None = None, skips_system: bool = False
     ) -> Iterator[Value | None]:
@@ -148,8 +152,7 @@ class Retained:
                 is_match(name)
                 and (home is None or value.home is home)
                 and not (skips_system and name.startswith(_SYSTEM))
-                and self._values.get(name) is value
-                and not value.is_over(self.core)
+                and self.has(value)
             ):
                 yield value
             elif not looked % LOOKED_AT_ONCE:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from enmasse.messaging.delivery import SMALL_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import PLAIN, facts_of, known_facts
 from enmasse.messaging.limits import EXCEEDED
@@ -246,16 +247,20 @@ class Feed:
         subscription: belongs to a topic.
     """
 
-    __slots__ = ("_searches", "_subscription")
+    __slots__ = ("_searches", "_subscription", "_waiting")
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self._searches: dict[int, tuple[Iterator[Value | None], int]] = {}
         """By the numbers of filters that ask, the values, with ``None`` wherever others may go on (see
         ``Retained.search``), and the version of the latest that it is to get (``Retained.version``)."""
+        self._waiting: Value | None = None
+        """The next value for the first of them, if there was no room for it on its way to the receiver."""
 
     def add(self, number: int, values: Iterator[Value | None], version: int) -> None:
         """Give values for a filter behind those for others; its own are given again from the first one on."""
+        if self._waiting is not None and number == next(iter(self._searches)):
+            self._waiting = None
         self._searches.pop(number, None)
         self._searches[number] = values, version
 
@@ -270,20 +275,32 @@ class Feed:
             if not self._has_room():
                 return True
             number, (values, version) = next(iter(searches.items()))
-            try:
-                value = next(values)
-            except StopIteration:
-                del searches[number]
-                if not searches:
-                    return False
-                continue
+            value, self._waiting = self._waiting, None
             if value is None:
-                break
+                try:
+                    value = next(values)
+                except StopIteration:
+                    del searches[number]
+                    if not searches:
+                        return False
+                    continue
+                if value is None:
+                    break
+            elif not (value.home.index and value.home.index.has(value)):
+                continue
             if value.version <= version:
+                if len(value.payload) > SMALL_BYTES and self._must_wait(len(value.payload)):
+                    self._waiting = value
+                    return True
                 payload = copy_of(value, core, number)
                 subscription.receive(payload, known_facts(payload))
         subscription.due()
         return True
+
+    def _must_wait(self, size: int) -> bool:
+        """Return true if none of the receivers has room for a large value now; it goes on once one has."""
+        consumers = self._subscription.consumers
+        return self._subscription.log is None and bool(consumers) and all(it.must_wait(size) for it in consumers)
 
     def _has_room(self) -> bool:
         subscription = self._subscription

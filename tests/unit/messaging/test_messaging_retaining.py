@@ -9,6 +9,7 @@ import pytest
 
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import PAUSE_S
+from enmasse.messaging.delivery import SMALL_BYTES
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import EXCEEDED, SpaceLimits
@@ -435,6 +436,46 @@ def test_a_slow_receiver_is_given_values_as_it_takes_them_and_none_is_lost(scene
     assert len({name for name, *_ in got(receiver)}) == count
     assert subscription.feed is None
     assert subscription.dropped == 0
+
+
+def test_a_large_value_waits_for_room_on_its_way_and_comes_as_it_is_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = [bytes([number]) * (SMALL_BYTES + 1) for number in range(3)]
+    for name, body in zip("abc", large, strict=True):
+        scene.put(f"news/{name}", body=body)
+    is_full: dict[MemoryConsumerPort, bool] = {}
+
+    def admits(port: MemoryConsumerPort, _size: int) -> bool:
+        port.sink.is_blocked = is_full.setdefault(port, True)
+        return not is_full[port]
+
+    monkeypatch.setattr(MemoryConsumerPort, "admits", admits)
+    ports = [scene.receiver(filters=ALWAYS) for _ in range(3)]
+    assert [port.payloads for port in ports] == [[], [], []]
+    assert sum(subscription.resident_bytes for subscription in scene.topic.subscriptions) == 0
+    first = ports[0]
+    is_full[first] = False
+    first.block(False)
+    scene.harness.turn()
+    first.accept(len(first.unsettled))
+    scene.harness.turn()
+    assert sorted(got(first)) == [(f"news/{name}", body, True) for name, body in zip("abc", large, strict=True)]
+    scene.put("news/a", body=b"")
+    scene.put("news/b", body=b"small")
+    for port in ports[1:]:
+        is_full[port] = False
+        port.block(False)
+    scene.harness.turn()
+    for port in ports[1:]:
+        port.accept(len(port.unsettled))
+    scene.harness.turn()
+    meanwhile = [("news/a", b"", False), ("news/b", b"small", False)]
+    for port in ports:
+        assert [one for one in got(port) if not one[2]] == meanwhile
+    for port in ports[1:]:
+        assert [one for one in got(port) if one[2]] == [("news/c", large[2], True)]
+        assert all(subscription.feed is None for subscription in scene.topic.subscriptions)
 
 
 def test_a_receiver_that_drains_gets_all_values_before_its_credit_is_used_up(scene: Scene) -> None:
