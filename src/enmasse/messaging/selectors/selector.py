@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from enmasse.messaging.errors import SelectorError
 from enmasse.messaging.selectors.evaluation import condition
@@ -27,6 +27,9 @@ SELECTOR_FILTER = "apache.org:selector-filter:string"
 
 MAX_UNITS = 1_000
 """The most units of work that a message can be for a selector; see ``MAX_WORK``."""
+
+_SMALL_BYTES: Final = 1 << 10
+"""Of a message so small it costs more to find where its body begins than that is worth."""
 
 
 class _Recent:
@@ -89,8 +92,10 @@ class Selector:
 
     def cost(self, payload: bytes) -> int:
         """Return the most work that the message was to which this was applied last."""
-        fields = _Recent.fields
-        return self.units(fields.head if fields.payload is payload else len(payload))
+        size = len(payload)
+        if size > _SMALL_BYTES and (fields := _Recent.fields).payload is payload:
+            size = fields.head
+        return self.units(size)
 
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"
