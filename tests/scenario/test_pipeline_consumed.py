@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import connect
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from tests.scenario.consumed_place import counts, numbers, send
 from tests.support.polling import until
 
@@ -254,7 +255,8 @@ def test_a_topic_is_read_through_a_subscription_that_outlives_the_query(
     with connect(stream_node.url) as connection:
 
         def unsubscribe() -> int:
-            shared = ("shared", "global")
+            # Of the same source as the query's, which may be attached still.
+            shared = ("shared", "global", SUBTREE_CAPABILITY)
             connection.receiver("news", name="lake", credit=0, durable=True, capabilities=shared).close()
             left: int = counts(stream_node, "news")["subscriptions"]
             return left
