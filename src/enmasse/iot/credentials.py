@@ -262,8 +262,8 @@ def hash_passwords(credentials: Sequence[Document], former: Sequence[Document], 
     come in by it stays.
 
     Args:
-        credentials: what is to be kept.
-        former: what the device had.
+        credentials: those to keep.
+        former: those that the device had.
         cost: that of new hashes; those of another cost are not looked at, so that their number alone says how long
             all takes.
     """

@@ -1,4 +1,4 @@
-"""Chores: what one event has to be done for thousands of members goes on from turn to turn.
+"""Chores: the work on thousands of members that one event asks for, done from turn to turn.
 
 Rules:
 1. A chore says the work of each of its parts, and is done at once as far as a turn bears it: what concerns few is

@@ -180,11 +180,11 @@ class Core:
         self.units = 0
         """The work that addresses have done in this turn; they add what is much."""
         self.read_ahead = ReadAhead()
-        """What was read of the journal for receivers that have yet to take it."""
+        """The records of the journal that were read for receivers and not taken yet."""
         self.fan_out = FanOut(self._request, on_fault)
         """The messages for very many receivers that are still to be handed out, in turns."""
         self.chores = Chores(self.due, on_fault)
-        """What is to be done for very many members, in turns."""
+        """The work on very many members that is left, done in turns."""
         self._leavings: deque[int] = deque()
         """Logs that are over, of which nothing is to stay in the journal."""
         self._logs: dict[Log, None] = {}

@@ -1,4 +1,4 @@
-"""What was read of the journal for receivers that have yet to take it, of all addresses of a node.
+"""The account of the records that were read for receivers and not taken yet, for all addresses of a node.
 
 Rules:
 1. A receiver says after it was served what it keeps. Where all together keep more than ``MAX_BYTES``, those that were
