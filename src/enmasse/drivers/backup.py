@@ -161,7 +161,7 @@ class Outcome:
         is_sound: whether nothing was damaged.
         held: the contents of the backup, in words.
         left_out: the rest, in words.
-        waiting: the pipelines that wait to be told a place to go on from, in words.
+        waiting: lines that name the pipelines which go on once somebody says from where.
     """
 
     is_sound: bool

@@ -31,7 +31,7 @@ class Chores:
 
     Args:
         due: has ``on_turn`` called with the next turn of the core.
-        report: told the name of what failed, and the error.
+        report: called with the name of a chore that failed, and the error.
 
     Attributes:
         spent: the work of chores since the core's latest turn began; the core resets it.

@@ -26,7 +26,7 @@ class ReadAhead:
     """The account of what the receivers of a node keep.
 
     Args:
-        max_bytes: of all together.
+        max_bytes: the most bytes that all receivers together may keep.
     """
 
     __slots__ = ("_kept", "held", "max_bytes")

@@ -538,7 +538,7 @@ class Pager(Part["Backlog"]):
         """Take every row that is chosen from the part on disk, a page at a time.
 
         Args:
-            search: what is looked for; no receiver can be given what it takes.
+            search: the choice of messages; no receiver can be given what it takes.
             done: called when everything was searched, or nobody needs the rest.
         """
 

@@ -46,7 +46,7 @@ class MessageSchemas:
     """The schemas by which a pipeline reads and writes messages.
 
     Args:
-        spec: of the pipeline.
+        spec: the declaration of the pipeline.
         versions: of its subjects, as the schema registry lists them.
     """
 

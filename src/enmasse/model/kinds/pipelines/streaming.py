@@ -28,7 +28,7 @@ def streaming_problems(
     """Yield what steps ask of streams that only rows with an end have.
 
     Args:
-        spec: of the pipeline.
+        spec: the declaration of the pipeline.
         relations: the columns of its sources and steps, in their order.
         own: the names of its functions for SQL.
     """
