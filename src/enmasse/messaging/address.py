@@ -347,6 +347,10 @@ class Address:
         """
         return payload
 
+    def copies(self, target: str) -> int:
+        """Return for how many a message for a name is stored or handed out; most addresses store it once."""
+        return 1
+
     def why_not_retained(self, payload: bytes, target: str) -> AmqpError | None:
         """Return why a message cannot be the retained value of its name; most addresses retain nothing.
 

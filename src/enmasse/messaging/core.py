@@ -81,6 +81,16 @@ class Log(Protocol):
         """Note that the operations of a cut were not written and never will be."""
 
 
+class FilledLog(Log, Protocol):
+    """A log of which one batch may be more than one turn bears: what fills it holds the batch back meanwhile."""
+
+    def cut_ahead(self, wall_us: int) -> Iterator[int] | None:
+        """Return the parts of what is to be done ahead of a cut, with the work of each; nothing if it is little."""
+
+    def committed_in_parts(self, token: Any) -> Iterator[int]:
+        """Note that the operations of a cut are on disk, but for what ``committed`` does at once."""
+
+
 class Timed(Protocol):
     """Something that has asked to be called at a time: an address, mostly."""
 
@@ -126,11 +136,13 @@ class _Call:
 
 
 class _Batch:
-    __slots__ = ("callbacks", "cuts", "number")
+    __slots__ = ("callbacks", "cuts", "large", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.cuts: list[tuple[Log, Any]] = []
+        self.large: list[tuple[list[tuple[FilledLog, Any]], list[tuple[Log, Any]]]] = []
+        """The cuts that were more than one turn bears, with all that are reported together with them."""
         self.callbacks: list[Callable[[str | None], None]] = []
 
 
@@ -196,6 +208,10 @@ class Core:
         """Logs of which a batch is on its way."""
         self._filling: dict[Log, int] = {}
         """Logs that are not cut yet, and by how many that is asked for."""
+        self._filled: dict[Log, FilledLog] = {}
+        """Logs that were filled since they were cut."""
+        self._ahead: set[Log] = set()
+        """Logs of whose next cut a part is done."""
         self._held: dict[Held, None] = {}
         """Addresses that grant nothing until the journal has caught up."""
         self._deadlines: list[tuple[float, int, Timed]] = []
@@ -269,9 +285,10 @@ class Core:
             if len(members) > 1:
                 self._groups[log] = members
 
-    def fill(self, log: Log) -> None:
+    def fill(self, log: FilledLog) -> None:
         """Have a log not cut until ``filled``: what it is given meanwhile belongs together."""
         self._filling[log] = self._filling.get(log, 0) + 1
+        self._filled[log] = log
 
     def filled(self, log: Log) -> None:
         """Have a log cut again, as far as nobody else is filling it."""
@@ -344,9 +361,8 @@ class Core:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits to be written or to be confirmed."""
-        return not (
-            self._due or self._late or self._logs or self._operations or self._batches or self.fan_out.is_busy
-        )
+        is_written = not (self._logs or self._operations or self._batches or self._busy)
+        return is_written and not (self._due or self._late or self.fan_out.is_busy)
 
     def _request(self) -> None:
         if not self._is_requested:
@@ -473,7 +489,7 @@ class Core:
                 group = [log]
             else:
                 grouped.update(group)
-            if any(member in busy or member in filling for member in group):
+            if any(member in busy or member in filling for member in group) or self._cut_ahead(group):
                 self._logs.update(dict.fromkeys(group))
                 continue
             for member in group:
@@ -483,7 +499,7 @@ class Core:
             operations += extra
             batch.callbacks.append(done)
         self._operations = []
-        if not operations and not batch.cuts:
+        if not operations and not batch.cuts and not batch.large:
             return
         try:
             batch.number = self.storage.submit(operations)
@@ -491,6 +507,25 @@ class Core:
             self._answer(batch, str(error))
             return
         self._batches.append(batch)
+
+    def _cut_ahead(self, group: Sequence[Log]) -> bool:
+        """Begin to cut, in turns, those that one turn would not bear; return whether there is such a log."""
+        is_ahead = False
+        for filled in [self._filled[log] for log in group if log in self._filled]:
+            parts = filled.cut_ahead(self.wall_us)
+            if parts is not None:
+                is_ahead = True
+                self._filling[filled] = 1
+                self._ahead.add(filled)
+                self.chores.add(filled.name, self._go_on_cutting(filled, parts))
+        return is_ahead
+
+    def _go_on_cutting(self, log: FilledLog, parts: Iterator[int]) -> Iterator[int]:
+        try:
+            yield from parts
+        finally:
+            self.filled(log)
+            self._request()
 
     def _cut(self, group: Sequence[Log], batch: _Batch) -> list[Operation]:
         """Cut logs that share a batch; where one of them fails, nothing of the others is written either."""
@@ -510,7 +545,16 @@ class Core:
         if problem is not None:
             self._report(cuts, problem)
             return []
-        batch.cuts += cuts
+        ahead: list[tuple[FilledLog, Any]] = []
+        for log in [log for log in group if log in self._filled] if self._filled else ():
+            filled = self._filled.pop(log)
+            if log in self._ahead:
+                self._ahead.remove(log)
+                ahead += [(filled, token) for one, token in cuts if one is log]
+        if ahead:
+            batch.large.append((ahead, cuts))
+        else:
+            batch.cuts += cuts
         self._busy.update(log for log, _ in cuts)
         return operations
 
@@ -534,8 +578,11 @@ class Core:
         if reason is not None:
             self.batches_failed += 1
             self._paused_until = self._now + PAUSE_S
-        for log, _ in batch.cuts:
-            self._busy.discard(log)
+        for ahead, cuts in batch.large:
+            if reason is None:
+                self.chores.add("a batch of the journal", self._report_in_parts(ahead, cuts))
+            else:
+                self._report(cuts, reason)
         self._report(batch.cuts, reason)
         for done in batch.callbacks:
             try:
@@ -543,7 +590,18 @@ class Core:
             except Exception as error:  # noqa: BLE001  as above
                 self._on_fault("a change of the configuration", error)
 
+    def _report_in_parts(self, ahead: list[tuple[FilledLog, Any]], cuts: list[tuple[Log, Any]]) -> Iterator[int]:
+        for log, token in ahead:
+            try:
+                yield from log.committed_in_parts(token)
+            except Exception as error:  # noqa: BLE001  as above
+                self._on_fault(log.name, error)
+        self._report(cuts, None)
+        self._go_on()
+
     def _report(self, cuts: list[tuple[Log, Any]], reason: str | None) -> None:
+        for log, _ in cuts:
+            self._busy.discard(log)
         for log, token in cuts:
             try:
                 if reason is None:

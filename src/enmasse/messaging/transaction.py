@@ -38,6 +38,9 @@ TRANSACTION_TIMEOUT_S = 60.0
 MESSAGE_OVERHEAD_BYTES = 200
 """Bytes that a held message costs beside its payload, so that many small ones count for what they take."""
 
+COPY_BYTES = 100
+"""The same for each subscription of a topic that has a part in it: with 16 MiB some 160,000 in one batch."""
+
 GRAIN_BYTES = 16 << 10
 """Transactions take their share in multiples of this: asking for each message would cost it more."""
 
@@ -87,6 +90,9 @@ class TakesMessages(Participant, Protocol):
         Raises:
             DecodeError: the message's annotations cannot be read.
         """
+
+    def copies(self, target: str) -> int:
+        """Return for how many a message for a name is stored or handed out."""
 
     def why_not_retained(self, payload: bytes, target: str) -> AmqpError | None:
         """Return why a message cannot be the retained value of its name; most addresses retain nothing."""
@@ -268,25 +274,24 @@ class Transaction:
                 payload = address.annotate(payload, target)
                 if facts.retain:
                     problem = address.why_not_retained(payload, target)
+                size = len(payload) + MESSAGE_OVERHEAD_BYTES + COPY_BYTES * (address.copies(target) - 1)
+                problem = problem or self._check_room(address, payload, size)
             except DecodeError as error:
                 problem = AmqpError("amqp:decode-error", str(error))
-            else:
-                problem = problem or self._check_room(address, payload)
         if problem is not None:
             self.fail(problem)
             return problem
-        size = len(payload) + MESSAGE_OVERHEAD_BYTES
         self.held_bytes += size
         self._sizes[address] = self._sizes.get(address, 0) + size
         self._posts.append((address, target, payload))
         return None
 
-    def _check_room(self, address: Any, payload: bytes) -> AmqpError | None:
-        size = len(payload) + MESSAGE_OVERHEAD_BYTES
+    def _check_room(self, address: Any, payload: bytes, size: int) -> AmqpError | None:
         if self.held_bytes + size > self.max_bytes:
-            return AmqpError(
-                "amqp:resource-limit-exceeded", f"a transaction holds messages of up to {self.max_bytes} bytes"
-            )
+            text = f"a transaction holds messages of up to {self.max_bytes} bytes"
+            if size >= len(payload) + MESSAGE_OVERHEAD_BYTES + COPY_BYTES:
+                text += f", with {COPY_BYTES} for each subscription of a topic that one is for"
+            return AmqpError("amqp:resource-limit-exceeded", text)
         # While the journal is behind nothing has room; what its sender had credit for is held here till then.
         if not self._core.is_pressed and not address.has_room(self._sizes.get(address, 0) + len(payload)):
             return full(address)

@@ -11,6 +11,7 @@ from enmasse.messaging import core, fan_out
 from enmasse.messaging.direct import multicast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.fan_out import FEW
+from enmasse.messaging.log import shared_log
 from enmasse.messaging.queues import backlog, topic_wave
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.retaining import FED_AT_ONCE
@@ -34,6 +35,7 @@ def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_wave, "STEP_UNITS", 50)
     monkeypatch.setattr(multicast, "STEP_UNITS", 50)
     monkeypatch.setattr(topic_wave, "BATCH_UNITS", 100)
+    monkeypatch.setattr(shared_log, "BATCH_UNITS", 100)
     monkeypatch.setattr(core, "MAX_UNITS", 200)
 
 

@@ -48,6 +48,9 @@ class Shelf:
     def annotate(self, payload: bytes, target: str) -> bytes:
         return payload
 
+    def copies(self, target: str) -> int:
+        return 1
+
     def why_not_retained(self, payload: bytes, target: str) -> None:
         return None
 

@@ -324,8 +324,9 @@ class MessageLog:
     def _cut_rows(self, fresh: list[Row], wall_us: int, operations: list[Operation], cut: Cut) -> None:
         size = self._fresh_bytes
         self._forget_bytes()
-        cut.rows = [row for row in fresh if row.state != DONE]
-        rows = self._written(cut.rows)
+        rows = [row for row in fresh if row.state != DONE]
+        cut.rows += rows
+        rows = self._written(rows)
         if size < FRAME_BYTES and len(rows) <= FRAME_ROWS and all(map(_IS_DURABLE, rows)):
             if rows:
                 self._cut_frame(rows, True, wall_us, operations, cut)

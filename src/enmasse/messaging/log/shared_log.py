@@ -9,14 +9,18 @@ Rules:
    written anew for those who are left, and what the others said is deleted: it takes no more room than the record.
 4. The owners that need a frame are counted; with the last one the frame is deleted, in the same batch.
 5. The mark of an owner's beginning is written before or with the first rows for it.
+6. What one batch has for more owners than one turn bears is placed with them in turns, ahead of its cut, and in turns
+   they learn that it is written. Meanwhile nothing else of the log is cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.errors import LocalError
 from enmasse.messaging.log.entry import DONE, Entry, FrameRef
 from enmasse.messaging.log.frame_sets import FrameCounts
 from enmasse.messaging.log.holders import Holders, Rows, encode_holders
@@ -40,6 +44,18 @@ topic's log."""
 _END = 1 << 63
 """Above all offsets."""
 
+BATCH_UNITS: Final = 6_000
+"""The most work with owners that are given something for which one turn cuts a batch."""
+
+OWNER_UNITS: Final = 6
+"""The cost of an owner in a batch."""
+
+ROW_UNITS: Final = 2
+"""The cost of each of its messages there."""
+
+PART_UNITS: Final = 300
+"""The work of a part where a batch is more."""
+
 
 class SharedCut(Cut):
     """The part of one batch that belongs to a log which several owners share."""
@@ -56,6 +72,19 @@ class SharedCut(Cut):
         """Frames whose record was written anew, with the owners whose settled rows were deleted."""
 
 
+class _Ahead:
+    """What is done of a cut ahead of it."""
+
+    __slots__ = ("cut", "is_done", "operations", "parts")
+
+    def __init__(self, operations: list[Operation], cut: SharedCut) -> None:
+        self.operations = operations
+        self.cut = cut
+        self.parts: list[Iterator[int]] = []
+        """What places each of its frames."""
+        self.is_done = False
+
+
 class SharedLog(MessageLog):
     """A log of messages that several owners share.
 
@@ -65,7 +94,7 @@ class SharedLog(MessageLog):
         log_id: under which its frames are kept.
     """
 
-    __slots__ = ("_beginning", "_counts", "_done", "_finished", "_gone", "_has_left", "_records", "owners")
+    __slots__ = ("_ahead", "_beginning", "_counts", "_done", "_finished", "_gone", "_has_left", "_records", "owners")
 
     def __init__(self, core: Core, home: Home, log_id: int) -> None:
         super().__init__(core, home, log_id)
@@ -82,6 +111,7 @@ class SharedLog(MessageLog):
         """The records of frames that are being cut."""
         self._beginning: dict[LogShare, None] = {}
         """Owners that begin with the next batch."""
+        self._ahead: _Ahead | None = None
         self._has_left = False
         """True if rows that are not written yet may be for owners that have left."""
 
@@ -155,20 +185,49 @@ class SharedLog(MessageLog):
         self.owners.clear()
         self._beginning.clear()
         self._gone.clear()
-        return super().close()
+        ahead, self._ahead = self._ahead, None
+        return [*(ahead.cut.rows if ahead is not None else ()), *super().close()]
 
     # The journal
 
+    def cut_ahead(self, wall_us: int) -> Iterator[int] | None:
+        """Return the parts of placing what is new with its owners; nothing if one turn bears that. See ``core``."""
+        counts = [len(row.entries) for row in self._fresh]  # type: ignore[attr-defined]  # they are shared
+        if not counts or OWNER_UNITS * max(counts) + ROW_UNITS * sum(counts) <= BATCH_UNITS:
+            return None
+        return self._place_ahead(wall_us)
+
+    def _place_ahead(self, wall_us: int) -> Iterator[int]:
+        operations: list[Operation] = []
+        cut = self._new_cut(operations)
+        cut.home = self._home()
+        ahead = self._ahead = _Ahead(operations, cut)
+        fresh, self._fresh = self._fresh, []
+        self._cut_rows(fresh, wall_us, operations, cut)
+        for parts in ahead.parts:
+            yield from parts
+        ahead.is_done = True
+
     def _new_cut(self, operations: list[Operation]) -> SharedCut:
         begun, self._beginning = self._beginning, {}
-        self._records = {}
-        self._finished = {}
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            cut = SharedCut(begun)
+            self._records = {}
+            self._finished = {}
+        else:
+            if not ahead.is_done:
+                message = "what one batch has for very many owners could not be placed"
+                raise LocalError(message)
+            cut = ahead.cut
+            cut.begun |= begun
+            operations += ahead.operations
         for share in begun:
             # Offsets that were given before may have been taken back meanwhile.
             share.begin(self.next_offset)
             mark = self.next_offset.to_bytes(8, "big")
             operations.append(Operation(Table.MARK, log_key(*share.owner, 0), mark))
-        return SharedCut(begun)
+        return cut
 
     def _written(self, rows: list[Row]) -> list[Row]:
         if not self._has_left:
@@ -184,27 +243,47 @@ class SharedLog(MessageLog):
         return entry.state != DONE and self._has(subscription.share)
 
     def _place(self, first: int, rows: Sequence[Any], operations: list[Operation], cut: SharedCut) -> None:
+        parts = self._place_in_parts(first, rows, operations, cut)
+        if self._ahead is not None:
+            self._ahead.parts.append(parts)
+            return
+        for _ in parts:
+            pass
+
+    def _place_in_parts(
+        self, first: int, rows: Sequence[Any], operations: list[Operation], cut: SharedCut
+    ) -> Iterator[int]:
         count = len(rows)
         is_durable = rows[0].is_durable
-        holders: dict[Rows, list[int]] = {}
-        whole: list[int] = []
-        number = 0
-        for subscription, pairs in _rows_by_subscription(rows).items():
+        placed: list[tuple[LogShare, FrameRef]] = []
+        units = 0
+        for subscription, pairs in _rows_by_subscription(rows):
             share = subscription.share
             if not self._has(share):
                 continue
             cut.owners[share] = None
             share.depart()
             ref = share.placed_rows(first, count, pairs, is_durable=is_durable)
-            if ref is None:
-                continue
+            units += OWNER_UNITS + ROW_UNITS * len(pairs)
+            if ref is not None:
+                placed.append((share, ref))
+                if ref.has_news:
+                    self.touch(ref)
+            if units > PART_UNITS:
+                yield units
+                units = 0
+        holders: dict[Rows, list[int]] = {}
+        whole: list[int] = []
+        number = 0
+        for share, ref in placed:
+            owner = share.owner[0]
+            if self.owners.get(owner) is not share:
+                continue  # it has left meanwhile
             number += 1
             if ref.own is None:
-                whole.append(share.owner[0])
+                whole.append(owner)
             else:
-                holders.setdefault(ref.own, []).append(share.owner[0])
-            if ref.has_news:
-                self.touch(ref)
+                holders.setdefault(ref.own, []).append(owner)
         is_whole = len(whole) == len(self.owners)
         if not is_whole:
             if whole:
@@ -212,6 +291,8 @@ class SharedLog(MessageLog):
             record = self._records[first] = encode_holders(holders)
             operations.append(Operation(Table.HOLDER, log_key(self.log_id, 0, first), record))
         self._counts.append(first, number, has_record=not is_whole)
+        if not number and not self.is_closed:
+            self._gone[first] = None
 
     def _cut_settled(self, ref: FrameRef, operations: list[Operation]) -> None:
         # The account of one that has left is deleted.
@@ -289,6 +370,19 @@ class SharedLog(MessageLog):
         self._counts.note_record(first)
         self._delete_accounts(first, operations)
 
+    def committed_in_parts(self, token: SharedCut) -> Iterator[int]:
+        """Have senders and owners learn that a cut is on disk, part by part; ``committed`` is called at the end."""
+        self.visible = self.next_offset
+        rows, token.rows = token.rows, []
+        for row in rows:
+            row.stored()
+            yield len(row.entries) // 10  # type: ignore[attr-defined]  # it is shared
+        owners, token.owners = token.owners, {}
+        for share in owners:
+            if self._has(share):
+                share.written()
+                yield OWNER_UNITS + ROW_UNITS * len(rows)
+
     def committed(self, token: SharedCut) -> None:
         """Note that a cut is on disk: its senders may forget it."""
         token.owners = {share: None for share in token.owners if self._has(share)}
@@ -329,15 +423,17 @@ class SharedLog(MessageLog):
             self.core.write(self)
 
 
-def _rows_by_subscription(rows: Sequence[Any]) -> dict[Any, list[tuple[int, Entry]]]:
-    """Return the rows that are for each subscription, with its messages."""
+def _rows_by_subscription(rows: Sequence[Any]) -> Iterator[tuple[Any, list[tuple[int, Entry]]]]:
+    """Iterate over subscriptions with the rows that are for each, and its messages there."""
     entries = [row.entries for row in rows]
+    done = 0
     if len(set(map(len, entries))) == 1:
         # Most often all go to the same ones.
         with suppress(KeyError):
-            return {
-                subscription: list(enumerate([one[subscription] for one in entries])) for subscription in entries[0]
-            }
+            for subscription in entries[0]:
+                yield subscription, list(enumerate([one[subscription] for one in entries]))
+                done += 1
+            return
     own: dict[Any, list[tuple[int, Entry]]] = {}
     for index, one in enumerate(entries):
         for subscription, entry in one.items():
@@ -345,4 +441,6 @@ def _rows_by_subscription(rows: Sequence[Any]) -> dict[Any, list[tuple[int, Entr
             if pairs is None:
                 pairs = own[subscription] = []
             pairs.append((index, entry))
-    return own
+    for subscription in list(islice(entries[0], done)):
+        del own[subscription]
+    yield from own.items()

@@ -180,6 +180,11 @@ class Topic(Address):
             return True
         return self.options.full_policy != "block" and not self.make_room(self.routes(target)[0], len(payload))
 
+    def copies(self, target: str) -> int:
+        """Return how many subscriptions have a part in a message; see ``Address``."""
+        stored, volatile = self.routes(target)
+        return max(1, len(stored) + len(volatile))
+
     def why_not_retained(self, payload: bytes, target: str) -> AmqpError | None:
         """Return why a message cannot be the retained value of its name; see ``Address``."""
         return why_not(self.retained, target, payload)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.messaging.facts import Facts
 from enmasse.messaging.fan_out import MAX_MESSAGES, RECEIVER_UNITS, STEP_UNITS, STORED_UNITS, Wave
+from enmasse.messaging.log.shared_log import BATCH_UNITS, OWNER_UNITS, ROW_UNITS
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 MAX_STORED_MESSAGES: Final = 8
@@ -20,15 +21,6 @@ larger the fewer they are."""
 
 MAX_STORED_BYTES: Final = 64 << 10
 """The bytes of messages from which on no other joins a wave that is stored."""
-
-BATCH_UNITS: Final = 6_000
-"""The most work that one batch is for subscriptions that are given something: it is cut in one turn."""
-
-OWNER_UNITS: Final = 6
-"""The cost of a subscription in a batch."""
-
-ROW_UNITS: Final = 2
-"""The cost of each of its messages there."""
 
 # A topic and its waves know each other.
 if TYPE_CHECKING:
