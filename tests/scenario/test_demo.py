@@ -28,7 +28,6 @@ TUTORIAL = "../tutorial/from-the-demo-to-your-own-pipeline.md"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not Path("examples").is_dir(), reason="started outside of the repository"),
 ]
 
 

@@ -16,6 +16,7 @@ from enmasse.cli.errors import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.errors import EnmasseError
+from enmasse.extras import remedy
 from enmasse.version import __version__
 
 _DEBUG = "ENMASSE_DEBUG"
@@ -316,6 +317,9 @@ def run_app() -> int:
             Writer().fail(text)
         return USAGE
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (missing := remedy(error)):
+            Writer().fail(missing)
+            return FAILED
         if os.environ.get(_DEBUG):
             raise
         Writer().fail(

@@ -57,6 +57,8 @@ BESIDE_A_CURVE = 54
 """Characters of a line with a curve that are none of it."""
 LONGEST_CURVE = 80
 _PICTURE = "devices.png"
+_DECLARED = Path(__file__).with_name("demo.yaml")
+"""The space, its addresses, devices and pipelines."""
 
 
 def run(seconds: float, data: Path) -> int:
@@ -131,14 +133,12 @@ class _Demo:
         return True
 
     async def _start_platform(self) -> None:
-        examples = _find_examples()
         self._console.print(f"Starting the platform on {self._service.data} ...")
         await self._service.start()
-        declared = examples / "pipelines" / "demo.yaml"
-        self._console.print(f"Applying {declared} ...")
+        self._console.print(f"Applying {_short(_DECLARED)} ...", markup=False)
         self._password = await self._service.password(ACCESS) or secrets.token_urlsafe(16)
         await self._service.run("apply", "-f", "-", given=access(self._password))
-        await self._service.run("apply", "-f", str(declared))
+        await self._service.run("apply", "-f", str(_DECLARED))
         await self._service.run("status", "--wait", "60")
         await self._service.run("wait", "iotproject", "plant", "--timeout", "60")
         self._console.print(await self._service.run("endpoints"), markup=False)
@@ -317,14 +317,6 @@ async def _cancel(task: asyncio.Task[None] | asyncio.Task[bool]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-def _find_examples() -> Path:
-    """The folder of example manifests: of the working directory, else of the source tree."""
-    for folder in (Path("examples"), Path(__file__).parents[3] / "examples"):
-        if folder.is_dir():
-            return folder
-    raise ConfigError("there is no folder examples here: run the demo in a clone of the repository")
 
 
 def _program() -> str:

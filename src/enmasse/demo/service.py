@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import ConfigError, UnavailableError
 
@@ -167,11 +165,11 @@ class Service:
     def _running(self) -> int | None:
         for process in self.processes("supervisor"):
             try:
-                command = psutil.Process(process["pid"]).cmdline()
-            except (psutil.Error, ValueError):
+                command = Path(f"/proc/{int(process['pid'])}/cmdline").read_bytes()
+            except (OSError, ValueError):
                 continue
             # After a crash the number may be another program's by now.
-            if "enmasse" in " ".join(command):
+            if b"enmasse" in command:
                 return int(process["pid"])
         return None
 

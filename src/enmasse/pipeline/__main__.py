@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from enmasse.errors import ConfigError, EnmasseError
+from enmasse.extras import remedy
 from enmasse.pipeline.session import require_spark
 
 _COMMANDS = {
@@ -26,7 +27,22 @@ _COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except EnmasseError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except ModuleNotFoundError as error:
+        if (text := remedy(error)) is None:
+            raise
+        sys.stderr.write(f"{text}\n")
+        return 2
+
+
+def _run(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m enmasse.pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     chosen = None
@@ -37,16 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chosen.add_arguments(command)
     options = parser.parse_args(given)
     assert chosen is not None
-    try:
-        if options.command != "host":  # which reports in a status what is missing
-            require_spark()
-        return int(chosen.run(options, given[1:]))
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    except EnmasseError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    if options.command != "host":  # which reports in a status what is missing
+        require_spark()
+    return int(chosen.run(options, given[1:]))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.extras import install_command
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.workers.environment import share_workers
 from enmasse.pipeline.workers.launcher import DAEMON, Zygote, write_launcher
@@ -65,7 +66,6 @@ LEAST_JAVA = 17
 """Spark 4.3 starts with no older one."""
 
 INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
-INSTALL_PYSPARK = "pip install 'enmasse[spark]'"
 
 LONGEST_SOCKET_FOLDER = 60
 """Spark's sockets are named by a uuid."""
@@ -134,7 +134,7 @@ def require_spark() -> Path:
     """
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
-        raise SparkMissingError(f"{' and '.join(missing)} cannot be imported: {INSTALL_PYSPARK}")
+        raise SparkMissingError(f"{' and '.join(missing)} cannot be imported: {install_command('spark')}")
     return find_java()
 
 

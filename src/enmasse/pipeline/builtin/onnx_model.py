@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from enmasse.extras import install_command
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.sums import check_sum
 
@@ -189,7 +190,7 @@ def _opened(path: Path) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415  # slow to load, and only for models of ONNX
     except ModuleNotFoundError:
-        raise PlanError("onnxruntime is not installed where Spark runs: pip install 'enmasse[models]'") from None
+        raise PlanError(f"onnxruntime is not installed where Spark runs: {install_command('models')}") from None
     options = onnxruntime.SessionOptions()
     # Spark's tasks are the threads.
     options.intra_op_num_threads = options.inter_op_num_threads = 1

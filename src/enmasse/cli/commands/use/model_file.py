@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from enmasse.cli.errors import CliError, UsageError
+from enmasse.extras import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,8 @@ def as_onnx(path: Path, features: Sequence[tuple[str, Kind]], *, trust: bool) ->
         fitted = _loaded_skops(path, trust=trust) if path.suffix == ".skops" else _loaded(path, trust=trust)
         return _converted(fitted, features, path)
     except ModuleNotFoundError as error:
-        raise CliError(f"{path}: {error.name} is not installed here: pip install 'enmasse[convert]'") from None
+        missing = remedy(error) or f"the module {error.name!r}, which it names, is not installed here"
+        raise CliError(f"{path}: {missing}") from None
 
 
 def _loaded(path: Path, *, trust: bool) -> Any:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from enmasse.extras import remedy
 from enmasse.model.kinds.pipelines.pipeline import Builtin, Pipeline
 from enmasse.model.kinds.pipelines.sinks import SinkSpec
 from enmasse.model.kinds.pipelines.sources import SourceSpec
@@ -99,7 +100,8 @@ def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | 
     except ModuleNotFoundError as error:
         if error.name in (f"enmasse.pipeline.builtin.{name}", "enmasse.pipeline.builtin"):
             raise PlanError(f"spec.builtin.name: there is no built-in pipeline {builtin.name!r}") from None
-        raise PlanError(f"built-in pipeline {builtin.name}: the module {error.name!r} is not installed") from None
+        missing = remedy(error) or f"the module {error.name!r} is not installed"
+        raise PlanError(f"built-in pipeline {builtin.name}: {missing}") from None
     plans: Sequence[QueryPlan | JobPlan] = module.build(context, builtin.parameters)
     return plans
 
