@@ -50,6 +50,9 @@ SET_US = 500_000
 MAX_UNITS = 2_000
 """The work of addresses in one turn of the core; a unit is a microsecond or two, about one message handed out."""
 
+MUCH_UNITS = 100
+"""The work of an address in one turn from which on it waits behind others in the next, if these wait."""
+
 TURN_UNITS = 10
 """The cost of an address's turn beside the work in it."""
 
@@ -188,7 +191,7 @@ class Core:
         self._late: list[Due] = []
         """Those that were too much for one turn: some of them have theirs in each that follows, behind others."""
         self._had: set[Due] = set()
-        """Those that had their turns while others waited for theirs."""
+        """Those that did much in their turns while others waited for theirs."""
         self.units = 0
         """The work that addresses have done in this turn; they add what is much."""
         self.read_ahead = ReadAhead()
@@ -396,7 +399,7 @@ class Core:
         self.units = 0
         late = self._late
         if late:
-            # Who has had a turn while others waited for theirs waits behind them: nobody waits for who does much.
+            # Who did much in its turn while others waited for theirs waits behind them: nobody waits for such a one.
             had, self._had = self._had, set()
             late += [address for address in self._due if address in had]
             self._due = [address for address in self._due if address not in had]
@@ -431,13 +434,14 @@ class Core:
             if self.units > MAX_UNITS:
                 return due[at:]
             self.units += TURN_UNITS
-            if self._late:
-                self._had.add(address)
+            before = self.units
             address.is_due = False
             try:
                 address.on_turn(now)
             except Exception as error:  # noqa: BLE001  the other addresses must have their turn
                 self._on_fault(address.name, error)
+            if self.units - before >= MUCH_UNITS and self._late:
+                self._had.add(address)
         return []
 
     def next_deadline(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from enmasse.messaging import core, fan_out
+from enmasse.messaging.core import MUCH_UNITS, TURN_UNITS
 from enmasse.messaging.direct import multicast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.fan_out import FEW
@@ -418,11 +419,15 @@ def test_addresses_that_have_much_to_do_share_turns_and_who_has_little_waits_for
     before = sum(one.left for one in busy)
     assert 250 - before <= 6
     turns = 0
+    steady = Busy(harness, MUCH_UNITS - TURN_UNITS, turns=1_000)
     while any(one.left for one in busy):
         calm = Busy(harness, 0, turns=1)
         calm.due()
+        steady.due()
+        at = steady.left
         assert harness.step()
         assert calm.left == 0
+        assert steady.left < at
         left = sum(one.left for one in busy)
         assert 0 < before - left <= 6
         # Each has had as many turns as the others.
@@ -430,6 +435,8 @@ def test_addresses_that_have_much_to_do_share_turns_and_who_has_little_waits_for
         before = left
         turns += 1
     assert turns >= 40
+    steady.left = 1
+    harness.turn()
     assert harness.core.is_idle
 
 
