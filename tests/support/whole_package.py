@@ -52,40 +52,27 @@ def import_everything() -> dict[str, str]:
     return said
 
 
-def commands() -> Iterator[list[str]]:
-    """Yield every command that has a help, with its words."""
-    from enmasse.cli.app import COMMANDS
+def show_every_help() -> list[str]:
+    """Show the help of every command, of a family after that of its parts; return their names."""
+    from enmasse.cli.app import COMMANDS, _make_app
 
-    yield []
-    for name, command in COMMANDS.items():
-        yield [name]
-        found = command.load()
-        if isinstance(found, typer.Typer):
-            yield from ([name, *words] for words in _below(typer.main.get_command(found)))
+    shown = []
+    for name in (None, *COMMANDS):
+        application = typer.main.get_command(_make_app(name))
+        for words in _below(application) if name else ([],):
+            text = io.StringIO()
+            # A node has a parser of its own, which ends the program.
+            with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+                application.main([*words, "--help"], prog_name="enmasse", standalone_mode=False)
+            assert "usage: enmasse" in text.getvalue().lower(), words
+            shown.append(" ".join(words))
+    return shown
 
 
 def _below(command: Any) -> Iterator[list[str]]:
     for name, inner in getattr(command, "commands", {}).items():
-        yield [name]
         yield from ([name, *words] for words in _below(inner))
-
-
-def show_every_help() -> list[str]:
-    """Show the help of every command; return their names."""
-    from enmasse.cli.main import main
-
-    shown = []
-    for words in commands():
-        sys.argv = ["enmasse", *words, "--help"]
-        text, code = io.StringIO(), None
-        try:
-            with contextlib.redirect_stdout(text):
-                main()
-        except SystemExit as end:
-            code = end.code
-        assert (code or 0, "sage: " in text.getvalue()) == (0, True), words
-        shown.append(" ".join(words))
-    return shown
+        yield [name]
 
 
 if __name__ == "__main__":

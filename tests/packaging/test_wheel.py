@@ -1,0 +1,323 @@
+"""The wheel: it is built the same everywhere, and works in bare environments, for a user who is not root.
+
+``make test`` installs the core, by each installer. ``make soak`` installs each extra, and the core for each other
+Python that is here. Installers keep their caches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email import message_from_bytes
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+import pytest
+from paho.mqtt import publish
+from paho.mqtt.enums import MQTTProtocolVersion
+
+from enmasse.version import __version__
+from hatch_build import page_of
+from tests.support import whole_package
+from tests.support.stomp_peer import StompPeer
+
+ROOT = Path(__file__).parents[2]
+PROTOCOLS = ("amqp", "mqtt", "http", "stomp", "websocket")
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+IS_SOAK = os.environ.get("ENMASSE_TEST_WHEELS") == "all"
+MOMENT = "1700000000"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+at_length = pytest.mark.skipif(not IS_SOAK, reason="hundreds of megabytes: `make soak` does it")
+
+
+def run(*words: str | Path, **more: Any) -> str:
+    """Run a command; return what it wrote, or fail with all of that."""
+    done = subprocess.run(
+        list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}"
+    return str(done.stdout)
+
+
+@dataclass
+class Environment:
+    """A bare environment with the wheel, and somebody who uses it in a folder of his own.
+
+    Attributes:
+        programs: its folder with ``enmasse`` and ``python``.
+        home: the user's.
+    """
+
+    programs: Path
+    home: Path
+
+    def __post_init__(self) -> None:
+        self.home.mkdir()
+        if NOBODY:
+            os.chown(self.home, 65534, 65534)
+        self.variables = {
+            "PATH": f"{self.programs}:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            # He may not write beside the modules, as in an environment that root has made.
+            "PYTHONPYCACHEPREFIX": str(self.home / "bytecode"),
+        }
+
+    def start(self, *words: str, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen([*NOBODY, *words], env=self.variables, cwd=self.home, text=True, **more)
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        """Run a command as the user; return what it wrote."""
+        with self.start(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            said, _ = process.communicate()
+        assert process.returncode == code, f"{words}\n{said}"
+        return said
+
+    def whole_package(self) -> dict[str, Any]:
+        """Import every module and show every help."""
+        program = self.home / "whole_package.py"
+        shutil.copy(whole_package.__file__, program)
+        found: dict[str, Any] = json.loads(self("python", str(program)).splitlines()[-1])
+        return found
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder that other users can read, unlike those of pytest."""
+    with TemporaryDirectory(prefix="enmasse-wheel-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def build(source: Path, to: Path, *targets: str) -> None:
+    """Build sdist and wheel, or one of them, without a network where a network can be taken away."""
+    alone = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+        alone = []
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": MOMENT}
+    run(*alone, sys.executable, "-m", "hatchling", "build", "--directory", to, *targets, cwd=source, env=environment)
+
+
+@pytest.fixture(scope="module")
+def built(place: Path) -> Path:
+    build(ROOT, place / "dist")
+    return place / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return next(built.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> str:
+    """A Python that the user can start: not one below /root."""
+    for python in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        words = [*NOBODY, "env", python, "-c", "import sys, venv; sys.exit(sys.version_info < (3, 11))"]
+        if subprocess.run(words, capture_output=True, check=False).returncode == 0:
+            return python
+    pytest.skip("no Python 3.11 that users other than root can start")
+
+
+def make_environment(python: str, home: Path, wheel: Path, extra: str = "") -> Environment:
+    """Make an environment as ``python -m venv`` and pip do."""
+    folder = home.with_name(f"{home.name}-env")
+    run(python, "-m", "venv", "--without-pip", folder)
+    install: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        folder / "bin" / "python",
+        "install",
+        "--quiet",
+    ]
+    run(*install, "--no-compile", f"{wheel}[{extra}]" if extra else wheel)
+    return Environment(folder / "bin", home)
+
+
+@pytest.fixture(scope="module")
+def core(interpreter: str, place: Path, wheel: Path) -> Environment:
+    return make_environment(interpreter, place / "core", wheel)
+
+
+def test_the_sdist_makes_the_same_wheel_and_the_same_sdist(built: Path, place: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        archive.extractall(place / "source", filter="tar")
+    # Packing the tests takes most of the time.
+    build(next((place / "source").iterdir()), place / "again", *(() if IS_SOAK else ("--target", "wheel")))
+    again = list((place / "again").iterdir())
+    assert again
+    for file in again:
+        assert file.read_bytes() == (built / file.name).read_bytes(), file.name
+
+
+def test_the_readme_is_the_page_of_the_package_and_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(name))
+    page = str(metadata.get_payload(decode=True), "utf-8")  # type: ignore[arg-type]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert page.startswith("# EnMasse\n")
+    assert "[using the console]" not in page
+    assert "using the console" in page
+
+
+def test_links_of_the_page_lead_to_the_files_of_the_version_where_the_project_has_a_url() -> None:
+    readme = "![a picture](docs/a.svg) [text](docs/b.md#c), [there](https://example.org/) and [here](#below)"
+    assert page_of(readme, "https://example.org/x/", "v1") == (
+        "![a picture](https://example.org/x/raw/v1/docs/a.svg) [text](https://example.org/x/blob/v1/docs/b.md#c), "
+        "[there](https://example.org/) and [here](#below)"
+    )
+    assert page_of(readme, None, "v1") == "*a picture* text, [there](https://example.org/) and [here](#below)"
+
+
+def test_the_core_imports_all_but_what_asks_for_an_extra_and_shows_every_help(core: Environment) -> None:
+    found = core.whole_package()
+    assert len(found["helped"]) > 100
+    rooms = {name for name in found["missing"] if not name.startswith(("enmasse.pipeline.", "enmasse.demo."))}
+    assert rooms == {"enmasse.cli.commands.use.tryout_tables"}
+    assert core("enmasse", "--version") == f"enmasse {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["demo"], "matplotlib is not installed here: pip install 'enmasse[demo]'"),
+        (["pipeline", "check", "pipeline.yaml"], "pyspark is not installed here: pip install 'enmasse[spark]'"),
+        (
+            ["model", "import", "m.skops", "--name", "m", "--features", "a"],
+            "m.skops: skops is not installed here: pip install 'enmasse[convert]'",
+        ),
+    ],
+)
+def test_a_command_that_needs_an_extra_says_how_to_install_it(
+    core: Environment, command: list[str], words: str
+) -> None:
+    shutil.copy(ROOT / "examples" / "pipelines" / "plant.yaml", core.home / "pipeline.yaml")
+    (core.home / "m.skops").touch()
+    assert core("enmasse", *command, code=1) == f"error: {words}\n"
+
+
+@contextmanager
+def platform(environment: Environment) -> Iterator[dict[str, str]]:
+    """Run ``enmasse up``; the URL of each protocol."""
+    log = environment.home / "up.log"
+    with log.open("w") as file:
+        up = environment.start("enmasse", "up", "--ports", "auto", stdout=file, stderr=subprocess.STDOUT)
+    try:
+        environment("enmasse", "status", "--wait", "120")
+        endpoints = json.loads((environment.home / ".enmasse" / "endpoints.json").read_text())["endpoints"]
+        yield {endpoint["protocol"]: endpoint["url"] for endpoint in endpoints}
+    except BaseException as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait(60)
+
+
+async def say_over_stomp(port: int, body: bytes) -> None:
+    async with StompPeer(port) as peer:
+        peer.send("orders", body, receipt="stored", persistent="true")
+        await peer.receipt("stored")
+
+
+def say_over(protocol: str, urls: dict[str, str], environment: Environment) -> None:
+    """Send a message that says which protocol it came by, and be told that the node has it."""
+    body = f"by {protocol}"
+    url = httpx.URL(urls[{"websocket": "http"}.get(protocol, protocol)])
+    match protocol:
+        case "amqp":
+            assert "accepted" in environment("enmasse", "send", "orders", body)
+        case "mqtt" | "websocket":
+            publish.single(
+                "orders",
+                body,
+                qos=1,
+                hostname="127.0.0.1",
+                port=url.port or 0,
+                transport="websockets" if protocol == "websocket" else "tcp",
+                protocol=MQTTProtocolVersion.MQTTv311,
+            )
+        case "http":
+            path = "/v1/spaces/myspace.default/addresses/orders/messages"
+            assert httpx.post(url.join(path), content=body, trust_env=False, timeout=60).status_code == 202
+        case "stomp":
+            asyncio.run(say_over_stomp(url.port or 0, body.encode()))
+
+
+def test_a_message_comes_and_goes_by_each_protocol(core: Environment) -> None:
+    with platform(core) as urls:
+        core("enmasse", "create", "space", "myspace")
+        core("enmasse", "create", "address", "orders", "--type", "queue")
+        core("enmasse", "status", "--wait", "120")
+        for protocol in PROTOCOLS:
+            say_over(protocol, urls, core)
+        received = core("enmasse", "receive", "orders", "--count", str(len(PROTOCOLS)))
+    assert received.splitlines() == [f"by {protocol}" for protocol in PROTOCOLS]
+
+
+@pytest.mark.parametrize("tool", ["uv tool", "pipx"])
+def test_installers_of_programs_install_it_and_remove_all_of_it(
+    tool: str, interpreter: str, place: Path, wheel: Path
+) -> None:
+    name = tool.partition(" ")[0]
+    folder, programs = place / name / "tools", place / name / "bin"
+    environment = {
+        **{key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"},
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "UV_TOOL_DIR": str(folder),
+        "UV_TOOL_BIN_DIR": str(programs),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "PIPX_HOME": str(folder),
+        "PIPX_BIN_DIR": str(programs),
+        "PIPX_MAN_DIR": str(place / name / "man"),
+    }
+    words = [sys.executable, "-m", *tool.split()]
+    run(*words, "install", "--python", interpreter, wheel, env=environment)
+    user = Environment(programs, place / name / "home")
+    assert user("enmasse", "--version") == f"enmasse {__version__}\n"
+    assert user("enmasse", "demo", code=1) == (
+        f"error: matplotlib is not installed here: {tool} install --force 'enmasse[demo]'\n"
+    )
+    run(*words, "uninstall", "enmasse", env=environment)
+    assert list(programs.iterdir()) == []
+    assert list(folder.rglob("enmasse")) == []
+
+
+@at_length
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_core_works_with_each_python_that_is_here(version: str, place: Path, wheel: Path) -> None:
+    words = [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", "--system", version]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    if found.returncode != 0:
+        pytest.skip(f"no Python {version} is here")
+    environment = make_environment(found.stdout.strip(), place / f"python{version}", wheel)
+    program = whole_package.__file__
+    helped = json.loads(run(environment.programs / "python", program).splitlines()[-1])["helped"]
+    assert len(helped) > 100
+
+
+@at_length
+@pytest.mark.parametrize("extra", ["spark", "models", "convert", "demo", "proton"])
+def test_each_extra_brings_all_that_it_is_for(extra: str, interpreter: str, place: Path, wheel: Path) -> None:
+    environment = make_environment(interpreter, place / extra, wheel, extra)
+    missing = environment.whole_package()["missing"]
+    assert [text for text in missing.values() if f"[{extra}]" in text] == []
+    if extra == "demo":
+        said = environment("enmasse", "demo", "--seconds", "20")
+        assert "Applying" in said
