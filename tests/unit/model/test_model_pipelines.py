@@ -585,7 +585,32 @@ ENDLESS: Any = [
     ("WITH some AS (SELECT * FROM readings LIMIT 3) SELECT device FROM some", "LIMIT would end the stream"),
     ("WITH some AS (SELECT * FROM readings) SELECT device FROM some LIMIT 3", "LIMIT would end the stream"),
     ("SELECT device FROM readings UNION ALL SELECT device FROM devices LIMIT 3", "LIMIT would end the stream"),
-    ("SELECT name FROM devices WHERE device IN (SELECT device FROM readings LIMIT 3)", "LIMIT would end the stream"),
+    ("SELECT DISTINCT device FROM readings", "DISTINCT keeps each row of a stream in mind for ever"),
+    ("SELECT d FROM (SELECT DISTINCT device AS d FROM readings) AS one", "use dropDuplicates"),
+    ("SELECT device FROM readings UNION SELECT device FROM devices", "use UNION ALL"),
+]
+NEVER: Any = [
+    ("SELECT device, count(DISTINCT ts) AS n FROM readings GROUP BY device", "use approx_count_distinct"),
+    ("SELECT sum(DISTINCT temperature) FILTER (WHERE ts > '2026-01-31') AS s FROM readings", "sum(DISTINCT ...)"),
+    ("SELECT name FROM devices WHERE device IN (SELECT device FROM readings LIMIT 3)", "SEMI JOIN for IN and EXISTS"),
+    (
+        "SELECT name FROM devices d WHERE NOT EXISTS (SELECT 1 FROM readings r WHERE r.device = d.device)",
+        "a subquery",
+    ),
+    ("SELECT device FROM readings WHERE temperature > (SELECT avg(temperature) AS a FROM readings)", "a subquery"),
+    ("WITH all AS (SELECT * FROM readings) SELECT (SELECT max(ts) AS m FROM all) AS m FROM devices", "a subquery"),
+    (
+        "SELECT r.device FROM readings r LEFT JOIN readings o ON r.device = o.device",
+        "a row of a stream without a partner",
+    ),
+    (
+        "SELECT r.device FROM readings r FULL OUTER JOIN readings o ON r.device = o.device",
+        "give a source of the join",
+    ),
+    (
+        "WITH w AS (SELECT * FROM readings) SELECT ts FROM devices JOIN readings USING (ts) RIGHT JOIN w USING (ts)",
+        "a watermark",
+    ),
 ]
 DEVICES: dict[str, Any] = {"name": "devices", "table": "devices"}
 
@@ -612,10 +637,44 @@ def test_what_needs_an_end_of_the_rows_is_refused_over_streams_with_the_way_that
     decode(pipeline(**told | {"steps": [other]}))
 
 
+@pytest.mark.parametrize(("sql", "message"), NEVER)
+def test_what_no_stream_has_is_refused_whatever_becomes_of_its_rows(sql: str, message: str) -> None:
+    told: dict[str, Any] = {"sources": [READINGS, DEVICES], "steps": [{"name": "hot", "sql": sql}]}
+    for changed in ({}, {"sinks": [{"table": "hot", "mode": "complete"}]}):
+        (found,) = problems(pipeline(**told | changed)).items()
+        assert found[0] == "spec.steps[0].sql"
+        assert message in found[1]
+        assert "perBatch: true" in found[1]
+    passed = [
+        {"name": "all", "sql": "SELECT * FROM readings"},
+        {"name": "hot", "sql": sql.replace("all ", "each ").replace("all)", "each)").replace("readings", "all")},
+    ]
+    assert list(problems(pipeline(**told | {"steps": passed}))) == ["spec.steps[1].sql"]
+    decode(pipeline(**told | {"steps": [{"name": "hot", "sql": sql, "perBatch": True}]}))
+    decode(pipeline(**told | {"steps": [{"name": "hot", "sql": sql.replace("readings", "devices")}]}))
+
+
+@pytest.mark.parametrize("side", ["LEFT", "RIGHT", "FULL OUTER"])
+@pytest.mark.parametrize("source", ["readings", "others"])
+def test_streams_are_joined_with_rows_that_have_no_partner_where_a_watermark_ends_the_wait(
+    side: str, source: str
+) -> None:
+    sql = f"SELECT r.device FROM readings r {side} JOIN step0 o ON r.device = o.device"
+    steps = [{"name": "step0", "sql": "SELECT * FROM others"}, {"name": "hot", "sql": sql}]
+    sources = [READINGS, READINGS | {"name": "others", "address": "others"}]
+    assert list(problems(pipeline(sources=sources, steps=steps))) == ["spec.steps[1].sql"]
+    late = {"watermark": {"column": "ts", "delay": "10s"}}
+    decode(pipeline(sources=[one | (late if one["name"] == source else {}) for one in sources], steps=steps))
+
+
 @pytest.mark.parametrize(
     "steps",
     [
         ["SELECT count(*) AS n FROM readings GROUP BY window(ts, '1 minute') HAVING n > 3"],
+        ["SELECT DISTINCT window(ts, '1 minute') AS w, device FROM readings"],
+        ["SELECT device FROM readings WHERE device IN (SELECT DISTINCT device FROM devices)"],
+        ["SELECT r.device FROM readings r LEFT JOIN devices d ON r.device = d.device"],
+        ["SELECT device FROM readings JOIN (SELECT count(DISTINCT device) AS device FROM devices) USING (device)"],
         [
             "SELECT window(ts, '1 minute') AS w, device FROM readings",
             "SELECT w, count(*) AS n FROM step0 GROUP BY w HAVING n > 3",

@@ -29,6 +29,9 @@ _KEPT = 128  # checked queries: what is applied again, and again by a controller
 Columns = tuple[str, ...] | None
 """The names of a relation's columns; None where they are not known."""
 
+Streams = frozenset[tuple[str, bool]]
+"""The names of relations that are streams, each with whether it has a watermark."""
+
 
 class SqlError(ValueError):
     """Raised when a text is no query that may be run.
@@ -78,13 +81,14 @@ def checked_sql(text: str, relations: Mapping[str, Columns], functions: Collecti
 
 
 @lru_cache(maxsize=_KEPT)
-def checked_streaming(text: str, streams: frozenset[str], *, has_windows: bool) -> bool:
+def checked_streaming(text: str, streams: Streams, *, has_windows: bool, is_complete: bool) -> bool:
     """Check that a query asks of streams nothing that needs their end, and return whether it makes windows of time.
 
     Args:
         text: a query that ``checked_sql`` takes.
-        streams: those of its relations that are streams.
+        streams: those of its relations that are streams, and whether they have a watermark.
         has_windows: whether its groups end without windows that it makes.
+        is_complete: whether what comes of it is written anew each time.
 
     Raises:
         SqlError: it asks for more; with the place, and the way that works.
@@ -92,7 +96,7 @@ def checked_streaming(text: str, streams: frozenset[str], *, has_windows: bool) 
     # The parser is slow to load.
     from enmasse.model.sql.streaming import check  # noqa: PLC0415
 
-    return check(text, streams, has_windows=has_windows)
+    return check(text, streams, has_windows=has_windows, is_complete=is_complete)
 
 
 @lru_cache(maxsize=_KEPT)

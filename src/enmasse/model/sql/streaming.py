@@ -15,7 +15,9 @@ from enmasse.model.sql.dialect import place_of, read
 from enmasse.model.sql.sql import SqlError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
+
+    from enmasse.model.sql.sql import Streams
 
 WINDOWS: Final = frozenset({"window", "session_window"})
 """The functions that make windows of time."""
@@ -38,47 +40,110 @@ _HAVING_WITHOUT_WINDOW: Final = (
 _WINDOW: Final = f"GROUP BY window(...), which ends with the watermark, or {_PER_BATCH}"
 
 
-def check(text: str, streams: Collection[str], *, has_windows: bool) -> bool:
+_DISTINCT: Final = (
+    "DISTINCT keeps each row of a stream in mind for ever, to leave it out when it comes again: use dropDuplicates, "
+    f"which ends with the watermark, {_WINDOW}"
+)
+_UNION: Final = (
+    "UNION keeps each row of a stream in mind for ever, to leave it out when it comes again: use UNION ALL, and "
+    f"dropDuplicates, which ends with the watermark, or {_PER_BATCH}"
+)
+_DISTINCT_VALUES: Final = (
+    "(DISTINCT ...) is not kept in mind of a group of a stream: use approx_count_distinct(...), or collect_set(...) "
+    f"and functions of arrays, or {_PER_BATCH}, for each batch"
+)
+_SUBQUERY: Final = (
+    "a subquery over a stream would need all of its rows: JOIN the stream (SEMI JOIN for IN and EXISTS), or "
+    f"{_PER_BATCH}, for each batch"
+)
+_OUTER: Final = (
+    "a row of a stream without a partner is known as such when a watermark has passed: give a source of the join a "
+    f"watermark, and say in ON how far apart in time rows may be; or JOIN a table, or {_PER_BATCH}"
+)
+
+
+def check(text: str, streams: Streams, *, has_windows: bool, is_complete: bool) -> bool:
     """Check that a query asks of streams nothing that needs their end, and return whether it makes windows of time.
 
     Args:
         text: a checked query.
-        streams: those of its relations that are streams.
+        streams: those of its relations that are streams, and whether they have a watermark.
         has_windows: whether its groups end without windows that it makes.
+        is_complete: whether what comes of it is written anew each time.
 
     Raises:
         SqlError: it does; with the place, and the way that works.
     """
     tree = read(text)
-    names = {name.lower() for name in streams}
+    found = {name.lower(): has_watermark for name, has_watermark in streams}
     parts = {cte.alias.lower(): cte.this for cte in tree.find_all(exp.CTE)}
     makes_windows = any(str(call.this).lower() in WINDOWS for call in tree.find_all(exp.Anonymous))
     for node in tree.walk():
-        query = node.parent
-        if isinstance(node, exp.Window):
-            query = node.find_ancestor(exp.Query)
-        elif isinstance(node, exp.Except | exp.Intersect):
-            query = node
-        if not isinstance(query, exp.Query) or not _reads(query, names, parts):
-            continue
-        if isinstance(node, exp.Having):
-            if query.args.get("group") is None:
-                raise SqlError(f"{_HAVING_WITHOUT_GROUP} {_WINDOW}", *place_of(node, text))
-            if not has_windows and not makes_windows:
-                raise SqlError(f"{_HAVING_WITHOUT_WINDOW} {_WINDOW}", *place_of(node, text))
-        elif type(node) in _ENDLESS:
-            raise SqlError(_ENDLESS[type(node)], *place_of(node, text))
+        if problem := _problem(node, found, parts):
+            raise SqlError(problem, *place_of(node, text))
+        if not is_complete and (problem := _endless(node, found, parts, has_windows or makes_windows)):
+            raise SqlError(problem, *place_of(node, text))
     return makes_windows
 
 
-def _reads(query: exp.Expr, streams: Collection[str], parts: Mapping[str, exp.Expr]) -> bool:
-    """Return whether a query reads a stream, itself or by a WITH."""
-    for table in query.find_all(exp.Table):
+def _problem(node: exp.Expr, streams: Mapping[str, bool], parts: Mapping[str, exp.Expr]) -> str | None:
+    """Return what is wrong with a part of a query over streams, whatever becomes of its rows."""
+    query = node.find_ancestor(exp.Query)
+    if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.Anonymous):
+        if query is not None and _streams_of(query, streams, parts):
+            return f"{node.parent.this}{_DISTINCT_VALUES}"
+    elif _is_subquery(node):
+        if _streams_of(node, streams, parts):
+            return _SUBQUERY
+    elif isinstance(node, exp.Join) and node.side and node.kind not in ("SEMI", "ANTI"):
+        joins = node.parent.args["joins"] if node.parent is not None else []
+        first = node.parent.args.get("from_") if node.parent is not None else None
+        before = [one for one in (first, *joins[: joins.index(node)]) if one is not None]
+        left = {name for one in before for name in _streams_of(one, streams, parts)}
+        right = _streams_of(node.this, streams, parts)
+        if left and right and not any(streams[name] for name in left | right):
+            return _OUTER
+    return None
+
+
+def _is_subquery(node: exp.Expr) -> bool:
+    """Return whether a query stands where an expression does."""
+    if isinstance(node, exp.Exists):
+        return True
+    return isinstance(node, exp.Subquery) and not isinstance(
+        node.parent, exp.From | exp.Join | exp.Query | exp.CTE | exp.Lateral
+    )
+
+
+def _endless(
+    node: exp.Expr, streams: Mapping[str, bool], parts: Mapping[str, exp.Expr], has_windows: bool
+) -> str | None:
+    """Return what is wrong with a part of a query whose rows are final once they have come."""
+    query = node.parent
+    if isinstance(node, exp.Window):
+        query = node.find_ancestor(exp.Query)
+    elif isinstance(node, exp.SetOperation):
+        query = node
+    if not isinstance(query, exp.Query) or not _streams_of(query, streams, parts):
+        return None
+    if isinstance(node, exp.Having) and query.args.get("group") is None:
+        return f"{_HAVING_WITHOUT_GROUP} {_WINDOW}"
+    if isinstance(node, exp.Having) and not has_windows:
+        return f"{_HAVING_WITHOUT_WINDOW} {_WINDOW}"
+    if isinstance(node, exp.Distinct) and not has_windows:
+        return _DISTINCT
+    if isinstance(node, exp.Union) and node.args.get("distinct") and not has_windows:
+        return _UNION
+    return _ENDLESS.get(type(node))
+
+
+def _streams_of(part: exp.Expr, streams: Mapping[str, bool], parts: Mapping[str, exp.Expr]) -> set[str]:
+    """Return the streams that a part of a query reads, itself or by a WITH."""
+    found = set()
+    for table in part.find_all(exp.Table):
         name = table.name.lower()
-        part = parts.get(name)
-        if part is not None:
-            if _reads(part, streams, {other: parts[other] for other in parts if other != name}):
-                return True
+        if name in parts:
+            found |= _streams_of(parts[name], streams, {other: parts[other] for other in parts if other != name})
         elif name in streams:
-            return True
-    return False
+            found.add(name)
+    return found

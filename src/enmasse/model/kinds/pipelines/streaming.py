@@ -33,11 +33,10 @@ def streaming_problems(
         own: the names of its functions for SQL.
     """
     modes = {sink.mode for sink in spec.sinks}
-    if "complete" in modes:
-        return
     ends_groups = "update" not in modes and any(source.watermark is not None for source in spec.sources)
     joined = (source.name for source in spec.sources if source.database or (source.table and not source.stream))
     streams = {source.name for source in spec.sources} - set(joined)
+    with_watermark = {source.name for source in spec.sources if source.watermark is not None}
     with_windows: set[str] = set()
     known = {source.name: relations[source.name] for source in spec.sources}
     for index, step in enumerate(spec.steps):
@@ -48,13 +47,17 @@ def streaming_problems(
         streams.add(step.name)
         has_windows = bool(read & with_windows)
         if step.sql is not None:
-            asked = frozenset(read & streams)
+            asked = frozenset((name, name in with_watermark) for name in read & streams)
             try:
-                has_windows |= checked_streaming(step.sql, asked, has_windows=has_windows or ends_groups)
+                has_windows |= checked_streaming(
+                    step.sql, asked, has_windows=has_windows or ends_groups, is_complete="complete" in modes
+                )
             except SqlError as error:
                 yield Problem(f"spec.steps[{index}].sql", str(error))
         if has_windows:
             with_windows.add(step.name)
+        if read & with_watermark:
+            with_watermark.add(step.name)
 
 
 def _reads(step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str]) -> Collection[str]:
