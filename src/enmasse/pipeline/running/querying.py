@@ -27,6 +27,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import TimestampNTZType
 
 from enmasse.errors import EnmasseError
 from enmasse.model.sql.sql import SqlError, checked_sql
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from enmasse.pipeline.running.planning.guard import Guard
 
@@ -321,13 +322,13 @@ def past_versions(text: str) -> tuple[str, dict[str, tuple[str, int | datetime]]
 def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
     """Return the answer with its rows in the form of JSON."""
     columns = [{"name": field.name, "type": field.dataType.simpleString().upper()} for field in schema.fields]
-    kept, is_truncated = _bounded(found, limit)
+    kept, is_truncated = _bounded(schema, found, limit)
     return {"columns": columns, "rows": [values for _, values in kept], "truncated": is_truncated}
 
 
 def as_file(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
     """Return the answer with its rows as a file of Parquet, in Base64."""
-    kept, is_truncated = _bounded(found, limit)
+    kept, is_truncated = _bounded(schema, found, limit)
     if kept:
         table = LocalDataToArrowConversion.convert([row for row, _ in kept], schema, use_large_var_types=False)
     else:
@@ -337,12 +338,12 @@ def as_file(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, A
     return {"file": base64.b64encode(target.getvalue()).decode(), "truncated": is_truncated}
 
 
-def _bounded(found: Iterable[Row], limit: int) -> tuple[list[tuple[Row, list[Any]]], bool]:
+def _bounded(schema: StructType, found: Iterable[Row], limit: int) -> tuple[list[tuple[Row, list[Any]]], bool]:
     """Return as many rows as an answer may have, each also in its form in JSON, and whether there are more."""
     kept: list[tuple[Row, list[Any]]] = []
     size = 0
     for row in found:
-        values = [json_value(value) for value in row]
+        values = [json_value(value, field.dataType) for value, field in zip(row, schema.fields, strict=True)]
         size += len(json.dumps(values))
         if len(kept) >= limit or size > MOST_BYTES:
             return kept, True
@@ -366,11 +367,15 @@ def _tables(lake: LakePath, limit: int) -> dict[str, Any]:
     return {"columns": TABLE_COLUMNS, "rows": rows, "truncated": len(names) > limit}
 
 
-def json_value(value: Any) -> Any:  # one line for each type of Spark
+def json_value(value: Any, kind: DataType | None = None) -> Any:  # one line for each type of Spark
     """Return a value of a row in a form that JSON has.
 
-    Moments are RFC 3339 in UTC, bytes are text where they are UTF-8 and else ``base64:...``, decimals and
-    numbers that JSON lacks are text, structures are objects.
+    Moments are RFC 3339 in UTC, those without a zone have none, bytes are text where they are UTF-8 and else
+    ``base64:...``, decimals and numbers that JSON lacks are text, structures are objects.
+
+    Args:
+        value: as Spark gives it to Python.
+        kind: its type, which alone tells moments with a zone from those without; None: they have one.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -379,13 +384,16 @@ def json_value(value: Any) -> Any:  # one line for each type of Spark
     if isinstance(value, bytes | bytearray | memoryview):
         return _text_of(bytes(value))
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        has_zone = not isinstance(kind, TimestampNTZType)
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if has_zone else value.isoformat()
     if isinstance(value, Row):
-        return {name: json_value(item) for name, item in value.asDict().items()}
+        kinds = {field.name: field.dataType for field in getattr(kind, "fields", ())}
+        return {name: json_value(item, kinds.get(name)) for name, item in value.asDict().items()}
     if isinstance(value, Mapping):
-        return {str(json_value(name)): json_value(item) for name, item in value.items()}
+        key, item_kind = getattr(kind, "keyType", None), getattr(kind, "valueType", None)
+        return {str(json_value(name, key)): json_value(item, item_kind) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
+        return [json_value(item, getattr(kind, "elementType", None)) for item in value]
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, timedelta):

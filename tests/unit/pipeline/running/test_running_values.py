@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,12 +17,14 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DoubleType,
     IntegerType,
     LongType,
     MapType,
     StringType,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -51,6 +55,34 @@ from enmasse.pipeline.running.querying import as_file, as_rows, json_value
 def test_every_value_has_a_form_in_json(value: object, expected: object) -> None:
     assert json_value(value) == expected
     assert json.dumps(json_value(value), allow_nan=False)
+
+
+NTZ = TimestampNTZType()
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        (NTZ, lambda moment: moment),
+        (ArrayType(NTZ), lambda moment: [moment]),
+        (MapType(NTZ, ArrayType(NTZ)), lambda moment: {moment: [moment]}),
+        (StructType().add("at", NTZ), lambda moment: Row(at=moment)),
+    ],
+)
+def test_a_moment_without_a_zone_is_no_other_one_where_the_machine_has_a_zone(
+    kind: DataType, make: Callable[[datetime], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = datetime.fromisoformat("2026-01-31T13:00:00")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        told = json.dumps(json_value(make(moment), kind))
+        answer = as_rows(StructType().add("at", kind), [Row(at=make(moment))], 1)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert '2026-01-31T13:00:00"' in told
+    assert json.dumps(answer["rows"][0][0]) == told
 
 
 SCHEMA = (
