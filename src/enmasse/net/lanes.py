@@ -8,8 +8,9 @@ of each party may keep one turn, and what has to wait for a later one.
    So a party that sends little waits little, however much others send.
 2. A tenant has two lanes: *calm*, and *busy* for each connection that keeps the loop occupied for ``BUSY`` of the
    time. Thus a tenant's heavy connections delay its light ones no more than they delay other tenants.
-3. A lane that is alone is not scheduled at all and has whole turns. Lanes share turns for ``ACTIVE_S`` after bytes
-   have come on more than one.
+3. A lane that is alone has whole turns, of ``ALONE_S`` at most: what thousands of its connections bring at one moment
+   goes on in later turns, so that who comes meanwhile is heard. Lanes share turns for ``ACTIVE_S`` after bytes have
+   come on more than one.
 4. The quantum is ``SHARED_QUANTUM`` while only lanes of one tenant compete. It is ``CONTENDED_QUANTUM``, and so turns
    are short, while tenants compete, or while somebody waits for the commit of a few messages, as a commit takes two
    turns more. Short turns cost more of the processor, so they are not spent on a tenant's own connections.
@@ -51,6 +52,9 @@ CONTENDED_QUANTUM = Quantum(0.0001, 2 << 10)
 HANDSHAKE_QUANTUM = Quantum(0.001, 32 << 10)
 """While many connect at once: some five handshakes, or one of TLS. Whoever sends messages meanwhile waits for a few
 such turns at most."""
+
+ALONE_S = 0.01
+"""The time that a lane may take of a turn while it is alone, in seconds: more than one connection can use."""
 
 ACTIVE_S = 1.0
 """Lanes share turns for so long after bytes came on another lane, in seconds."""
@@ -156,12 +160,13 @@ class TurnQueue:
         turn: the turn of the loop.
     """
 
-    __slots__ = ("_is_due", "_left_s", "_turn", "_turn_number", "_waiting")
+    __slots__ = ("_is_due", "_left_s", "_spent_s", "_turn", "_turn_number", "_waiting")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._turn_number = 0
         self._left_s = 0.0
+        self._spent_s = 0.0
         self._is_due = False
         self._waiting: deque[Callable[[], None]] = deque()
 
@@ -172,18 +177,24 @@ class TurnQueue:
 
     def is_full(self) -> bool:
         """Return true if what comes now has to wait: behind what came earlier, or for its quantum."""
-        return bool(self._waiting) or self._left() <= 0
+        return bool(self._waiting) or not self._has_time()
+
+    def _has_time(self) -> bool:
+        """Return true if something of its part of this turn is left."""
+        return self._left() > 0
 
     def _left(self) -> float:
         """Return how many seconds of this turn's quantum are left."""
         if self._turn_number != self._turn.number:
             self._turn_number = self._turn.number
             self._left_s = self.quantum.seconds
+            self._spent_s = 0.0
         return self._left_s
 
     def charge(self, seconds: float) -> None:
         """Take time off this turn's quantum."""
-        self._left_s -= seconds
+        self._left_s = self._left() - seconds
+        self._spent_s += seconds
 
     def enqueue(self, call: Callable[[], None]) -> None:
         """Have ``call`` called in a later turn, after everything that waits now; it must not raise."""
@@ -196,7 +207,7 @@ class TurnQueue:
         self._is_due = False
         waiting = self._waiting
         for _ in range(len(waiting)):
-            if self._left() <= 0:
+            if not self._has_time():
                 break
             waiting.popleft()()
         if waiting and not self._is_due:
@@ -252,7 +263,10 @@ class Lane(TurnQueue):
         self._written_in = 0
 
     def is_shared(self) -> bool:
-        """Note that bytes have come on this lane in this turn, and return true if other lanes are active, too."""
+        """Note that bytes have come on this lane in this turn, and return true if what others bring counts.
+
+        That is so if other lanes are active, too, and if its own connections have brought more than fits into a turn.
+        """
         scheduler, now = self._scheduler, self._turn.now
         if (last := scheduler.last) is not self:
             if last is not None:
@@ -260,7 +274,11 @@ class Lane(TurnQueue):
                 if last.tenant != self.tenant:
                     scheduler.contended_until = now + ACTIVE_S
             scheduler.last = self
-        return now < scheduler.shared_until
+        return now < scheduler.shared_until or bool(self._waiting) or not self._has_time()
+
+    def _has_time(self) -> bool:
+        left = self._left()
+        return left > 0 if self._turn.now < self._scheduler.shared_until else self._spent_s < ALONE_S
 
     @property
     def quantum(self) -> Quantum:

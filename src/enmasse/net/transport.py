@@ -283,7 +283,7 @@ class EngineProtocol(Borrower):
         elif load is None:
             self._receive_slice(data, ALONE)
         elif not load.lane.is_shared():
-            load.add(self._receive_slice(data, ALONE), self._turn.now)
+            self._receive_alone(load, data)
         elif load.lane.is_full() and not self.transport.is_closing():
             self._rest = memoryview(b"".join((self._rest, data)))
             self.transport.pause_reading()
@@ -295,6 +295,11 @@ class EngineProtocol(Borrower):
         lane = load.lane
         seconds = self._receive_slice(data, lane.quantum)
         lane.charge(seconds)
+        load.add(seconds, self._turn.now)
+
+    def _receive_alone(self, load: ConnectionLoad | HandshakeLane, data: bytes | memoryview) -> None:
+        seconds = self._receive_slice(data, ALONE)
+        load.lane.charge(seconds)
         load.add(seconds, self._turn.now)
 
     def _receive_slice(self, data: bytes | memoryview, quantum: Quantum) -> float:
@@ -365,10 +370,12 @@ class EngineProtocol(Borrower):
         data, self._rest = self._rest, _NOTHING
         if not data and not self.engine.has_more:
             return
-        if self.load is not None and self.load.lane.is_shared():
+        if self.load is None:
+            self._receive_slice(data, ALONE)
+        elif self.load.lane.is_shared():
             self._receive_shared(self.load, data)
         else:
-            self._receive_slice(data, ALONE)
+            self._receive_alone(self.load, data)
 
     def _may_read(self) -> bool:
         return not (self._is_waiting or self._is_reading_paused or self.engine.is_held or self.transport.is_closing())

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
+from enmasse.net import lanes as lanes_module
 from enmasse.net.lanes import (
     ACTIVE_S,
+    ALONE_S,
     AWAITED_S,
     CONTENDED_QUANTUM,
     DEFER_S,
@@ -170,7 +175,10 @@ async def test_a_connection_that_keeps_the_loop_busy_has_another_lane_until_it_i
 
 async def test_what_does_not_fit_into_a_turn_waits_in_its_order() -> None:
     turn = Turn(asyncio.get_running_loop())
-    lane = LaneScheduler(turn).of("one").calm
+    lanes = LaneScheduler(turn)
+    lane = lanes.of("one").calm
+    lane.is_shared()
+    lanes.of("other").calm.is_shared()
     log: list[tuple[str, int]] = []
 
     def work(name: str) -> None:
@@ -267,7 +275,8 @@ async def test_many_connections_of_a_tenant_cost_another_one_share(script: Any, 
         await asyncio.gather(*sending)
 
 
-async def test_a_tenant_alone_waits_for_nobody(script: Any, until: Any) -> None:
+async def test_a_tenant_alone_waits_for_nobody(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "ALONE_S", 60.0)
     turn = Turn(asyncio.get_running_loop())
     engine = script()
     engine.on_receive = lambda _: time.sleep(SLOW_S)
@@ -292,3 +301,27 @@ async def test_what_waits_is_heard_before_the_loss(script: Any) -> None:
         met.shell.abort()
         await met.shell.wait_closed()
         assert engine.received == b"ab"
+
+
+async def test_what_many_connections_of_a_tenant_bring_at_one_moment_is_more_than_one_turn(script: Any) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lanes = LaneScheduler(turn)
+    async with AsyncExitStack() as stack:
+        crowd = []
+        for _ in range(10):
+            engine = script()
+            engine.on_receive = lambda _: time.sleep(ALONE_S / 4)
+            met = await stack.enter_async_context(meeting(engine, turn))
+            met.shell.load = ConnectionLoad(lanes.of("one"), turn.now)
+            crowd.append((engine, met))
+        await turn_over()
+        for _, met in crowd:
+            met.shell.data_received(b"x")
+        heard = [engine for engine, _ in crowd if engine.received]
+        assert 0 < len(heard) <= 4
+        # Who has been heard waits behind those who have not.
+        crowd[0][1].shell.data_received(b"y")
+        assert heard[0].received == b"x"
+        while not crowd[0][0].received.endswith(b"y"):
+            await turn_over()
+        assert [engine.received for engine, _ in crowd] == [b"xy", *[b"x"] * 9]
