@@ -17,7 +17,8 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from weakref import ref
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -37,6 +38,33 @@ NODE_BYTES: Final = 64 << 20
 
 GRAIN_BYTES: Final = 64 << 10
 """The budget is given out in multiples of so many bytes."""
+
+
+class Woken(Protocol):
+    """A connection that takes part in turns of the core."""
+
+    def due(self) -> None:
+        """Have its part of the turn come."""
+
+
+class Waker:
+    """What the core keeps of a connection until a deadline, as the connection itself may end long before.
+
+    Args:
+        connection: is due then, if it is still there.
+    """
+
+    __slots__ = ("_connection",)
+    name = "a connection"
+
+    def __init__(self, connection: Woken) -> None:
+        self._connection = ref(connection)
+
+    def on_deadline(self, now: float) -> None:
+        """Have the connection look at what waits."""
+        connection = self._connection()
+        if connection is not None:
+            connection.due()
 
 
 class WaitingBudget:

@@ -18,6 +18,8 @@ import pytest
 import websockets
 
 import enmasse
+from enmasse.node.client_connection import ClientConnection
+from enmasse.node.http import asking
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, Source
 from enmasse.wire.amqp.types import Symbol
@@ -29,9 +31,14 @@ from tests.unit.node import http_scene, mqtt_scene, stomp_scene
 from tests.unit.node.mqtt_scene import V3, V5
 
 
+def connections() -> Counter[str]:
+    """The connections that are there since ``gc.freeze``."""
+    return Counter(type(one).__name__ for one in gc.get_objects() if issubclass(type(one), ClientConnection))
+
+
 @contextmanager
 def nothing_waits() -> Iterator[None]:
-    """Check that what is done meanwhile leaves no object of a class of ours in a cycle."""
+    """Check that what is done meanwhile leaves no connection, and no object of a class of ours in a cycle."""
     gc.collect()
     # Whatever there is so far is not looked at again.
     gc.freeze()
@@ -39,6 +46,7 @@ def nothing_waits() -> Iterator[None]:
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         yield
+        staying = connections()
         gc.collect()
         found = Counter(
             f"{type(one).__module__}.{type(one).__qualname__}"
@@ -51,6 +59,7 @@ def nothing_waits() -> Iterator[None]:
         gc.enable()
         gc.unfreeze()
     assert found == {}
+    assert staying == {}
 
 
 def deleted(kinds: dict[str, str]) -> list[str]:
@@ -519,8 +528,8 @@ async def posts_and_receives(scene: http_scene.Scene) -> None:
         answer = await client.post("orders/settle", json={"leases": [messages[0]["lease"]]})
         assert answer.json()["settled"] == 1
         assert (await client.get("orders/messages")).json()
-        # This one stays leased as the client goes.
-        await client.post("orders/receive", params={"wait": 30})
+        # This one stays leased as the client goes, and keeps its connection until that is over.
+        await client.post("orders/receive", params={"wait": 30, "lease": 1})
 
 
 async def makes_errors(scene: http_scene.Scene) -> None:
@@ -602,6 +611,7 @@ def test_nothing_of_an_http_client_waits_for_the_collector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_http2: bool
 ) -> None:
     monkeypatch.setattr(http_scene.Scene, "is_http2", is_http2)
+    monkeypatch.setattr(asking, "LINGER_S", 0.01)
 
     async def story(scene: http_scene.Scene) -> None:
         async def all_of_it() -> None:
@@ -612,6 +622,8 @@ def test_nothing_of_an_http_client_waits_for_the_collector(
         await all_of_it()
         with nothing_waits():
             await all_of_it()
+            # Less than any client has waited for messages; leases, and the time for late replies, are over by then.
+            await until_async(lambda: not connections(), connections, seconds=10)
 
     http_scene.play(tmp_path, story)
 

@@ -44,6 +44,7 @@ from enmasse.node.http.looking import get_messages
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
+from enmasse.node.waiting import Waker
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import Connection
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
@@ -113,8 +114,8 @@ class HttpConnection(ClientConnection):
     """One client's connection."""
 
     __slots__ = (
-        "_arguments", "_date", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error", "_operation",
-        "_options", "_owed", "_senders", "_written", "is_due",
+        "_arguments", "_date", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error",
+        "_operation", "_options", "_owed", "_senders", "_waker", "_written", "is_due",
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
@@ -123,6 +124,7 @@ class HttpConnection(ClientConnection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._waker = Waker(self)
         self._arguments = arguments
         self._options = options
         self.is_due = False
@@ -211,11 +213,7 @@ class HttpConnection(ClientConnection):
             deadlines.append(self._operation.on_turn(now))
         deadline = min((each for each in deadlines if each is not None), default=None)
         if deadline is not None and self.space is not None:
-            self.space.core.schedule(self, deadline)
-
-    def on_deadline(self, now: float) -> None:
-        """Check what waits."""
-        self.due()
+            self.space.core.schedule(self._waker, deadline)
 
     # The engine's handler
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakMethod
 
 from enmasse.errors import RemoteError
 from enmasse.node.devices.messages import (
@@ -362,12 +363,20 @@ class _Waiting(_Sending):
             self._answer()
             return
 
-        def late() -> None:
-            if self._end is not None:
-                self._leave()
-                self._connection.finish(_ACCEPTED)
+        # Most have their command, or are gone, long before.
+        late = WeakMethod(self._late)
 
-        self._connection.open_space.core.call_later(self._ttd_s, late)
+        def over() -> None:
+            call = late()
+            if call is not None:
+                call()
+
+        self._connection.open_space.core.call_later(self._ttd_s, over)
+
+    def _late(self) -> None:
+        if self._end is not None:
+            self._leave()
+            self._connection.finish(_ACCEPTED)
 
     def _answer(self) -> None:
         assert self._command is not None

@@ -32,7 +32,7 @@ from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
 from enmasse.node.users.peer import is_here
-from enmasse.node.waiting import PATIENCE_S
+from enmasse.node.waiting import PATIENCE_S, Waker
 from enmasse.wire.amqp.sections import data_start
 from enmasse.wire.mqtt.connection import Connection
 from enmasse.wire.mqtt.handler import PublishSink
@@ -88,7 +88,7 @@ class MqttConnection(ClientConnection):
 
     __slots__ = (
         "_authentication_data", "_connect", "_failure", "_has_session", "_is_clean_close", "_login", "_login_error",
-        "_publications", "_refusals", "_session_expiry_s", "is_due", "session", "subscriptions",
+        "_publications", "_refusals", "_session_expiry_s", "_waker", "is_due", "session", "subscriptions",
     )  # fmt: skip
     protocol: ClassVar[str] = "mqtt"
     serves_devices: ClassVar[bool] = True
@@ -102,6 +102,7 @@ class MqttConnection(ClientConnection):
             # Nobody else reads what does not leave this machine, and most clients have no SCRAM.
             options["peer_info"] = peer_info._replace(is_private=True)
         super().__init__(*arguments, **options)
+        self._waker = Waker(self)
         self.is_due = False
         self._publications: Publications | None = None
         self._connect: Connect | None = None
@@ -166,15 +167,11 @@ class MqttConnection(ClientConnection):
         deadline = None if self._publications is None else self._publications.go_on(now)
         self.subscriptions.go_on()
         if deadline is not None and self.space is not None:
-            self.space.core.schedule(self, deadline)
+            self.space.core.schedule(self._waker, deadline)
         if self._failure is not None:
             self.engine.fail(self._failure)
         elif self._publications is not None and self._publications.has_left:
             self.engine.close()
-
-    def on_deadline(self, now: float) -> None:
-        """Check the messages that wait for credit."""
-        self.due()
 
     @property
     def is_failing(self) -> bool:

@@ -36,7 +36,7 @@ from enmasse.node.stomp.headers import (
 from enmasse.node.stomp.links import WAITING_OVERHEAD_BYTES, Deferring, Receiver, Sender, Sending
 from enmasse.node.stomp.messages import USER_ID, head_of
 from enmasse.node.stomp.settling import Posting, Settling
-from enmasse.node.waiting import PATIENCE_S, WaitingRoom
+from enmasse.node.waiting import PATIENCE_S, WaitingRoom, Waker
 from enmasse.version import __version__
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
 from enmasse.wire.stomp.connection import LINGER_S, Connection
@@ -77,9 +77,8 @@ class StompConnection(ClientConnection):
 
     __slots__ = (
         "_client", "_deferred", "_dropped", "_failure", "_goodbye", "_handles", "_is_leaving", "_is_stopped",
-        "_login_error", "_receivers", "_senders", "_waiting", "_waiting_bytes", "_waiting_room", "is_due", "serial",
-        "settling", "unacknowledged",
-        "unanswered", "written",
+        "_login_error", "_receivers", "_senders", "_waiting", "_waiting_bytes", "_waiting_room", "_waker", "is_due",
+        "serial", "settling", "unacknowledged", "unanswered", "written",
     )  # fmt: skip
 
     protocol: ClassVar[str] = "stomp"
@@ -87,6 +86,7 @@ class StompConnection(ClientConnection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._waker = Waker(self)
         self.serial = 0
         self.settling = Settling(self)
         self.unacknowledged = self.settling.unacknowledged
@@ -157,7 +157,7 @@ class StompConnection(ClientConnection):
                 return
             deadline = min((found for sender in senders if (found := sender.go_on(now)) is not None), default=None)
             if deadline is not None:
-                self.core.schedule(self, deadline)
+                self.core.schedule(self._waker, deadline)
             if self._waiting or not self._deferred:
                 return
             deferred = self._deferred.popleft()
@@ -166,10 +166,6 @@ class StompConnection(ClientConnection):
                 deferred.act()
             except RemoteError as error:
                 self.fail(error.condition, error.description, deferred.receipt)
-
-    def on_deadline(self, now: float) -> None:
-        """Check the messages that wait for credit."""
-        self.due()
 
     @property
     def core(self) -> Core:
