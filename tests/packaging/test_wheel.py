@@ -260,11 +260,12 @@ def say_over(protocol: str, urls: dict[str, str], environment: Environment) -> N
             asyncio.run(say_over_stomp(url.port or 0, body.encode()))
 
 
-def test_a_message_comes_and_goes_by_each_protocol(core: Environment) -> None:
+def test_the_first_message_is_as_the_page_says_and_others_come_by_each_protocol(core: Environment) -> None:
+    page = (ROOT / "docs" / "howto" / "install.md").read_text()
+    first = page.partition("<!-- run: first -->\n```sh\n")[2].partition("```")[0]
     with platform(core) as urls:
-        core("enmasse", "create", "space", "myspace")
-        core("enmasse", "create", "address", "orders", "--type", "queue")
-        core("enmasse", "status", "--wait", "120")
+        said = core("bash", "-euc", first).splitlines()
+        assert (said[0], said[-1]) == (f"enmasse {__version__}", "a first message")
         for protocol in PROTOCOLS:
             say_over(protocol, urls, core)
         received = core("enmasse", "receive", "orders", "--count", str(len(PROTOCOLS)))

@@ -138,6 +138,9 @@ COMMANDS = {
         "run.control:control",
         "Run the control process alone: resource store, API and controllers, for one node.",
     ),
+    "service": _Command(
+        _RUN, "run.service:service", "Run `enmasse up` as a service of systemd, of this machine or of a user."
+    ),
     "node": _Command(_RUN, _node, "Run one data-plane node alone; `enmasse node --help` shows its options."),
     "journal": _Command(_RUN, "run.journal:journal", "Look at, repair, back up and restore what a node stores."),
     "kube": _Command(_RUN, "declare.explain:kube", "Write what a Kubernetes cluster needs to know of EnMasse."),
