@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 
 from enmasse.messaging.core import WINDOW_BYTES
+from enmasse.messaging.queues import browse
 from enmasse.messaging.queues.operations import ALL, Choice, count, everything, move, purge
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER, Selector
@@ -16,6 +18,7 @@ from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.text_search import TextSearch
+from tests.support.chance import SEED
 
 MANY = 3_000
 MOST = 2_100
@@ -268,3 +271,31 @@ def test_a_browser_that_goes_on_within_a_frame_misses_nothing(monkeypatch: pytes
     assert numbers(first) + numbers(rest) == list(range(MANY))
     only = scene.play(lambda: scene.harness.receiver(scene.queue, 5, browse=True, filters={"enmasse:id": last}))
     assert numbers(only) == [MANY // 2 - 1]
+
+
+@pytest.mark.parametrize("kind", ["memory", "order", "disk"])
+def test_a_browser_without_room_is_shown_everything_by_and_by(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused now and then, and drops what it has read whenever another is served."""
+    scene = Scene(kind, monkeypatch)
+    monkeypatch.setattr(browse, "SMALL_BYTES", 1)
+    other = scene.play(lambda: scene.receiver(MANY, browse=True))
+    whole = numbers(other)
+    other.leave()
+    chance = Random(SEED)
+    port: Any = scene.play(lambda: scene.receiver(0, browse=True))
+    browser: Any = port.sink
+
+    def admits(_size: int) -> bool:
+        browser.is_blocked = chance.random() < 0.02
+        return not browser.is_blocked
+
+    port.admits = admits
+    scene.play(lambda: port.grant(MANY))
+    refused = 0
+    while browser.is_blocked:
+        refused += 1
+        assert scene.harness.core.read_ahead.held == 0
+        browser.drop()
+        scene.play(lambda: browser.on_blocked(False))
+    assert refused > 10
+    assert numbers(port) == whole

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.delivery import Consumer, ConsumerPort
+from enmasse.messaging.delivery import SMALL_BYTES, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.entry import READY, Entry, with_attempts
 from enmasse.messaging.log.frame import Frame
@@ -63,8 +64,8 @@ class Browser(Consumer):
     """A receiver of copies."""
 
     __slots__ = (
-        "_asked", "_is_at_frame", "_is_draining", "_is_fetching", "_offset", "_only", "_rows", "_selector", "_seq",
-        "_with_ids",
+        "_asked", "_is_at_frame", "_is_draining", "_is_fetching", "_offset", "_only", "_page_bytes", "_rows",
+        "_selector", "_seq", "_wanted", "_with_ids",
     )  # fmt: skip
     address: Backlog
 
@@ -76,6 +77,10 @@ class Browser(Consumer):
         self._with_ids = IDS_CAPABILITY in options.capabilities
         self._rows: Iterator[_Shown] = iter(())
         """The messages that it has yet to look at."""
+        self._page_bytes = 0
+        """The bytes of the page on disk that these are of; 0 if they are in memory."""
+        self._wanted = 0
+        """The bytes of the next message, if it is a large one that waits for room on its way to the receiver."""
         self._only: Place | None = None
         """The place of the only message that is wanted."""
         self._seq, self._offset = self._start(options.filters.get(START_FILTER))
@@ -119,28 +124,61 @@ class Browser(Consumer):
         """Note that the link is detached."""
         self.port.take_unsettled()
         super().on_detached(closed=closed)
+        self.drop()
+        self.address.core.read_ahead.keep(self, 0)
+
+    def drop(self) -> None:
+        """Drop what was read from disk, and not sent: it is read again."""
+        if self._page_bytes:
+            self._page_bytes = 0
+            self._rows = iter(())
+            self._is_at_frame = False
 
     def pump(self, most: int) -> bool:
         """Send what there is, as far as credit and so much work go; false if there may be more for its credit."""
         left = most
-        while self.port.credit > 0 and not self.is_blocked:
-            if left <= 0:
-                self.address.core.units += most - left
-                return False
+        while left > 0 and self.port.credit > 0 and not self.is_blocked:
+            if self._wanted > SMALL_BYTES and self.must_wait(self._wanted):
+                # To read it once more would be in vain.
+                break
+            self._wanted = 0
             shown = next(self._rows, None)
             if shown is not None:
                 left -= LOOK_UNITS
-                if self._shows(shown):
-                    self._send(shown)
                 if self._selector is not None:
                     left -= self._selector.cost(shown[0])
-            elif self._is_fetching or not (self._collect() or self._fetch()):
-                break
-        self.address.core.units += most - left
+                if self._shows(shown):
+                    self._show(shown)
+                elif self._page_bytes:
+                    self._offset = shown[3] + 1
+            else:
+                self._page_bytes = 0
+                if self._is_fetching or not (self._collect() or self._fetch()):
+                    break
+        core = self.address.core
+        core.units += most - left
+        core.read_ahead.keep(self, self._page_bytes)
+        if left <= 0 and self.port.credit > 0 and not self.is_blocked:
+            return False
         if self._is_draining and not self._is_fetching and not self.is_blocked:
             self._is_draining = False
             self.port.drained()
         return True
+
+    def _show(self, shown: _Shown) -> None:
+        """Send a message, or keep its place until there is room for it on its way to the receiver."""
+        payload, _, _, offset = shown
+        if len(payload) > SMALL_BYTES and self.must_wait(len(payload)):
+            self._wanted = len(payload)
+            if self._page_bytes:
+                self._offset = offset
+                self.drop()
+            else:
+                self._rows = chain((shown,), self._rows)
+            return
+        if self._page_bytes:
+            self._offset = offset + 1
+        self._send(shown)
 
     def _send(self, shown: _Shown) -> None:
         stored, attempts, seq, offset = shown
@@ -215,6 +253,7 @@ class Browser(Consumer):
         if pager is None or log is None or backlog.is_closed:
             return
         self._rows = self._read(records)
+        self._page_bytes = sum([len(value) for _, value in records])
         backlog.due()
 
     def _read(self, records: list[tuple[bytes, bytes]]) -> Iterator[_Shown]:
