@@ -1,4 +1,7 @@
-"""Collects the pieces of a large message for protocols whose messages are sent whole."""
+"""Collects the pieces of a large message for protocols whose messages are sent whole.
+
+What is collected counts as what its sender has begun and not ended (``node.unfinished``).
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ class Gathered:
         settled: whether its sender has settled it.
     """
 
+    is_kept = True
     __slots__ = ("_bytes", "_delivery", "_is_over", "_receiver", "_settled")
 
     def __init__(self, receiver: Gathering, delivery: Any, settled: bool) -> None:

@@ -196,6 +196,11 @@ class _Guarded:
         if self._problem is None:
             self._passage = begin()
 
+    @property
+    def is_kept(self) -> bool:
+        """True while what comes is kept until the message is complete."""
+        return self._passage is not None and self._passage.is_kept
+
     def _follow(self, part: bytes | memoryview, *, is_last: bool = False) -> Passage | None:
         """Return what takes a piece, if the message may still pass."""
         if self._problem is None:

@@ -37,6 +37,9 @@ PATIENCE_S = 60.0
 class PartsPort(Protocol):
     """A delivery that is sent while its message is still coming."""
 
+    is_kept: bool
+    """True if its pieces are kept until the last one has come."""
+
     def write(self, part: bytes | memoryview) -> None:
         """Send a piece, after which others come."""
 
@@ -121,6 +124,11 @@ class LargeDelivery(Delivery):
         return len(self.payload) + len(self._more)
 
     # Called by the sender's link
+
+    @property
+    def is_kept(self) -> bool:
+        """True while what comes is kept until the message is complete."""
+        return self._parts is not None and self._parts.is_kept
 
     def write(self, part: bytes | memoryview) -> None:
         """Pass on a piece, after which others come."""

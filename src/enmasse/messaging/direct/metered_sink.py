@@ -90,6 +90,11 @@ class _Measured:
         self._size = size
         self._most_bytes = most_bytes
 
+    @property
+    def is_kept(self) -> bool:
+        """True while what comes is kept until the message is complete."""
+        return self._passage.is_kept
+
     def _count(self, size: int) -> bool:
         self._size += size
         self._port.add_bytes(size)

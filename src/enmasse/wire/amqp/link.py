@@ -404,7 +404,7 @@ class ReceivingLink(Link):
         """Have the sender stop by its session's window, or go on; what is on its way still comes."""
         self.is_stalled = is_stalled
         self.session.stall_window(is_stalled)
-        if not is_stalled:
+        if not (is_stalled or (self.passage is not None and self.passage.is_kept)):
             size, self.partial_bytes = self.partial_bytes, 0
             self.session.connection.forget_partial(size)
 

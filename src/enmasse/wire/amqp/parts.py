@@ -24,6 +24,7 @@ class OutgoingParts:
         message_format: 0 for AMQP's own.
     """
 
+    is_kept = False
     __slots__ = ("_between", "_delivery", "_delivery_id", "_head", "_is_over", "_last", "_left", "link")
 
     def __init__(self, link: SendingLink, delivery: Any, settled: bool, message_format: int) -> None:

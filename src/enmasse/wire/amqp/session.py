@@ -315,8 +315,8 @@ class Session(SessionFlow):
         self._count_stalled(link, len(payload))
 
     def _count_stalled(self, link: ReceivingLink, size: int) -> None:
-        """Count what has come of a message that nobody takes further for now."""
-        if link.is_stalled:
+        """Count what has come of a message that nobody takes further for now, or whose receiver needs it whole."""
+        if link.is_stalled or (link.passage is not None and link.passage.is_kept):
             link.partial_bytes += size
             self.connection.partial_bytes += size
             if not self.connection.has_room():

@@ -85,6 +85,10 @@ class MessageGuard(Protocol):
 class Passage(Protocol):
     """Takes the rest of a message that is passed on while it comes."""
 
+    @property
+    def is_kept(self) -> bool:
+        """True while what comes is kept until the message is complete."""
+
     def write(self, part: bytes | memoryview) -> None:
         """A piece, after which others come."""
 
