@@ -199,6 +199,32 @@ def test_unfinished_large_messages_that_are_passed_on(stranger: Make, addresses:
     assert len(refused) > 200 - (64 << 20) // 400_000
 
 
+def test_unfinished_large_messages_that_are_collected(stranger: Make, addresses: Addresses) -> None:
+    """Their receivers need them whole, and together they are more than a connection may have begun."""
+    address = addresses.declare("anycast")
+    count = 8
+    for _ in range(count):
+        stranger().say_bytes(receive_stomp(address))
+    until(lambda: addresses.read(address)["receivers"] == count)
+    peer = stranger()
+    peer.open()
+    peer.begin()
+    for handle in range(count):
+        peer.attach_sender(address, handle)
+        peer.hear(Flow)
+    for part in range(30):
+        for handle in range(count):
+            transfer = Transfer(handle, more=True) if part else Transfer(handle, handle, b"t", more=True)
+            peer.say(transfer, payload=bytes(400_000))
+    peer.say(Close())
+    refused = []
+    while (frame := peer.hear_frame()) is not None and not isinstance(frame[0], Close):
+        if isinstance(frame[0], Detach):
+            refused.append(condition_of(frame[0]))
+    assert set(refused) == {"amqp:resource-limit-exceeded"}
+    assert len(refused) < count
+
+
 def test_large_messages_that_are_given_up_while_they_wait(stranger: Make, addresses: Addresses) -> None:
     """Nobody receives anything of those that no receiver had begun to take, and the address goes on."""
     busy, peer = stranger(receive_buffer_bytes=4096), stranger()
@@ -260,8 +286,9 @@ SHORT_S = 1.5
 
 SHORTER = f"""
 from enmasse.net import transport
+from enmasse.wire.amqp import session_output
 from enmasse.wire.http import exchange, http2
-transport.STALL_S = 1.0
+transport.STALL_S = session_output.STALL_S = 1.0
 exchange.STALL_S, http2.CHECK_S = {SHORT_S}, 0.5
 """
 
@@ -297,14 +324,14 @@ def untouched_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[N
         found.close()
 
 
-def shut_requests(node: NodeProcess, address: str, count: int) -> bytes:
+def ask_http2(address: str, count: int = 40) -> bytes:
     """A client of HTTP/2 that asks for everything, and takes nothing."""
     client = H2Connection(H2Configuration(client_side=True))
     client.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = 0
     client.initiate_connection()
     path = f"/v1/spaces/interop.default/addresses/{address}/messages?max=1000&offset=first"
     for number in range(count):
-        fields = [(":method", "GET"), (":scheme", "http"), (":authority", f"127.0.0.1:{node.port}"), (":path", path)]
+        fields = [(":method", "GET"), (":scheme", "http"), (":authority", "127.0.0.1"), (":path", path)]
         client.send_headers(1 + 2 * number, fields, end_stream=True)
     return client.data_to_send()
 
@@ -313,7 +340,7 @@ def test_windows_that_stay_shut(fresh_node: tuple[NodeProcess, str]) -> None:
     """Each request is for 5 MB; all that was answered is given up in time."""
     node, address = fresh_node
     before = node.memory_bytes
-    asked = shut_requests(node, address, ASKED)
+    asked = ask_http2(address, ASKED)
     peers = [socket.create_connection(("127.0.0.1", node.port), timeout=30) for _ in range(HOSTILE)]
     heard: list[set[tuple[int, int]]] = [set() for _ in peers]
     clients = [H2Connection(H2Configuration(client_side=True)) for _ in peers]
@@ -426,6 +453,7 @@ def deaf_peer(node: NodeProcess) -> socket.socket:
 
 WAYS = {
     "HTTP/1.1": ask_http,
+    "HTTP/2": ask_http2,
     "Server-Sent Events": ask_events,
     "STOMP": ask_stomp,
     "STOMP's receipts": ask_receipts,
@@ -460,7 +488,11 @@ def test_what_waits_for_peers_that_read_nothing(untouched_node: tuple[NodeProces
         most = max(most, node.memory_bytes)
         connections = [each for each in addresses.query("io.enmasse.connection") if each["space"] == SPACE]
         last, put_out = put_out, sum(each["bytesOut"] for each in connections)
-        return last == put_out and bool(told()["unreadWaiting"])
+        found = told()
+        if way == "HTTP/2":
+            # Nobody makes do with less: what waits for windows is given up.
+            return last == put_out and found["unreadBytes"] > found["unreadLimit"] // 2
+        return last == put_out and bool(found["unreadWaiting"])
 
     try:
         until(is_at_rest)
@@ -510,6 +542,20 @@ def receive_amqp(address: str, links: int = 1, **wanted: Any) -> bytes:
     return AMQP_HEADER + b"".join(amqp_frame(0, frame) for frame in frames)
 
 
+def receive_in_sessions(address: str) -> bytes:
+    """A client of AMQP with ten sessions, each of which takes one frame of all that a stream has."""
+    source = Source(address, filter=FROM_FIRST)
+    said = AMQP_HEADER + amqp_frame(0, Open("deaf", "interop.default", max_frame_size=65_536))
+    for channel in range(10):
+        for frame in (
+            Begin(None, 0, 1, 1 << 30, 1),
+            Attach(f"deaf-{channel}", 0, True, 1, 0, source, Target("deaf")),
+            Flow(0, 1, 0, 1 << 30, 0, 0, 1 << 30),
+        ):
+            said += amqp_frame(channel, frame)
+    return said
+
+
 FROM_FIRST = {"enmasse:start": Described("enmasse:start", "first")}
 FROM_OFFSET_0 = {"enmasse:from": Described("enmasse:from", 0)}
 
@@ -525,10 +571,12 @@ LARGE: dict[tuple[str, str], Callable[[str], bytes]] = {
     ("stream", "AMQP, frames"): lambda address: receive_amqp(
         address, filter=FROM_OFFSET_0, capabilities=("enmasse:frames",)
     ),
+    ("stream", "AMQP, sessions"): receive_in_sessions,
     ("stream", "STOMP"): ask_stomp,
     ("stream", "HTTP/1.1"): ask_http,
     ("stream", "Server-Sent Events"): ask_events,
     ("queue", "AMQP"): receive_amqp,
+    ("queue", "AMQP, copies"): lambda address: receive_amqp(address, links=10, distribution_mode="copy"),
     ("queue", "STOMP"): receive_stomp,
     ("queue", "MQTT"): receive_mqtt,
     ("queue", "Server-Sent Events"): receive_events,
@@ -606,6 +654,106 @@ def test_large_messages_for_peers_that_read_nothing(
     assert most - before < MAX_GROWTH_BYTES, f"the node grew by {(most - before) / MEGABYTE:.0f} MiB"
     if AT_LENGTH:
         until(lambda: node.memory_bytes - before < MAX_LEFT_BYTES, seconds=60, step=1)
+
+
+SERVED = [
+    ("stream", "AMQP"),
+    ("stream", "STOMP"),
+    ("stream", "HTTP/1.1"),
+    ("stream", "Server-Sent Events"),
+    ("queue", "AMQP"),
+    ("queue", "AMQP, copies"),
+    ("queue", "STOMP"),
+    ("queue", "MQTT"),
+    ("retained", "MQTT"),
+]
+
+FEW_SERVED = [("stream", "AMQP"), ("queue", "STOMP"), ("retained", "MQTT")]
+
+
+@pytest.mark.chance
+@pytest.mark.parametrize(("kind", "protocol"), SERVED if AT_LENGTH else FEW_SERVED)
+def test_who_reads_is_served_beside_its_like_that_do_not(
+    untouched_node: tuple[NodeProcess, Addresses], kind: str, protocol: str
+) -> None:
+    """Those who read nothing have all the room there is, and more of them wait; all are of one user."""
+    node, addresses = untouched_node
+    address = addresses.declare("topic" if kind == "retained" else kind)
+    body = bytes(4 * MEGABYTE)
+    count = DEAF if AT_LENGTH else 12
+    with blocking.connect(node.url, timeout=30, reconnect=False) as connection:
+        sender = connection.sender(None)
+        for number in range({"queue": count + 4, "stream": 6, "retained": 4}[kind]):
+            message = blocking.Message(body, to=address)
+            if kind == "retained":
+                message = blocking.Message(body, to=f"{address}/{number}", annotations={"x-opt-retain": True})
+            sender.send(message, timeout=30)
+    asked = LARGE[kind, protocol](address)
+    peers: list[socket.socket] = []
+    try:
+        peers += [deaf_peer(node) for _ in range(count)]
+        say_all(peers, asked)
+        until(lambda: addresses.query("io.enmasse.statistics")[0]["unreadWaiting"])
+        with socket.create_connection(("127.0.0.1", node.port), timeout=120) as reader:
+            reader.sendall(asked)
+            heard = 0
+            while heard < 3 * len(body):
+                data = reader.recv(1 << 20)
+                assert data, "the reader was disconnected"
+                heard += len(data)
+    finally:
+        for peer in peers:
+            peer.close()
+    until(lambda: not addresses.query("io.enmasse.statistics")[0]["unreadBytes"])
+    addresses.delete(address)
+
+
+ONE_LARGE = [
+    ("stream", "AMQP, frames"),
+    ("stream", "STOMP"),
+    ("stream", "HTTP/1.1"),
+    ("stream", "Server-Sent Events"),
+    ("queue", "AMQP"),
+    ("queue", "AMQP, copies"),
+    ("queue", "STOMP"),
+    ("queue", "MQTT"),
+    ("queue", "Server-Sent Events"),
+]
+
+
+@pytest.fixture
+def large_message(fresh_node: tuple[NodeProcess, str], kind: str) -> Iterator[tuple[NodeProcess, str]]:
+    """A node that gives up in a second, and an address with one message of 4 MiB."""
+    node, _ = fresh_node
+    addresses = Addresses(node)
+    address = addresses.declare(kind)
+    assert send_for(node, address, 30, 4 * MEGABYTE, times=1) == 1
+    yield node, address
+    addresses.delete(address)
+    addresses.close()
+
+
+@pytest.mark.parametrize(("kind", "protocol"), ONE_LARGE if AT_LENGTH else ONE_LARGE[::4])
+def test_who_takes_nothing_of_one_large_message_is_disconnected(
+    large_message: tuple[NodeProcess, str], kind: str, protocol: str
+) -> None:
+    """There is room for it, and nothing else comes."""
+    node, address = large_message
+    told = node.log.count("has read nothing for")
+    with deaf_peer(node) as peer:
+        peer.sendall(LARGE[kind, protocol](address))
+        until(lambda: node.log.count("has read nothing for") == told + 1)
+
+
+@pytest.mark.parametrize("kind", ["stream"])
+def test_a_session_that_takes_nothing_of_one_large_message_is_ended(large_message: tuple[NodeProcess, str]) -> None:
+    """Its connection is read, and goes on."""
+    node, address = large_message
+    with Stranger(node.port) as peer:
+        peer.say_bytes(receive_in_sessions(address))
+        assert condition_of(peer.hear(End)) == "amqp:resource-limit-exceeded"
+        peer.say(Begin(None, 0, 1 << 30, 1 << 30, 1), channel=10)
+        peer.hear(Begin)
 
 
 def send_stomp(address: str, body: bytes, times: int) -> bytes:

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Final
 from weakref import WeakMethod
@@ -95,12 +96,20 @@ class Holder(Party):
     def leave(self) -> None:
         """Hold nothing, and wait for nothing."""
         self.stop_waiting()
-        self._budget.short.discard(self)
+        budget = self._budget
+        if self in budget.short:
+            budget.short.remove(self)
+            budget.short_by_path[self._path] -= 1
+            if not budget.short_by_path[self._path]:
+                del budget.short_by_path[self._path]
         self.resize(0)
 
     def go_short(self) -> None:
         """Be counted, until it leaves, among those that make do with what they have."""
-        self._budget.short.add(self)
+        budget = self._budget
+        if self not in budget.short:
+            budget.short.add(self)
+            budget.short_by_path[self._path] += 1
 
     @property
     def is_finishing(self) -> bool:
@@ -116,6 +125,11 @@ class Holder(Party):
     def is_beyond(self) -> bool:
         """True if twice as much is given out as there is."""
         return self._budget.held > 2 * self._budget.max_bytes
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if others with the same owners make do with what they have."""
+        return self._budget.short_by_path[self._path] > (self in self._budget.short)
 
     @property
     def has_rivals(self) -> bool:
@@ -176,6 +190,7 @@ class Budget:
         "most_held",
         "root",
         "short",
+        "short_by_path",
         "waiting",
     )
 
@@ -189,6 +204,8 @@ class Budget:
         self.waiting: dict[Holder, tuple[int, Callable[[], None]]] = {}
         self.short: set[Holder] = set()
         """The holders that found no room for more, and make do with what they have."""
+        self.short_by_path: Counter[tuple[Hashable, ...]] = Counter()
+        """The number of these with each path."""
         self.finishing: Holder | None = None
         """The holder that may exceed the whole until it holds nothing any more."""
         self._grain = grain

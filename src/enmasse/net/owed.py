@@ -7,6 +7,8 @@ Rules:
    its last byte has gone.
 3. Where there is no room, the peer's requests are not read and it is handed no messages until the socket has taken
    everything. What there is already counts nevertheless.
+4. A large message is handed out where there is room for it beside what waits, and that is not more than ``MAX_BYTES``
+   together. A larger one goes alone, or beside what is assured.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ class Room(Protocol):
     def is_alone(self) -> bool:
         """True if no other holds anything."""
 
+    @property
+    def is_wanted(self) -> bool:
+        """True if others find no room."""
+
     def resize(self, size: int) -> bool:
         """Change how many bytes it holds, and return whether that was possible."""
 
@@ -57,7 +63,7 @@ class Owed:
         make_holder: returns its place in the budget; it is called once there is need of one.
     """
 
-    __slots__ = ("_holder", "_make_holder", "room", "waiting")
+    __slots__ = ("_holder", "_make_holder", "has_read", "room", "waiting")
 
     def __init__(self, make_holder: Callable[[], Room]) -> None:
         self._make_holder = make_holder
@@ -66,6 +72,8 @@ class Owed:
         """The bytes that may wait now."""
         self.waiting = 0
         """The bytes that wait for the socket, with the memory of their writes; 0 if it has taken everything."""
+        self.has_read = False
+        """True once the peer has read what waited for it beyond what is assured."""
 
     def has_room(self, size: int) -> bool:
         """Return true if so many bytes, which are there, may be kept beside some more."""
@@ -84,15 +92,19 @@ class Owed:
             holder.hold(size - ASSURED_BYTES)
         return False
 
-    def admits(self, size: int) -> bool:
-        """Return true if so many bytes may wait, of which a large message that is not there yet is the last part."""
+    def admits(self, kept: int, more: int) -> bool:
+        """Return true if a large message of so many bytes may be added to those that are kept."""
+        size = kept + more
+        if size > MAX_BYTES and kept > ASSURED_BYTES:
+            return False
         if size < self.room:
             return True
         holder = self._holder
         if holder is None:
             holder = self._holder = self._make_holder()
         if not holder.resize(size - ASSURED_BYTES):
-            if not holder.is_alone:
+            is_next = self.has_read and kept <= ASSURED_BYTES and not holder.is_beyond
+            if not (is_next or holder.is_alone):
                 holder.go_short()
                 return False
             # It may be larger than all that there is, or it would never be sent.
@@ -109,9 +121,14 @@ class Owed:
             self.room = ASSURED_BYTES
 
     @property
-    def is_beyond(self) -> bool:
-        """True if it holds room of the budget, and twice as much is given out as there is: messages are not cut."""
-        return self._holder is not None and self._holder.is_beyond
+    def is_needed(self) -> bool:
+        """True if a peer that reads next to nothing is to give back the room that it holds.
+
+        Because twice as much is given out as there is, as messages are not cut; or because others find no room, and
+        this one has never shown that it reads at all.
+        """
+        holder = self._holder
+        return holder is not None and (holder.is_beyond or (not self.has_read and holder.is_wanted))
 
     @property
     def is_extra(self) -> bool:

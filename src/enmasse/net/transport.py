@@ -9,9 +9,10 @@ Rules:
    ``owed`` says, on a client ``HIGH_WATER`` bytes), the engine's links are blocked and, on a server, the peer's own
    bytes are left in the socket. Clients go on reading, or two ends that both wait for the other to read would wait
    for ever. A server leaves a peer's bytes unread as well while the engine cannot pass on what it has (``is_held``).
-3. A server's peer that reads nothing for ``STALL_S`` while so much waits for it loses the connection: what waits is
-   of use to nobody. So does one that reads next to nothing, where others have less and need the room, or twice as
-   much waits as there is room for.
+3. A server's peer that reads nothing for ``STALL_S`` while more waits for it than is assured loses the connection:
+   what waits is of use to nobody. So does one that reads next to nothing, where others have less and need the room,
+   or twice as much waits as there is room for; and one that has never read what waited for it, where its like needs
+   the room. What waits for another reason than the socket is the engine's to end: it is called at each look.
 4. An exception out of an engine is our bug: it is logged, and costs only that connection.
 """
 
@@ -51,13 +52,19 @@ HOT_SHARES = 4
 those who send many more than others win."""
 
 STALL_S = 60.0
-"""Seconds that a peer may read nothing while more waits for it than there is room for."""
+"""Seconds that a peer may read nothing while more waits for it than is assured."""
 
 RETRY_S = 0.25
 """Seconds until a peer for whose large message there is no room asks again."""
 
 STALL_CHECKS = 6
-"""Looks at it in that time. Who has read less than ``ASSURED_BYTES`` from one to the next may have to give way."""
+"""Looks at it in that time."""
+
+NEW_LOOKS = 5
+"""As many times more often it is looked at a peer that has never taken what waited for it."""
+
+SLOW_RATE = ASSURED_BYTES / 10
+"""The bytes a second that a peer has to read from one look to the next, or it may have to give way."""
 
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
@@ -89,6 +96,7 @@ class Engine(Protocol):
     out_room: int
     """The bytes of output that it gathers before it asks ``more_out``."""
     out_bytes: int
+    """Those that it has gathered, and those that it keeps as the peer is not ready for them."""
     more_out: Callable[[int], bool]
     """Returns true if so many bytes, which it has gathered, may become more: it blocks its output otherwise."""
     admits: Callable[[int], bool]
@@ -396,11 +404,15 @@ class EngineProtocol(Borrower):
         owed, engine = self._owed, self.engine
         if owed is None or self.is_lost:
             return True
-        if owed.admits(owed.waiting + engine.out_bytes + size):
+        if owed.admits(owed.waiting + engine.out_bytes, size):
             engine.out_room = owed.room - owed.waiting
             self._turn.later(self._tidy)
             return True
-        if not engine.is_paused:
+        if self._is_over:
+            # It goes on once the socket has taken everything.
+            engine.is_paused = True
+        elif not (engine.is_paused or self._is_dirty):
+            # Who has output in this turn asks again in the next one.
             engine.is_paused = True
             self._turn.loop.call_later(RETRY_S, self._retry)
         self._guard("blocking", engine.block_output)
@@ -409,12 +421,14 @@ class EngineProtocol(Borrower):
     def _tidy(self) -> None:
         """Give back the room of a message that was not sent after all."""
         owed = self._owed
-        if owed is not None and owed.is_extra and not (self._is_over or self.engine.out_bytes):
+        if owed is not None and owed.is_extra and not self._is_over:
             self._release(owed)
 
     def _retry(self) -> None:
         """Let the engine ask for room again, unless it waits for the socket."""
-        if not self._is_reading_paused and not self.is_lost:
+        if not self._is_over and not self.is_lost:
+            # It may not ask, and would be taken for one that waits.
+            self._tidy()
             self.engine.is_paused = False
             self._turn.later(self._resume)
 
@@ -433,31 +447,54 @@ class EngineProtocol(Borrower):
         if not owed.has_room(owed.waiting):
             self._pause()
         self.engine.out_room = max(0, owed.room - owed.waiting)
+        if owed.is_extra:
+            self._watch()
 
     def _pause(self) -> None:
         self.engine.is_paused = True
         self._guard("blocking", self.engine.block_output)
         if self._yields and not self._is_reading_paused and not self.transport.is_closing():
             self._is_reading_paused = True
-            self._left = left = self.transport.get_write_buffer_size()
+            self._left = self.transport.get_write_buffer_size()
             self.transport.pause_reading()
-            self._watch(left, 0)
+            self._watch()
 
-    def _watch(self, left: int, idle: int) -> None:
-        self._stall = self._turn.loop.call_later(STALL_S / STALL_CHECKS, self._check_stall, left, idle)
+    def _watch(self) -> None:
+        """Look from now on whether the peer reads, as more waits for it than is assured."""
+        if self._stall is None and not self.is_lost:
+            self._look_again(self.bytes_out - self.transport.get_write_buffer_size(), 0.0)
 
-    def _check_stall(self, before: int, idle: int) -> None:
-        """Drop a peer that has read nothing at any of the last looks."""
+    def _look_again(self, taken: int, idle_s: float) -> None:
+        owed = self._owed
+        seconds = STALL_S / STALL_CHECKS
+        if owed is not None and not owed.has_read:
+            seconds /= NEW_LOOKS
+        self._stall = self._turn.loop.call_later(seconds, self._check_stall, seconds, taken, idle_s)
+
+    def _check_stall(self, seconds: float, before: int, idle_s: float) -> None:
+        """Drop a peer that has read nothing at any of the last looks, and look no more if nothing waits.
+
+        Args:
+            seconds: the time since the last look.
+            before: the bytes that it had taken then.
+            idle_s: the seconds for which it had taken nothing then.
+        """
+        self._stall = None
+        owed = self._owed
+        if self.is_lost or not (self._is_reading_paused or (owed is not None and owed.is_extra)):
+            return
         left = self.transport.get_write_buffer_size()
-        self._is_slow = before - left < ASSURED_BYTES
-        if self._is_slow and self._owed is not None and self._owed.is_beyond:
+        taken = self.bytes_out - left
+        self._is_slow = taken - before < SLOW_RATE * seconds
+        if self._is_slow and owed is not None and owed.is_needed:
             self._give_way()
             return
-        idle = idle + 1 if left >= before else 0
-        if idle < STALL_CHECKS:
-            self._watch(left, idle)
+        idle_s = idle_s + seconds if left and taken <= before else 0.0
+        if idle_s < STALL_S - seconds / 2:
+            self._look_again(taken, idle_s)
+            # What waits for another reason than the socket is the engine's to end.
+            self._guard("a look at", self._keep_time, self._turn.begin())
             return
-        self._stall = None
         _log.warning(
             "%s has read nothing for %.0f s while %d bytes wait for it: it is disconnected", self.peer, STALL_S, left
         )
@@ -470,21 +507,16 @@ class EngineProtocol(Borrower):
             self._owed.release()
             self.abort()
 
-    def _stop_stall(self) -> None:
-        self._is_slow = False
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
-
     def resume_writing(self) -> None:
         """The peer has caught up."""
         owed = self._owed
+        self._is_slow = False
         if owed is not None:
             self._is_over = False
+            owed.has_read |= owed.is_extra
             self._release(owed)
             if not self.engine.is_paused:
                 return
-        self._stop_stall()
         self.engine.is_paused = False
         if self._is_reading_paused:
             self._is_reading_paused = False
@@ -492,8 +524,11 @@ class EngineProtocol(Borrower):
         self._turn.later(self._resume)
 
     def _release(self, owed: Owed) -> None:
-        """Give the room back, as the socket has taken everything."""
+        """Give the room back, as the socket has taken everything, but for what the engine keeps."""
         owed.release()
+        if self.engine.out_bytes > ASSURED_BYTES:
+            owed.has_room(self.engine.out_bytes)
+            self._watch()
         self.engine.out_room = owed.room
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -502,7 +537,9 @@ class EngineProtocol(Borrower):
         if self.slot is not None:
             self.slot.leave()
         self._disarm()
-        self._stop_stall()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
         if self._owed is not None:
             self._owed.release()
         if self._linger is not None:
@@ -559,6 +596,7 @@ class EngineProtocol(Borrower):
         chunks = engine.pending_output()
         if self.is_lost or self._is_hung_up:
             return
+        owed = self._owed
         if chunks:
             was_over = self._is_over
             if len(chunks) <= FEW_CHUNKS and (size := sum(map(len, chunks))) >= LARGE_CHUNK_BYTES * len(chunks):
@@ -568,13 +606,11 @@ class EngineProtocol(Borrower):
                 size = len(data)
                 self.transport.write(data)
             self.bytes_out += size
-            owed = self._owed
-            if owed is not None:
-                if was_over:
-                    owed.waiting += size + WRITE_BYTES
-                    self._weigh(owed)
-                elif owed.is_extra and not self._is_over:
-                    self._release(owed)
+            if was_over and owed is not None:
+                owed.waiting += size + WRITE_BYTES
+                self._weigh(owed)
+        if owed is not None and owed.is_extra and not self._is_over:
+            self._release(owed)
         if engine.closed:
             self._hang_up()
             return
@@ -622,11 +658,10 @@ class EngineProtocol(Borrower):
     def on_deadline(self) -> None:
         """Let the engine do what is due."""
         self._timer = None
-        self._guard("a deadline of", self._keep_time)
-
-    def _keep_time(self) -> None:
         # A timer may be a little early by the turn's clock, and would then run again and again.
-        now = max(self._turn.begin(), self._timer_at)
+        self._guard("a deadline of", self._keep_time, max(self._turn.begin(), self._timer_at))
+
+    def _keep_time(self, now: float) -> None:
         if self._is_held or self._is_waiting:
             # It is for us that the peer is not heard.
             self.engine.receive(b"", now)

@@ -172,13 +172,116 @@ async def test_who_reads_next_to_nothing_is_dropped_while_more_waits_than_there_
 def test_a_large_message_is_admitted_while_there_is_room_or_nothing_else() -> None:
     budget = budget_of(2 * MAX_BYTES)
     first, second = owed_of(budget, "space"), owed_of(budget, "space")
-    assert first.admits(4 * MAX_BYTES)
+    assert first.admits(0, 4 * MAX_BYTES)
     assert first.has_room(4 * MAX_BYTES)
-    assert not second.admits(2 * ASSURED_BYTES)
+    assert not second.admits(0, 2 * ASSURED_BYTES)
     assert len(budget.short) == 1
     first.release()
-    assert second.admits(2 * MAX_BYTES)
+    assert second.admits(0, 2 * MAX_BYTES)
     assert second.has_room(2 * MAX_BYTES)
+
+
+def test_large_messages_for_one_peer_have_the_most_of_a_connection_together() -> None:
+    owed = owed_of(budget_of(64 * MAX_BYTES), "space")
+    assert owed.admits(0, MAX_BYTES // 2)
+    assert owed.admits(MAX_BYTES // 2, MAX_BYTES // 2)
+    assert not owed.admits(MAX_BYTES, ASSURED_BYTES + 1)
+    # One that is larger goes beside little, or it would wait for ever on a connection with much to say.
+    assert owed.admits(ASSURED_BYTES, 2 * MAX_BYTES)
+
+
+def test_who_has_read_before_has_a_message_more_beside_its_like() -> None:
+    budget = budget_of(MAX_BYTES)
+    deaf, fresh, proven = (owed_of(budget, "space") for _ in range(3))
+    proven.has_read = True
+    assert deaf.admits(0, MAX_BYTES)
+    assert not deaf.is_needed
+    assert not fresh.admits(0, MAX_BYTES)
+    assert proven.admits(0, MAX_BYTES)
+    assert not proven.admits(MAX_BYTES, ASSURED_BYTES + 1)
+    # Its like waits, and it has never shown that it reads.
+    assert (deaf.is_needed, proven.is_needed) == (True, False)
+    stranger = owed_of(budget, "other")
+    fresh.release()
+    assert not stranger.admits(0, MAX_BYTES)
+    # Spaces are compared by what they hold.
+    assert (deaf.is_needed, proven.is_needed) == (False, False)
+    assert proven.admits(0, 2 * MAX_BYTES)
+    # More than twice what there is.
+    assert (deaf.is_needed, proven.is_needed) == (True, True)
+
+
+async def test_who_takes_nothing_of_one_large_message_is_dropped(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked for nothing else meanwhile, and was not paused, as there was room."""
+    monkeypatch.setattr(module, "STALL_S", 0.6)
+    budget = budget_of(64 * MAX_BYTES)
+    async with peers([script()], budget) as [(deaf, _)]:
+        engine: Any = deaf.engine
+        await until(lambda: engine.flushes)
+        assert engine.admits(16 * MAX_BYTES)
+        engine.put(bytes(16 * MAX_BYTES))
+        engine.out_bytes = 16 * MAX_BYTES
+        await until(lambda: deaf._is_over)
+        engine.out_bytes = 0
+        assert not engine.is_paused
+        assert deaf.transport.is_reading()
+        await until(lambda: deaf.is_lost)
+    assert "has read nothing for" in caplog.text
+
+
+async def test_who_reads_goes_on_however_often_it_lags(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of what waits is taken between two looks, again and again."""
+    monkeypatch.setattr(module, "STALL_S", 0.6)
+    budget = budget_of(64 * MAX_BYTES)
+    async with peers([script()], budget) as [(shell, peer)]:
+        engine: Any = shell.engine
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + 1
+        while loop.time() < ends:
+            engine.put(bytes(4 * MAX_BYTES))
+            await until(lambda: not engine.out)
+            while shell._is_over:
+                await loop.sock_recv(peer, 1 << 20)
+        assert shell._owed is not None
+        assert shell._owed.has_read
+        assert not shell.is_lost
+        await until(lambda: shell._stall is None)
+
+
+async def test_a_peer_that_is_refused_and_asks_no_more_does_not_wait(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    budget = budget_of(MAX_BYTES)
+    async with peers([script()], budget) as [(shell, _)]:
+        other = owed_of(budget, "other")
+        assert other.admits(0, MAX_BYTES)
+        engine: Any = shell.engine
+        await until(lambda: engine.flushes)
+        assert not engine.admits(MAX_BYTES)
+        assert len(budget.short) == 1
+        await until(lambda: not budget.short)
+        other.release()
+
+
+async def test_what_an_engine_keeps_for_its_peer_is_counted_until_it_goes(script: Any, until: Any) -> None:
+    budget = budget_of(4 * MAX_BYTES)
+    async with peers([script()], budget) as [(shell, _)]:
+        engine: Any = shell.engine
+        await until(lambda: engine.flushes)
+        engine.out_bytes = MAX_BYTES // 2
+        assert engine.more_out(engine.out_bytes)
+        engine.wake(engine)
+        await until(lambda: engine.flushes > 1)
+        assert budget.held >= MAX_BYTES // 2 - ASSURED_BYTES
+        await until(lambda: shell._stall is not None)
+        engine.out_bytes = 0
+        engine.wake(engine)
+        await until(lambda: budget.held == 0)
 
 
 async def test_a_peer_without_room_for_a_large_message_asks_again(
@@ -188,8 +291,9 @@ async def test_a_peer_without_room_for_a_large_message_asks_again(
     budget = budget_of(MAX_BYTES)
     async with peers([script()], budget) as [(shell, _)]:
         other = owed_of(budget, "other")
-        assert other.admits(MAX_BYTES)
+        assert other.admits(0, MAX_BYTES)
         engine: Any = shell.engine
+        await until(lambda: engine.flushes)
         assert not engine.admits(MAX_BYTES)
         assert engine.is_paused
         engine.is_blocked = True

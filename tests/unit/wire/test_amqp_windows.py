@@ -86,6 +86,65 @@ def test_a_peer_that_counts_more_transfers_than_it_got_is_not_stopped_for_ever()
     assert [payload for _, payload in transfers(peer)] == [b"2", b"3"]
 
 
+def kept(peer: RawPeer) -> int:
+    """The bytes that wait for windows, which are all that is left once the output is taken."""
+    peer.hear()
+    assert peer.engine.out_bytes == peer.engine.kept_bytes
+    return peer.engine.kept_bytes
+
+
+def test_what_a_window_holds_back_is_counted_until_it_goes_or_is_dropped() -> None:
+    peer, sink = sending(window=1, max_frame_size=1000)
+    sink.send(bytes(200_000), settled=True)
+    assert kept(peer) > 199_000
+    peer.say(Flow(1, 50, 0, 1000))
+    assert 150_000 < kept(peer) < 220_000
+    peer.say(Flow(51, 1000, 0, 1000))
+    assert kept(peer) == 0
+    peer.say(Flow(peer.engine.sessions[0].next_outgoing_id, 1, 0, 1000))
+    sink.send(bytes(200_000), settled=True)
+    peer.say(Detach(0, True))
+    assert kept(peer) == 0
+
+
+def test_what_a_window_holds_back_blocks_all_links_where_there_is_no_room_for_it() -> None:
+    peer, sink = sending(window=1, max_frame_size=1000)
+    peer.hear()
+    peer.engine.out_room = 64 << 10
+    asked: list[int] = []
+
+    def more_out(size: int) -> bool:
+        asked.append(size)
+        return False
+
+    peer.engine.more_out = more_out
+    sink.send(bytes(200_000), settled=True)
+    assert asked[-1] > 199_000
+    assert peer.engine.is_blocked
+
+
+@pytest.mark.parametrize("size", [40_000, 200_000])
+def test_a_session_that_takes_nothing_of_much_is_ended(size: int) -> None:
+    peer, sink = sending(window=1, max_frame_size=1000)
+    peer.hear()
+    sink.send(bytes(size))
+    for second in range(0, 111, 10):
+        peer.clock.now = float(second)
+        peer.say_bytes(HEARTBEAT)
+        if second == 50:
+            # A single frame is enough.
+            peer.say(Flow(1, 1, 0, 1000))
+        peer.engine.handle_deadline(peer.clock.now)
+        ended = peer.hear_all(End)
+        assert bool(ended) is (second == 110 and size > 64 << 10)
+    if ended:
+        assert ended[0].error is not None
+        assert ended[0].error.condition == "amqp:resource-limit-exceeded"
+        assert kept(peer) == 0
+        assert sink.link is not None
+        assert sink.link.is_detached
+
+
 def test_delivery_ids_keep_their_order_across_a_pause() -> None:
     peer, sink = sending(window=1)
     for number in range(4):

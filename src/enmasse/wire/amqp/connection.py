@@ -258,7 +258,7 @@ class Connection(ConnectionOutput):
                 is_hot = True
             except SessionError as error:
                 assert session is not None
-                self._end_session(session, error)
+                self.end_session(session, error)
                 mark = at = stop
                 is_hot = False
             except KeyError:
@@ -399,16 +399,6 @@ class Connection(ConnectionOutput):
         self._forget_session(session)
         session.drop_links(end.error)
         self.handler.on_ended(session, end.error)
-
-    def _end_session(self, session: Session, error: SessionError) -> None:
-        """A breach on one session: end it, and ignore what still comes for it."""
-        told = AmqpError(error.condition, error.description)
-        session.end(told)
-        session.is_ended = True
-        if session.remote_channel is not None:
-            self.sessions.pop(session.remote_channel, None)
-        session.drop_links(told)
-        self.handler.on_ended(session, told)
 
     def _on_end_of_leaving(self, channel: int) -> None:
         for session in list(self._sessions.values()):

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from enmasse.wire.amqp.errors import LocalError, RemoteError
+from enmasse.wire.amqp.errors import LocalError, RemoteError, SessionError
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, MIN_MAX_FRAME_SIZE, SASL_HEADER, amqp_frame
 from enmasse.wire.amqp.handler import NOBODY, ConnectionHandler
 from enmasse.wire.amqp.link import TURN_BYTES
 from enmasse.wire.amqp.performatives import AmqpError, Begin, Close, Open
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, SessionOutput
+from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, STALL_S, SessionOutput
 
 MAX_FRAME_SIZE = 1 << 20
 """A frame of a stream fits into one transfer; larger ones only add latency for others."""
@@ -37,6 +37,9 @@ MIN_IDLE_TIMEOUT_S = 0.1
 MAX_PARTIAL_BYTES = 64 << 20
 """Bytes of the deliveries that a connection has begun and not ended, on all its links: four of
 the largest messages that a stored address takes."""
+
+ASSURED_BYTES = 64 << 10
+"""The bytes that may wait for windows of sessions for ever."""
 
 OPEN_TIMEOUT_S = 30.0
 """For the whole of header, SASL and open; a peer slower than that holds a socket for nothing."""
@@ -89,8 +92,8 @@ class ConnectionOutput:
         "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "admits", "channel_max",
         "container_id", "cut_bytes", "cut_frames", "error", "handle_max", "handler", "has_more", "hostname",
         "idle_timeout_s", "is_blocked", "is_close_sent", "is_held", "is_late", "is_open_sent", "is_paused",
-        "is_server", "less_room", "max_frame_size", "more_out", "more_room", "out", "out_bytes", "out_room",
-        "partial_bytes", "partial_kept", "partial_room", "remote_channel_max", "remote_idle_s",
+        "is_server", "kept_bytes", "less_room", "max_frame_size", "more_out", "more_room", "out", "out_bytes",
+        "out_room", "partial_bytes", "partial_kept", "partial_room", "remote_channel_max", "remote_idle_s",
         "remote_max_frame_size", "remote_open", "sasl", "sessions", "trace", "wake",
     )  # fmt: skip
 
@@ -147,6 +150,8 @@ class ConnectionOutput:
         """The reason that the connection ended, once it has."""
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
+        self.kept_bytes = 0
+        """The part of these that waits for the windows of sessions."""
         self.out_room = TURN_BYTES
         """Above so many of these ``more_out`` is called, with their number."""
         self.more_out: Callable[[int], bool] = _none
@@ -190,7 +195,7 @@ class ConnectionOutput:
             due = self._sessions_due
         out = self.out
         self.out = []
-        self.out_bytes = 0
+        self.out_bytes = self.kept_bytes
         if out:
             self._has_sent = True
             if self.trace is not None:
@@ -237,6 +242,8 @@ class ConnectionOutput:
             # A reader that is held back by us, or by its own full socket, is not silent of its own will.
             self.fail(RemoteError("amqp:resource-limit-exceeded", f"nothing came for {self.idle_timeout_s:.0f} s"))
             return
+        if self.is_server and self.kept_bytes > ASSURED_BYTES:
+            self._end_shut(now)
         if self._has_sent:
             self._has_sent = False
             self._last_sent = now
@@ -244,6 +251,19 @@ class ConnectionOutput:
             if not self.out:
                 self.put(HEARTBEAT)
             self._last_sent = now
+
+    def _end_shut(self, now: float) -> None:
+        """End the sessions whose peers take nothing of what is kept for them."""
+        for session in list(self._sessions.values()):
+            if session.is_shut(now) and self.kept_bytes > ASSURED_BYTES:
+                self.end_session(
+                    session,
+                    SessionError(
+                        "amqp:resource-limit-exceeded",
+                        f"nothing could be sent for {STALL_S:.0f} s while {self.kept_bytes} bytes wait for the "
+                        "windows of the connection's sessions: open them, or grant less credit",
+                    ),
+                )
 
     @property
     def closed(self) -> bool:
@@ -265,6 +285,17 @@ class ConnectionOutput:
         """Block the output unless there is room for more of it in this turn."""
         if not self.more_out(self.out_bytes):
             self.block_output()
+
+    def keep(self, more: int) -> None:
+        """Count bytes that wait for a session's window, up or down."""
+        self.kept_bytes += more
+        self.out_bytes += more
+
+    def kept_more(self) -> None:
+        """Have it seen that something waits for a session's window, and whether there is room for it."""
+        self.wake(self)
+        if self.out_bytes > self.out_room:
+            self.fill()
 
     def session_due(self, session: SessionOutput) -> None:
         """Have a session flushed before the next output."""
@@ -358,6 +389,16 @@ class ConnectionOutput:
         if self._phase is Phase.FRAMES:
             self.close(shown)
         self._finish(shown)
+
+    def end_session(self, session: Session, error: SessionError) -> None:
+        """End a session because of a breach, and ignore what still comes for it."""
+        told = AmqpError(error.condition, error.description)
+        session.end(told)
+        session.is_ended = True
+        if session.remote_channel is not None:
+            self.sessions.pop(session.remote_channel, None)
+        session.drop_links(told)
+        self.handler.on_ended(session, told)
 
     def discard(self) -> None:
         """Detach all that is attached, though the peer has not answered our close, and read nothing more of it.

@@ -179,7 +179,7 @@ class SessionLinks(SessionOutput):
         """Report to the handler that every link of an ended session is detached."""
         self._report_too_large()
         pending, self._pending = self._pending, deque()
-        self.tell_unsent(item[3] for item in pending)
+        self.drop_unsent(pending)
         for link in list(self.handles.values()):
             if not link.is_detached:
                 link.is_detached = True

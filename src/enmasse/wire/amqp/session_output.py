@@ -42,6 +42,14 @@ costs here is little, but not nothing."""
 OUTGOING_WINDOW = 0x7FFFFFFF
 """Sent because the protocol asks for it; what we hold back is bounded by blocking the links."""
 
+KEPT_PART_BYTES = 256
+"""The memory that each transfer takes that the window holds back, beside its bytes."""
+
+STALL_S = 60.0
+"""Seconds for which a peer may take nothing of what its window holds back."""
+
+_Pending = tuple[SendingLink, bytes, bytes | memoryview, Any]
+
 _U32 = struct.Struct(">I")
 _HEAD_OF_DISPOSITION = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
 _TAIL_ACCEPTED = b"\x41\x00\x53\x24\x45"
@@ -54,8 +62,8 @@ class SessionOutput:
     __slots__ = (
         "_first", "_frames_in", "_granted_end", "_held_window", "_initial_in", "_is_flow_due", "_last",
         "_links_due", "_passings", "_pending", "_rare", "_rare_transfer", "_refill_at", "_settled_count",
-        "_stalls", "_state", "_too_large", "_walked", "_window", "_window_end", "by_link", "by_name", "channel",
-        "connection", "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended",
+        "_shut", "_stalls", "_state", "_too_large", "_walked", "_window", "_window_end", "by_link", "by_name",
+        "channel", "connection", "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended",
         "next_delivery_id", "next_outgoing_id", "receivers", "remote_begin", "remote_channel",
         "remote_handle_max", "remote_window", "senders", "tag_head", "unsettled",
     )  # fmt: skip
@@ -109,8 +117,10 @@ class SessionOutput:
         self._settled_count = 0
         self._links_due: dict[Link, bool] = {}
         self._is_flow_due = False
-        self._pending: deque[tuple[SendingLink, bytes, bytes | memoryview, Any]] = deque()
+        self._pending: deque[_Pending] = deque()
         """Transfers that the window holds back: head, payload, and the delivery whose end is followed."""
+        self._shut: tuple[int, float] | None = None
+        """What had been sent when it was asked whether the window lets any of them out, and since when."""
 
     def number_from(self, delivery_id: int) -> None:
         """Number the deliveries that are sent from now on from this id on."""
@@ -227,7 +237,7 @@ class SessionOutput:
             # What the window kept back can no longer be sent: after a detach the handle means nothing.
             pending = self._pending
             self._pending = deque(item for item in pending if item[0] is not link)
-            self.tell_unsent(item[3] for item in pending if item[0] is link)
+            self.drop_unsent([item for item in pending if item[0] is link])
 
     def _put_flow(self, link: Link | None, drain: bool) -> None:
         if self.is_end_sent:
@@ -282,16 +292,15 @@ class SessionOutput:
             room -= len(encode_performative(state)) if state is not None else 0
             heads = self._any_heads(link, delivery_id, settled, message_format, state, more=size > room)
         view = memoryview(payload)
-        pending = self._pending
         head, between, last = heads
         at = 0
         while size - at > room:
-            pending.append((link, _U32.pack(4 + len(head) + room) + head, view[at : at + room], None))
+            self.queue_part(link, _U32.pack(4 + len(head) + room) + head, view[at : at + room])
             at += room
             head = between
         if at:
             head = last
-        pending.append((link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload, None))
+        self.queue_part(link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload)
         self.send_pending()
 
     def _refuse_to_send(self, link: SendingLink, delivery_id: int) -> None:
@@ -317,6 +326,7 @@ class SessionOutput:
     def queue_part(self, link: SendingLink, head: bytes, part: bytes | memoryview) -> None:
         """Add a transfer to what ``send_pending`` sends."""
         self._pending.append((link, head, part, None))
+        self.connection.keep(len(part) + KEPT_PART_BYTES)
 
     def follow(self, link: SendingLink, delivery: Any) -> bool:
         """See ``SendingLink.follow``."""
@@ -327,10 +337,10 @@ class SessionOutput:
         pending.append((link, head, part, delivery))
         return True
 
-    @staticmethod
-    def tell_unsent(deliveries: Iterable[Any]) -> None:
-        """Report to the sinks of followed deliveries that they never went out."""
-        for delivery in deliveries:
+    def drop_unsent(self, dropped: Iterable[_Pending]) -> None:
+        """Forget transfers that were held back; sinks of followed deliveries are told that those never went out."""
+        for _, _, part, delivery in dropped:
+            self.connection.keep(-len(part) - KEPT_PART_BYTES)
             if delivery is not None:
                 delivery.sink.on_outcome(delivery, RELEASED)
 
@@ -388,15 +398,28 @@ class SessionOutput:
             _, head, part, followed = pending.popleft()
             self.remote_window -= 1
             self.next_outgoing_id += 1
+            connection.keep(-len(part) - KEPT_PART_BYTES)
             connection.put(head)
             connection.put(part)
             if followed is not None:
                 followed.sink.on_outcome(followed, ACCEPTED)
+        if pending:
+            connection.kept_more()
         blocked = bool(pending) or (self.remote_window <= 0 and not self._widen())
         if blocked != self.is_blocked:
             self.is_blocked = blocked
             if not connection.is_blocked:
                 self.tell_blocked(blocked)
+
+    def is_shut(self, now: float) -> bool:
+        """Return true if nothing of what is held back could be sent for ``STALL_S``; to be asked again and again."""
+        if not self._pending:
+            self._shut = None
+        elif self._shut is None or self._shut[0] != self.next_outgoing_id:
+            self._shut = self.next_outgoing_id, now
+        else:
+            return now >= self._shut[1] + STALL_S
+        return False
 
     def tell_blocked(self, blocked: bool) -> None:
         """Have every sending link hold back, or go on."""
