@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "enmasse-version"
 LOG: Final = "_delta_log"
+_HINT: Final = "_last_checkpoint"
 
 _TASKS: Final = 8
 """Tasks that read a table at most."""
@@ -67,6 +68,11 @@ def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
             check_files(path, (f"{LOG}/{entry.name}" for entry in (path / LOG).glob("[0-9]*")))
         # The library shows its own state in braces, and where it was in further lines.
         said = str(error).partition("\n")[0].partition(" {")[0]
+        if _HINT in said:
+            raise TableDamagedError(
+                f"the table {path.name} is damaged: {path / LOG / _HINT} names a checkpoint of the log that is not "
+                "there; remove the file: the newest one is found without it, if it was not lost"
+            ) from error
         raise TableDamagedError(
             f"the table {path.name} is damaged: its log cannot be read ({said}); bring the files of {path} back from "
             "a backup, or move the table away"

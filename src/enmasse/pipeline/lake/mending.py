@@ -25,7 +25,7 @@ from enmasse.pipeline.lake.batches import checkpoint_query
 from enmasse.pipeline.lake.delta_reading import LOG, open_delta
 from enmasse.pipeline.lake.file_writing import put_whole, sync
 from enmasse.pipeline.lake.objects import LakePath
-from enmasse.pipeline.sums import remove_lonely_sums
+from enmasse.pipeline.sums import opened, remove_lonely_sums, sealed
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -50,7 +50,7 @@ def account_for(path: LakePath, query: str, batch: int) -> None:
         query: its id.
         batch: the number of a batch; -1: the log has every batch.
     """
-    put_whole(path / _ACCOUNT, json.dumps({"query": query, "batch": batch}))
+    put_whole(path / _ACCOUNT, sealed({"query": query, "batch": batch}))
 
 
 def mend(path: LakePath, checkpoint: Path) -> int:
@@ -146,12 +146,21 @@ def last_done(table: DeltaTable, path: LakePath, checkpoint: Path) -> int:
 
 
 def _accounted(path: LakePath, query: str) -> int | None:
-    """Return up to which batch the log need have none; None: nothing is known of the query."""
+    """Return up to which batch the log need have none; None: nothing is known of the query.
+
+    Raises:
+        TableDamagedError: what was written down is not as it was.
+    """
+    file = path / _ACCOUNT
     try:
-        account = json.loads((path / _ACCOUNT).read_text())
+        account = opened(file.read_text())
         return int(account["batch"]) if account["query"] == query else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableDamagedError(
+            f"the table {path.name} is damaged: {file} cannot be read ({error}); {TableDamagedError.REMEDY}"
+        ) from None
 
 
 def _is_whole(entry: LakePath) -> bool:

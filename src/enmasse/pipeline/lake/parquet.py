@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
+from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Mode, check_writer, checkpoint_query, query_of
 from enmasse.pipeline.lake.columns import added_columns
 from enmasse.pipeline.lake.file_writing import put_whole, sync, written
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath
 from enmasse.pipeline.lake.partitions import Partitions
+from enmasse.pipeline.sums import opened, sealed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +37,8 @@ _SCHEMA: Final = "_schema"
 
 def parquet_fields(path: LakePath) -> list[dict[str, object]] | None:
     """Return the table's columns as Spark writes them in JSON; None where there is no table."""
-    if isinstance(path, ObjectPath):
-        return None
-    try:
-        return list(json.loads((path / _SCHEMA).read_text()))
-    except FileNotFoundError:
-        return None
+    kept = None if isinstance(path, ObjectPath) else _kept(path / _SCHEMA, _schema_of)
+    return None if kept is None else list(kept["fields"])
 
 
 def parquet_table(path: LakePath) -> tuple[Path, list[dict[str, object]]]:
@@ -54,6 +51,42 @@ def parquet_table(path: LakePath) -> tuple[Path, list[dict[str, object]]]:
     if fields is None or isinstance(path, ObjectPath):
         raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
     return path, fields
+
+
+def _kept(file: Path, former: Callable[[str], Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return what is kept in a file of a table; None where there is none.
+
+    Args:
+        file: holds a document with its checksum.
+        former: reads what an older version wrote in its place.
+
+    Raises:
+        TableDamagedError: it is not as it was written.
+    """
+    try:
+        text = file.read_text()
+        return opened(text) if text.startswith("{") else former(text)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as error:
+        name = file.parent.name
+        raise TableDamagedError(
+            f"the table {name} is damaged: {file} cannot be read ({error}); {TableDamagedError.REMEDY}"
+        ) from None
+
+
+def _schema_of(text: str) -> dict[str, Any]:
+    fields = json.loads(text)
+    if not isinstance(fields, list):
+        raise ValueError("expected a list of columns")  # noqa: TRY004  as for anything else that it is not
+    return {"fields": fields}
+
+
+def _owner_of(text: str) -> dict[str, Any]:
+    if "{" in text or '"' in text:
+        raise ValueError("expected an object of JSON")
+    owner, _, query = text.rpartition("\n")
+    return {"owner": owner, "query": query}
 
 
 class ParquetTable:
@@ -96,11 +129,8 @@ class ParquetTable:
 
     def _written_by(self) -> tuple[str | None, str | None]:
         """Return who writes the table, and the id of the query, once it wrote."""
-        try:
-            owner, _, query = (self._path / _OWNER).read_text().rpartition("\n")
-        except FileNotFoundError:
-            return None, None
-        return owner or None, query
+        kept = _kept(self._path / _OWNER, _owner_of)
+        return (None, None) if kept is None else (kept["owner"] or None, kept["query"])
 
     def _fit(self, schema: StructType) -> None:
         fields = self._partitions.fields(schema, ())
@@ -109,7 +139,7 @@ class ParquetTable:
             new = added_columns(there, fields, evolve=self._evolve, name=self._path.name)
             fields = [*there, *map(dict, new)]
         if there != fields:
-            self._keep(_SCHEMA, json.dumps(fields))
+            self._keep(_SCHEMA, {"fields": fields})
 
     def add(self, frame: DataFrame, batch: int) -> None:
         """See ``Table``."""
@@ -119,7 +149,7 @@ class ParquetTable:
             return
         if self._written_by()[1] != query:
             self._check_owner(query)
-            self._keep(_OWNER, f"{self._owner}\n{query}")
+            self._keep(_OWNER, {"owner": self._owner, "query": query})
         self._fit(frame.schema)
         aside = self._staging / home.name
         shutil.rmtree(aside, ignore_errors=True)
@@ -137,6 +167,6 @@ class ParquetTable:
         """Return the folder of a batch; those of another checkpoint have numbers of their own."""
         return f"batch={query[:8]}-{batch}"
 
-    def _keep(self, name: str, text: str) -> None:
+    def _keep(self, name: str, document: Mapping[str, Any]) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        put_whole(self._path / name, text)
+        put_whole(self._path / name, sealed(document))

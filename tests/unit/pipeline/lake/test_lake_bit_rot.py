@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from deltalake import write_deltalake
 from deltalake.transaction import AddAction
 from pyspark.sql.types import StructType
 
-from enmasse.pipeline.errors import TableDamagedError
+from enmasse.pipeline.errors import TableDamagedError, TableMismatchError
 from enmasse.pipeline.lake.compaction import compact, drop_rows, order_rows, vacuum
 from enmasse.pipeline.lake.delta import commit_actions, sync_log
 from enmasse.pipeline.lake.delta_reading import LOG, existing_delta, files_of, partitions_of, read_files
 from enmasse.pipeline.lake.file_writing import FileWriting
-from enmasse.pipeline.lake.mending import mend
-from enmasse.pipeline.sums import sum_of
+from enmasse.pipeline.lake.mending import account_for, last_done, mend
+from enmasse.pipeline.lake.parquet import ParquetTable, parquet_table
+from enmasse.pipeline.sums import sealed, sum_of
 
 MOMENT = datetime(2026, 1, 31, tzinfo=UTC)
 SCHEMA = pa.schema([("n", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
@@ -54,6 +56,10 @@ def make_table(path: Path, batches: int = 7) -> None:
         sync_log(path, table.version())
 
 
+def make_rows_after(path: Path) -> None:
+    write_deltalake(path, rows_from(1000), mode="append")
+
+
 def read(path: Path) -> list[int]:
     parts = partitions_of(str(path), tuple(files_of(existing_delta(path))))
     return sorted(n for each in parts for rows in read_files(each, OF) for n in rows["n"].to_pylist())
@@ -68,6 +74,15 @@ def change_bits(file: Path, act: Callable[[], object], expected: Any, every: int
             assert act() == expected, (file, at)
     file.write_bytes(data)
     assert act() == expected
+
+
+def changed_bits(file: Path) -> Iterator[None]:
+    """Change a fifth of the bits of a file, one at a time, each place in a byte as often as another."""
+    whole = file.read_bytes()
+    for at in range(0, 8 * len(whole), 5):
+        file.write_bytes(whole[: at // 8] + bytes((whole[at // 8] ^ 1 << at % 8,)) + whole[at // 8 + 1 :])
+        yield
+    file.write_bytes(whole)
 
 
 def data_files(path: Path) -> list[Path]:
@@ -122,6 +137,75 @@ def test_a_bit_of_a_checkpoint_of_the_log(tmp_path: Path) -> None:
     table.create_checkpoint()
     sync_log(path, table.version())
     change_bits(path / LOG / f"{3:020d}.checkpoint.parquet", lambda: read(path), list(range(150)), 997)
+
+
+@pytest.mark.parametrize("name", ["_batches.json", "_schema", "_query"])
+def test_a_bit_of_what_else_is_kept_of_a_table(tmp_path: Path, name: str) -> None:
+    path, checkpoint = tmp_path / "t", tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"q"}')
+    if name == "_batches.json":
+        make_table(path, 2)
+        account_for(path, "q", 7)
+    else:
+        table = ParquetTable(path)
+        table.prepare(OF, owner="shop.p", checkpoint=checkpoint)
+        (path / "_query").write_text(sealed({"owner": "shop.p", "query": "q"}))
+
+    def act() -> Any:
+        if name == "_batches.json":
+            return mend(path, checkpoint), last_done(existing_delta(path), path, checkpoint)
+        if name == "_schema":
+            return parquet_table(path)[1]
+        return ParquetTable(path).prepare(OF, owner="shop.p", checkpoint=checkpoint)
+
+    file = path / name
+    expected = act()
+    told: list[str] = []
+    for _ in changed_bits(file):
+        try:
+            # All that a bit may do without an error is to change what is not read: a space, or the checksum's name.
+            assert act() == expected
+        except TableDamagedError as error:
+            told.append(str(error))
+    assert len(told) > 7 * len(file.read_bytes()) // 5
+    assert all(text.startswith(f"the table t is damaged: {file} ") for text in told)
+
+
+@pytest.mark.parametrize("checkpoint", ["", "checkpoint"])
+def test_what_a_former_version_kept_of_a_table_is_read(tmp_path: Path, checkpoint: str) -> None:
+    fields = OF.jsonValue()["fields"]
+    (tmp_path / "_schema").write_text(json.dumps(fields))
+    (tmp_path / "_query").write_text("shop.p\nq")
+    assert parquet_table(tmp_path)[1] == fields
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    table = ParquetTable(tmp_path)
+    if checkpoint:
+        table.prepare(OF, owner="shop.p", checkpoint=tmp_path)
+    else:
+        with pytest.raises(TableMismatchError, match=r"shop\.p"):
+            table.prepare(OF, owner="shop.other", checkpoint=tmp_path / "none")
+
+
+def test_a_bit_of_the_name_of_the_newest_checkpoint_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make_table(path, 3)
+    table = existing_delta(path)
+    table.create_checkpoint()
+    sync_log(path, table.version())
+    make_rows_after(path)
+    file, expected, told = path / LOG / "_last_checkpoint", read(path), set()
+    for _ in changed_bits(file):
+        try:
+            assert read(path) == expected
+        except TableDamagedError as error:
+            told.add(str(error))
+    assert len(told) == 1
+    assert told.pop().startswith(
+        f"the table t is damaged: {file} names a checkpoint of the log that is not there; rem"
+    )
+    file.unlink()
+    assert read(path) == expected
 
 
 def test_an_entry_in_the_place_of_a_removed_one_has_a_checksum_of_its_own(tmp_path: Path) -> None:

@@ -74,6 +74,22 @@ def test_a_checkpoint_that_is_gone_after_batches_were_done_is_missed(tmp_path: P
     assert not list((tmp_path / "checkpoints" / "_begun").iterdir())
 
 
+def test_a_bit_of_what_says_which_queries_have_begun_is_named(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoints" / "p")
+    checkpoints.fit("q", ["source a"])
+    checkpoints.note_begun("q")
+    (kept,) = (tmp_path / "checkpoints" / "_begun").iterdir()
+    whole = kept.read_bytes()
+    for at in range(0, 8 * len(whole), 5):
+        kept.write_bytes(whole[: at // 8] + bytes((whole[at // 8] ^ 1 << at % 8,)) + whole[at // 8 + 1 :])
+        # The checkpoint is gone: whatever the bit was, the query does not begin anew as if it had done nothing.
+        with pytest.raises(CheckpointDamagedError, match=r"q is gone|_begun/p\.json cannot be read"):
+            checkpoints.fit("q", ["source a"])
+    kept.write_text(json.dumps(["/1/q"]))  # as an older version wrote it
+    with pytest.raises(CheckpointDamagedError, match="q is gone"):
+        checkpoints.fit("q", ["source a"])
+
+
 def test_a_query_that_ran_is_held_to_its_fingerprint(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.fit("q", ["source a"])

@@ -132,16 +132,23 @@ class Checkpoints:
             self._begun_file.parent.mkdir(parents=True, exist_ok=True)
             # Those of former generations are of no use any more.
             kept = [each for each in begun if each.startswith(self._mark_of(""))]
-            put_whole(self._begun_file, json.dumps([*kept, mark]))
+            put_whole(self._begun_file, sealed({"begun": [*kept, mark]}))
 
     def _mark_of(self, query: str) -> str:
         return f"{self._uid}/{self.generation}/{query}"
 
     def _begun(self) -> list[str]:
         try:
-            return [str(mark) for mark in json.loads(self._begun_file.read_text())]
-        except (OSError, ValueError):
+            text = self._begun_file.read_text()
+            # An older version wrote the list alone.
+            return [str(mark) for mark in (json.loads(text) if text.startswith("[") else opened(text)["begun"])]
+        except OSError:
             return []
+        except (ValueError, KeyError) as error:
+            raise CheckpointDamagedError(
+                f"{self._begun_file} cannot be read ({error}); bring it back, or remove it if the checkpoints of all "
+                f"queries are in {self._folder / str(self.generation)}"
+            ) from None
 
     def purge(self) -> None:
         """Remove all of it."""
