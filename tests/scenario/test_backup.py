@@ -93,7 +93,7 @@ def test_a_backup_brings_back_what_was_declared_and_what_was_stored(own: Install
         assert again.ok("ca") == authority
         for name, (_, outside) in SINKS.items():
             assert not outside or f"leaves out what pipelines have written to {outside}" in told
-            assert (f"restart {name} --from WHERE" in restored) == bool(outside)
+            assert (f"restart {name} --namespace default --from WHERE" in restored) == bool(outside)
             _goes_on_when_told(again, name, outside)
     finally:
         again.stop()

@@ -301,7 +301,9 @@ def test_a_backup_of_what_runs_has_each_row_once(shop: Shop, tmp_path: Path) -> 
     assert "BrokenPipe" not in own.log.read_text()
     for number, before in enumerate(copies):
         again = Installation(tmp_path / f"again{number}")
-        assert "restart shop.posted --from WHERE" in again.ok("restore", str(tmp_path / f"copy{number}"))
+        assert "restart shop.posted --namespace default --from WHERE" in again.ok(
+            "restore", str(tmp_path / f"copy{number}")
+        )
         try:
             again.start()
             _check_each_row(Shop(again, shop.folder, shop.files), before)

@@ -22,6 +22,8 @@ export interface PipelineRow {
   restarts?: number;
   badRecords?: number;
   paused?: boolean;
+  /** It was restored behind its sink, and where it stopped is no place for it to go on from. */
+  behindSink?: boolean;
   /** The rate, lately. */
   spark?: { rate: number[] };
 }

@@ -15,8 +15,7 @@ export function shortName(name: string): string {
   return name.slice(name.indexOf(".") + 1);
 }
 
-/** `isBehind`: it was restored behind its sink, and where it stopped is no place for it to go on from. */
-type Subject = Pick<PipelineRow, "name" | "tables" | "paused"> & { isBehind?: boolean };
+type Subject = Pick<PipelineRow, "name" | "tables" | "paused" | "behindSink">;
 
 export function deletionOf(space: Space, rows: Subject[], after?: () => void): Question {
   const tables = [...new Set(rows.flatMap((row) => row.tables))];
@@ -85,7 +84,7 @@ const POINTS: [string, string, string][] = [
 ];
 
 function Restart({ space, rows, close, done }: { space: Space; rows: Subject[]; close: () => void; done: () => void }): ReactElement {
-  const points = rows.some(({ isBehind }) => isBehind) ? POINTS.filter(([value]) => value) : POINTS;
+  const points = rows.some(({ behindSink }) => behindSink) ? POINTS.filter(([value]) => value) : POINTS;
   const [point, setPoint] = useState(points === POINTS ? "" : undefined);
   const [day, setDay] = useState(new Date().toISOString().slice(0, 10));
   const [time, setTime] = useState("00:00:00");

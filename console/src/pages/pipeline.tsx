@@ -52,8 +52,8 @@ export default function PipelinePage(): ReactElement {
   }
   if (!pipeline) return <PageFrame title={title} trail={trail}>{null}</PageFrame>;
   const { spec, status } = pipeline;
-  const isBehind = status?.conditions?.some(({ reason }) => reason === "RestoredBehindSink");
-  const subject = { name, tables: row?.tables ?? [], paused: spec.paused, isBehind };
+  const behindSink = status?.conditions?.some(({ reason }) => reason === "RestoredBehindSink");
+  const subject = { name, tables: row?.tables ?? [], paused: spec.paused, behindSink };
   const tab = search.get("tab") ?? "now";
   const table = row?.tables[0];
   return (

@@ -386,8 +386,8 @@ def restore(
 
 def _waiting(outside: Mapping[str, Any]) -> list[str]:
     return [
-        f"pipeline {name} of space {space} waits for `enmasse pipeline restart {name} --from WHERE`, as it writes to "
-        f"{'; '.join(found['sinks'])}"
+        f"pipeline {name} of space {space} waits for `enmasse pipeline restart {name} --namespace "
+        f"{space.partition('.')[0]} --from WHERE`, as it writes to {'; '.join(found['sinks'])}"
         for space, of_space in outside.items()
         for name, found in of_space.items()
     ]

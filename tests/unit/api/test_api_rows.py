@@ -170,6 +170,8 @@ async def test_a_row_of_a_pipeline_has_what_it_reads_and_writes_and_how_far_it_i
     ]
     declared = document("Pipeline", "shop.hot", sources=sources, sinks=sinks)
     status = {"phase": "Failed", "rows": 7, "rate": 1.5, "lag": 2, "lastError": "no room", "queries": [query]}
+    behind = {"type": "SinksRestored", "status": "False", "reason": "RestoredBehindSink", "message": "wait"}
+    status["conditions"] = [behind]
     parameters = {"address": "feed", "alerts": "orders", "bands": {"t": ":35"}}
     builtin = {"name": "anomalies", "parameters": parameters}
     place.declare(declared | {"status": status}, document("Pipeline", "shop.odd", builtin=builtin))
@@ -185,6 +187,8 @@ async def test_a_row_of_a_pipeline_has_what_it_reads_and_writes_and_how_far_it_i
     assert (hot["restarts"], hot["badRecords"], hot["watermark"]) == (2, 3, "2026-01-31T12:00:00Z")
     assert hot["spark"] == {"rate": [1.5, 1.5]}
     assert (odd["builtin"], odd["sources"], odd["sinks"], odd["tables"]) == ("anomalies", ["feed"], ["orders"], [])
+    # Where it stopped is no place for it to go on from.
+    assert (hot["behindSink"], "behindSink" in odd) == (True, False)
     assert (last["sinks"], last["tables"]) == (["last_value"], ["last_value"])
     failing = await place.get(f"{SHOP}/rows/pipelines?status=Failed&sort=-restarts")
     assert told(failing, "name") == ["shop.hot"]

@@ -487,7 +487,7 @@ def test_a_pipeline_whose_sink_may_be_ahead_waits_until_it_is_told_where_it_goes
     assert refused is not None
     assert refused.startswith("RestoredBehindSink: ")
     assert "table public.rows of PostgreSQL at db.example.com" in refused
-    assert "enmasse pipeline restart shop.keep --from WHERE" in refused
+    assert "enmasse pipeline restart shop.keep --namespace default --from WHERE" in refused
     assert rule(_pipeline(restart={"at": "1", "from": "earliest"})) is not None
     assert rule(_pipeline(restart={"at": "2"})) is not None
     assert rule(_pipeline(uid="another")) is None

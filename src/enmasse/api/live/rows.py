@@ -21,6 +21,7 @@ from enmasse.api.live.sampler import SAMPLED
 from enmasse.api.live.sessions import LINK_COUNTS, SessionRows, connection_row, link_row
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.kinds.pipelines.builtins import BUILTINS
+from enmasse.model.kinds.pipelines.pipeline import BEHIND_SINK
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, MESSAGING_USER, PIPELINE
 from enmasse.model.schema.quantities import amount_of
 
@@ -448,6 +449,7 @@ def _pipeline(document: Document) -> Document:
         "watermark": min(marks, default=None),
         "lastError": status.get("lastError"),
         "paused": bool(spec.get("paused")),
+        "behindSink": any(it.get("reason") == BEHIND_SINK for it in status.get("conditions") or ()) or None,
         "builtin": (spec.get("builtin") or {}).get("name"),
         "sources": reads,
         "sinks": [*writes, *tables],

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters
-from enmasse.model.kinds.pipelines.pipeline import Pipeline, unapplied_by_type
+from enmasse.model.kinds.pipelines.pipeline import BEHIND_SINK, Pipeline, unapplied_by_type
 from enmasse.model.kinds.pipelines.status import PipelineStatus
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
 from enmasse.pipeline.backup.outside import RestoredMarks
@@ -142,10 +142,10 @@ def restored_rule(pipeline: Pipeline, marks: RestoredMarks) -> Rule | None:
         return None
     return Rule(
         False,
-        "RestoredBehindSink",
+        BEHIND_SINK,
         f"it was restored from a backup, and what it has written elsewhere is not in that: {'; '.join(ahead)}. "
         "Look at what is there, and say from where it goes on, such as from the moment after the newest row: "
-        f"`enmasse pipeline restart {metadata.name} --from WHERE`",
+        f"`enmasse pipeline restart {metadata.name} --namespace {metadata.namespace} --from WHERE`",
     )
 
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+BEHIND_SINK: Final = "RestoredBehindSink"
+"""The reason of a pipeline whose place a backup has, but not what it had written elsewhere since."""
+
 DEFAULT_TRIGGER: Final = "1s"
 """The time between two micro-batches of a pipeline that does not say."""
 
