@@ -303,11 +303,21 @@ def test_installers_of_programs_install_it_and_remove_all_of_it(
 @at_length
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_the_core_works_with_each_python_that_is_here(version: str, place: Path, wheel: Path) -> None:
-    words = [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", "--system", version]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    if found.returncode != 0:
+    # What pyenv puts on the path is no interpreter yet.
+    pythons = [f"python{version}", *Path.home().glob(f".pyenv/versions/{version}.*/bin/python")]
+    answers = (
+        subprocess.run(
+            ["sh", "-c", f"'{python}' -c 'import sys; print(sys.executable)'"],
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        for python in pythons
+    )
+    python = next((answer.stdout.strip() for answer in answers if answer.returncode == 0), None)
+    if python is None:
         pytest.skip(f"no Python {version} is here")
-    environment = make_environment(found.stdout.strip(), place / f"python{version}", wheel)
+    environment = make_environment(python, place / f"python{version}", wheel)
     program = whole_package.__file__
     helped = json.loads(run(environment.programs / "python", program).splitlines()[-1])["helped"]
     assert len(helped) > 100
