@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.child import die_with_parent
 from enmasse.errors import ConfigError, UnavailableError
 
 CUSTOMARY_PORTS = (5672, 8080)
@@ -28,11 +29,15 @@ class Service:
     Args:
         data: its folder.
         log: file for what it says.
+        automatic_ports: take free ports, even where the customary ones are free now.
+        held: file descriptors that it keeps open until it has ended.
     """
 
-    def __init__(self, data: Path, log: Path) -> None:
+    def __init__(self, data: Path, log: Path, *, automatic_ports: bool = False, held: Sequence[int] = ()) -> None:
         self.data = data
         self._log = log
+        self._has_automatic_ports = automatic_ports
+        self._held = held
         self._process: Process | None = None
 
     async def start(self) -> None:
@@ -57,7 +62,7 @@ class Service:
             ) from None
         said_from = log.tell()
         command = ["up", "--data", str(self.data)]
-        if not all(_is_free(port) for port in CUSTOMARY_PORTS):
+        if self._has_automatic_ports or not all(_is_free(port) for port in CUSTOMARY_PORTS):
             command += ["--ports", "auto"]
         with log:
             self._process = await asyncio.create_subprocess_exec(
@@ -72,6 +77,9 @@ class Service:
                 env={"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"} | os.environ,
                 # Ctrl-C is ours to pass on, in the right order.
                 start_new_session=True,
+                pass_fds=self._held,
+                # Whoever kills us leaves nothing that runs on.
+                preexec_fn=die_with_parent,
             )
         deadline = asyncio.get_running_loop().time() + START_S
         while self.url("amqp") is None:

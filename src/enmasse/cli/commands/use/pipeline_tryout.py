@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
@@ -43,7 +44,7 @@ from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
 from enmasse.pipeline.host.api import api_client
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from enmasse.model.schema.resource import Resource
 
@@ -237,19 +238,45 @@ def test(
     """
     if len(pairs) % 2:
         raise UsageError(f"expected FILE ROWS, and further such pairs, got {pairs[-1]} alone")
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
-    folder.chmod(0o755)
+    tried = {names: _read_tried(*names, schemas or ()) for names in zip(pairs[::2], pairs[1::2], strict=True)}
     try:
-        service = Service(folder / "data", folder / "up.log")
-        named = list(zip(pairs[::2], pairs[1::2], strict=True))
-        trials = {names: _Trial(_read_tried(*names, schemas or ()), service) for names in named}
-        wrong = asyncio.run(_try_all(trials, service, Writer()))
+        with _folder() as (folder, held):
+            service = Service(folder / "data", folder / "up.log", automatic_ports=True, held=(held,))
+            trials = {names: _Trial(one, service) for names, one in tried.items()}
+            wrong = asyncio.run(_try_all(trials, service, Writer()))
     except EnmasseError as error:
         raise CliError(str(error)) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     if wrong:
         raise CliError("\n".join(wrong))
+
+
+_REMOVE: Final = """
+import pathlib, shutil, sys, time
+sys.stdin.read()
+folder = pathlib.Path(sys.argv[1])
+for _ in range(100):  # processes that were killed may not have ended yet
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        break
+    time.sleep(0.1)
+"""
+
+
+@contextmanager
+def _folder() -> Iterator[tuple[Path, int]]:
+    """Give a folder, and a file descriptor: once nobody has that any more, whoever was killed, the folder goes."""
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
+    folder.chmod(0o755)
+    awaited, held = os.pipe()
+    # A session of its own: what is sent to all of a terminal does not end it.
+    command = [sys.executable, "-I", "-S", "-c", _REMOVE, str(folder)]
+    remover = subprocess.Popen(command, stdin=awaited, start_new_session=True)
+    os.close(awaited)
+    try:
+        yield folder, held
+    finally:
+        os.close(held)
+        remover.wait()
 
 
 async def _try_all(trials: Mapping[tuple[str, str], _Trial], service: Service, writer: Writer) -> list[str]:
