@@ -105,7 +105,7 @@ bench-tools:
 soak: setup
 	@ENMASSE_TEST_KILLS=$(KILLS) ENMASSE_TEST_SEEDS=$(SEEDS) $(PYTEST) -m "chance or hypothesis" --hypothesis-profile=soak \
 		--timeout=3600
-	@ENMASSE_TEST_WHEELS=all $(PYTEST) tests/packaging
+	@ENMASSE_TEST_WHEELS=all $(PYTEST) tests/distribution
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 
 fuzz: setup

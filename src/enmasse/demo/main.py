@@ -29,6 +29,7 @@ from enmasse.demo.pipelines import Pipelines
 from enmasse.demo.registered import Registered
 from enmasse.demo.service import Service
 from enmasse.errors import ConfigError, EnmasseError
+from enmasse.extras import install_command
 from enmasse.iot.simulator.devices import AmqpDevice, HttpDevice, Make, MqttDevice
 from enmasse.net.loop import Turn
 from enmasse.pipeline.errors import SparkMissingError
@@ -135,7 +136,7 @@ class _Demo:
     async def _start_platform(self) -> None:
         self._console.print(f"Starting the platform on {self._service.data} ...")
         await self._service.start()
-        self._console.print(f"Applying {_short(_DECLARED)} ...", markup=False)
+        self._console.print(f"Applying {_short(_DECLARED)} ...", markup=False, soft_wrap=True)
         self._password = await self._service.password(ACCESS) or secrets.token_urlsafe(16)
         await self._service.run("apply", "-f", "-", given=access(self._password))
         await self._service.run("apply", "-f", str(_DECLARED))
@@ -173,7 +174,8 @@ class _Demo:
         if has_proton():
             self._add_foreign("proton_fleet", "AMQP (Proton)", url, PROTON_FLEET, passwords)
         else:
-            self._picture.print("python-qpid-proton is not installed (it needs a C compiler): its devices stay away.")
+            install = f"{install_command('proton')}, which needs a C compiler"
+            self._picture.print(f"python-qpid-proton is not installed, and its devices stay away: {install}")
         mqtt_url, http_url = self._service.url("mqtt"), self._service.url("http")
         if mqtt_url is None or http_url is None:
             raise ConfigError("the platform serves no mqtt or no http endpoint")
