@@ -178,16 +178,22 @@ class Space:
         """Bytes that may wait in one session."""
         return self.usage.limits.session_bytes
 
-    def declared(self, name: str, kind: str) -> None:
-        """Note that an address of a type is declared, and can be made on request."""
+    def declared(self, name: str, kind: str, done: Callable[[], None] | None = None) -> None:
+        """Note that an address of a type is declared, and can be made on request.
+
+        Args:
+            name: the address.
+            kind: its type.
+            done: called once all filters of sessions reach it, which takes turns if they are many.
+        """
         self.pending.pop(name, None)
         self.version += 1
         self._update_fallbacks(name)
-        self.sessions.address_came(name, kind)
+        self.core.chores.add(f"filters of {name}", self._do_all(name, self.sessions.address_came(name, kind), done))
 
     def undeclared(self, name: str, done: Callable[[], None]) -> None:
         """Note that an address is not declared any more, which was not made; ``done`` is called after that."""
-        self.core.chores.add(f"end of {name}", self._leave(name, self.sessions.address_went(name), done))
+        self.core.chores.add(f"end of {name}", self._do_all(name, self.sessions.address_went(name), done))
 
     def add(self, address: Address) -> None:
         """Make an address reachable; a subscription is fed by its topic from now on."""
@@ -196,7 +202,7 @@ class Space:
         address.join(self)
         self._update_fallbacks(address.name)
         address.on_added(self)
-        self.sessions.address_made(address)
+        self.core.chores.add(f"filters of {address.name}", self.sessions.address_made(address))
 
     def remove(self, address: Address, done: Callable[[], None] | None = None) -> None:
         """Remove an address that is deleted, and detach its links, in turns if they are many.
@@ -210,13 +216,13 @@ class Space:
         self.version += 1
         self.dynamic.forget(address)
         parts = self._remove(address, self.sessions.address_went(address.name))
-        self.core.chores.add(f"end of {address.name}", self._leave(address.name, parts, done))
+        self.core.chores.add(f"end of {address.name}", self._do_all(address.name, parts, done))
 
-    def _leave(self, name: str, parts: Iterator[int], done: Callable[[], None] | None) -> Iterator[int]:
-        """Do all parts of an end, and say so whatever becomes of them."""
+    def _do_all(self, name: str, parts: Iterator[int], done: Callable[[], None] | None) -> Iterator[int]:
+        """Do all parts, and say so whatever becomes of them."""
         try:
             yield from parts
-        except Exception as error:  # noqa: BLE001  what is deleted must go
+        except Exception as error:  # noqa: BLE001  what is deleted must go, and what is declared is there
             self.core.report(name, error)
         if done is not None:
             done()

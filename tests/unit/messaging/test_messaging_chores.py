@@ -16,10 +16,11 @@ from enmasse.messaging.log.layout import delete_log
 from enmasse.messaging.queues import subscribing
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.messaging.space import Home, Space
 from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from tests.unit.messaging.session_scene import Scene, message
+from tests.unit.messaging.session_scene import Client, Scene, message
 
 MANY = 40
 A_TURN = 10
@@ -87,6 +88,25 @@ def deletion_of_a_space() -> Event:
     return scene.harness, scene.space.close, lambda: MANY - len(scene.space.sessions)
 
 
+def waiting(qos: int, kind: str) -> tuple[Scene, Address, list[Client]]:
+    """Clients with filters that match an address which comes."""
+    scene = Scene({"other": "queue"})
+    clients = [scene.client(f"c{number}", expiry_s=60) for number in range(MANY)]
+    for client in clients:
+        client.subscribe("late/#", qos)
+    scene.harness.commit()
+    return scene, scene.make("late", kind), clients
+
+
+def reached(scene: Scene) -> int:
+    return sum(link.address.name == "late" for session in scene.space.sessions for link in session.links)
+
+
+def declaration(qos: int, kind: str) -> Event:
+    scene, address, _ = waiting(qos, kind)
+    return scene.harness, lambda: scene.space.add(address), lambda: reached(scene)
+
+
 def links(kind: type[Address], *, senders: bool = False, durable: bool = False, moved: bool = False) -> Event:
     harness = CoreHarness()
     space = Space(harness.core, "ns/shop", lambda: "id")
@@ -116,6 +136,9 @@ EVENTS: dict[str, Callable[[], Event]] = {
     "sessions have expired before a restart": expiry_after_a_restart,
     "a topic of sessions is deleted": lambda: deletion_of_a_topic(1),
     "a topic of sessions with QoS 0 is deleted": lambda: deletion_of_a_topic(0),
+    "a topic that filters match is declared": lambda: declaration(1, "topic"),
+    "a topic that filters with QoS 0 match is declared": lambda: declaration(0, "topic"),
+    "a multicast address that filters match is declared": lambda: declaration(1, "multicast"),
     "a space is deleted": deletion_of_a_space,
     **{
         f"{kind.kind} with {'senders' if senders else 'receivers'} is {'moved' if moved else 'deleted'}": partial(
@@ -150,6 +173,45 @@ def test_a_turn_deals_with_no_more_members_than_it_bears(name: str) -> None:
     assert most <= A_TURN
     assert not harness.faults
     assert harness.core.is_idle
+
+
+def test_an_address_is_declared_once_all_filters_reach_it_whoever_comes_and_goes_meanwhile() -> None:
+    scene, address, clients = waiting(1, "topic")
+    fresh = scene.client("fresh")
+    told: list[int] = []
+    # As an address that is declared, and made for the first who needs it.
+
+    def wake(_name: str) -> Address:
+        scene.space.add(address)
+        address.load()
+        return address
+
+    scene.space.wake = wake
+    scene.space.declared("late", "topic", lambda: told.append(reached(scene)))
+    assert 0 < reached(scene) < MANY
+    clients[-1].session.unsubscribe("late/#")
+    scene.space.sessions.delete(clients[-2].session)
+    fresh.session.subscribe(SubscribeRequest("late/#", 1))
+    assert told == []
+    scene.harness.commit()
+    assert told == [MANY - 1]
+    assert reached(scene) == MANY - 1
+    assert not [*clients[-1].session.links]
+    scene.send("late", "x")
+    assert [client.bodies for client in (*clients[:-2], fresh)] == [["x"]] * (MANY - 1)
+
+
+@pytest.mark.parametrize("again", ["topic", "multicast", "queue"])
+def test_an_address_that_is_deleted_while_filters_come_is_reached_by_none(again: str) -> None:
+    scene, address, _ = waiting(1, "topic")
+    scene.space.add(address)
+    assert 0 < reached(scene) < MANY
+    scene.space.remove(address)
+    scene.harness.commit()
+    assert reached(scene) == 0
+    scene.declare("late", again)
+    assert reached(scene) == (0 if again == "queue" else MANY)
+    assert not scene.harness.faults
 
 
 def test_logs_of_what_ended_are_deleted_in_turns() -> None:

@@ -27,7 +27,7 @@ from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.retaining import feed
 from enmasse.messaging.sessions.joint import NUMBER, Joint
-from enmasse.messaging.sessions.names import REACHED
+from enmasse.messaging.sessions.names import OWNERS, REACHED
 from enmasse.messaging.sessions.session_filter import SessionLink
 from enmasse.messaging.streams.readers import CONSUMER
 from enmasse.wire.amqp.performatives import RELEASED
@@ -510,7 +510,9 @@ def address_came(filter_: SessionFilter, name: str, *, owns_subtree: bool) -> No
         if session.holder is None and not (filter_.is_durable or filter_.group):
             return
         address = session.sessions.space.address(name)
-        if address is not None and session.sessions.space.serves(address):
+        # It may have been made anew meanwhile, of another type.
+        is_same = address is not None and address.kind in REACHED and (address.kind in OWNERS) is owns_subtree
+        if address is not None and is_same and session.sessions.space.serves(address):
             _join(filter_, address, source)
     except AttachError:
         # The connection has as many links as it may: it goes without this address.

@@ -378,21 +378,31 @@ class Sessions:
 
     # Addresses
 
-    def address_came(self, name: str, kind: str) -> None:
-        """Let filters reach an address that is declared now."""
+    def address_came(self, name: str, kind: str) -> Iterator[int]:
+        """Return the parts in which filters reach an address that is declared now; each says the work that it was.
+
+        Filters that come from now on reach it by themselves.
+        """
         if name.startswith("$"):
-            return
+            return iter(())
         if kind in REACHED:
             self.names.add(name, kind)
+        return self._come(name, kind)
+
+    def _come(self, name: str, kind: str) -> Iterator[int]:
         owns_subtree = kind in OWNERS
         for filter_ in self._reaching(name):
-            if kind in REACHED or not filter_.filter.is_wild:
+            session, wanted = filter_.session, filter_.filter
+            is_there = not session.is_over and session.filters.get(wanted.text) is filter_
+            if is_there and (kind in REACHED or not wanted.is_wild):
                 reaching.address_came(filter_, name, owns_subtree=owns_subtree)
+                yield ENDING_UNITS
 
-    def address_made(self, address: Address) -> None:
-        """Let filters reach an address that was made without a declaration."""
+    def address_made(self, address: Address) -> Iterator[int]:
+        """Return the parts in which filters reach an address that was made without a declaration."""
         if len(self._by_client) and not self.names.knows(address.name):
-            self.address_came(address.name, address.kind)
+            return self.address_came(address.name, address.kind)
+        return iter(())
 
     def address_went(self, name: str) -> Iterator[int]:
         """Return the parts in which filters leave an address that is about to be deleted.

@@ -216,11 +216,11 @@ class Entities:
             made.load()
         return self._addresses[name]
 
-    def _declare(self, record: Record, value: bytes | None = None) -> None:
-        """Begin to serve an address."""
+    def _declare(self, record: Record, value: bytes | None = None, done: Callable[[], None] | None = None) -> None:
+        """Begin to serve an address; ``done`` is called once all filters of sessions reach it."""
         name, space = record["name"], self.spaces[record["space"]]
         self.declared.put(name, record, packed(record) if value is None else value)
-        space.declared(record["address"], record["addressType"])
+        space.declared(record["address"], record["addressType"], done)
         if any(other in self._addresses for other in self.declared.companions(record)):
             self._build_on_demand(space.name, record["address"])
         self._lists[space.name].changed(record["address"])
@@ -254,20 +254,25 @@ class Entities:
             del self._coming[key]
             if reason is None:
                 self.changes += 1
-                self._serve(entity_type, record, put.value)
-            done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
+                self._serve(entity_type, record, put.value, lambda: done(None))
+            else:
+                done(EntityError(503, f"{name!r} was not stored: {reason}"))
 
         self.core.store(operations, stored)
 
-    def _serve(self, entity_type: str, record: Record, value: bytes | None = None) -> None:
-        """Begin to serve an entity that is on disk."""
+    def _serve(
+        self, entity_type: str, record: Record, value: bytes | None = None, done: Callable[[], None] | None = None
+    ) -> None:
+        """Begin to serve an entity that is on disk; ``done`` is called once it can be used."""
         if entity_type == ADDRESS_TYPE:
-            self._declare(record, value)
+            self._declare(record, value, done)
         else:
             self.records[SPACE_TYPE][record["name"]] = record
             self._build_space(record)
             if record.get("oidc"):
                 self.space_changed(self.spaces[record["name"]])
+            if done is not None:
+                done()
 
     def _check_new_address(self, name: str, record: Record) -> None:
         """Check that an address fits in its space."""
