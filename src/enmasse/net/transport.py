@@ -21,7 +21,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from time import perf_counter
 from typing import Any, Protocol, cast
 
@@ -62,6 +65,9 @@ STALL_CHECKS = 6
 
 NEW_LOOKS = 5
 """As many times more often it is looked at a peer that has never taken what waited for it."""
+
+READ_BYTES = 1 << 20
+"""A peer that has acknowledged more has read: its system keeps less for a program that does not."""
 
 SLOW_RATE = ASSURED_BYTES / 10
 """The bytes a second that a peer has to read from one look to the next, or it may have to give way."""
@@ -404,7 +410,12 @@ class EngineProtocol(Borrower):
         owed, engine = self._owed, self.engine
         if owed is None or self.is_lost:
             return True
-        if owed.admits(owed.waiting + engine.out_bytes, size):
+        kept = owed.waiting + engine.out_bytes
+        is_admitted = owed.admits(kept, size)
+        if not (is_admitted or owed.has_read) and self._has_read():
+            owed.has_read = True
+            is_admitted = owed.admits(kept, size)
+        if is_admitted:
             engine.out_room = owed.room - owed.waiting
             self._turn.later(self._tidy)
             return True
@@ -417,6 +428,17 @@ class EngineProtocol(Borrower):
             self._turn.loop.call_later(RETRY_S, self._retry)
         self._guard("blocking", engine.block_output)
         return False
+
+    def _has_read(self) -> bool:
+        """Return true if the peer's system has acknowledged more than it keeps for a program that reads nothing."""
+        sock = self.transport.get_extra_info("socket")
+        queued = bytearray(4)
+        try:
+            ioctl(sock.fileno(), TIOCOUTQ, queued)
+        except (AttributeError, OSError):
+            return False
+        left = self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
+        return self.bytes_out - left > READ_BYTES
 
     def _tidy(self) -> None:
         """Give back the room of a message that was not sent after all."""
@@ -599,13 +621,15 @@ class EngineProtocol(Borrower):
         owed = self._owed
         if chunks:
             was_over = self._is_over
+            # What the socket does not take is watched as it is written, by what was written in all.
             if len(chunks) <= FEW_CHUNKS and (size := sum(map(len, chunks))) >= LARGE_CHUNK_BYTES * len(chunks):
+                self.bytes_out += size
                 self.transport.writelines(chunks)
             else:
                 data = b"".join(chunks)
                 size = len(data)
+                self.bytes_out += size
                 self.transport.write(data)
-            self.bytes_out += size
             if was_over and owed is not None:
                 owed.waiting += size + WRITE_BYTES
                 self._weigh(owed)

@@ -231,6 +231,43 @@ async def test_who_takes_nothing_of_one_large_message_is_dropped(
     assert "has read nothing for" in caplog.text
 
 
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_peer_has_read_once_its_system_has_acknowledged_more_than_it_keeps(
+    script: Any, until: Any, reads: bool
+) -> None:
+    """What the sender's system takes at once says nothing."""
+    budget = budget_of(MAX_BYTES)
+    async with peers([script()], budget) as [(shell, peer)]:
+        engine: Any = shell.engine
+        await until(lambda: engine.flushes)
+        engine.put(bytes(2 * MAX_BYTES))
+        await until(lambda: not engine.out)
+        got = 0
+        while reads and got < 2 * MAX_BYTES:
+            got += len(await asyncio.get_running_loop().sock_recv(peer, 1 << 20))
+        if reads:
+            await until(shell._has_read)
+        assert shell._has_read() is reads
+
+
+async def test_one_look_tells_that_a_new_peer_reads_nothing(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = budget_of(64 * MAX_BYTES)
+    async with peers([script()], budget) as [(deaf, _)]:
+        engine: Any = deaf.engine
+        await until(lambda: engine.flushes)
+        looks: list[tuple[int, float]] = []
+        monkeypatch.setattr(EngineProtocol, "_look_again", lambda _, taken, idle_s: looks.append((taken, idle_s)))
+        assert engine.admits(16 * MAX_BYTES)
+        engine.put(bytes(16 * MAX_BYTES))
+        engine.out_bytes = 16 * MAX_BYTES
+        await until(lambda: looks)
+        engine.out_bytes = 0
+        deaf._check_stall(2.0, *looks[0])
+        assert deaf._is_slow
+
+
 async def test_who_reads_goes_on_however_often_it_lags(
     script: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
