@@ -8,6 +8,7 @@ import pytest
 
 from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.kinds.pipelines.pipeline import Pipeline, PipelineSpec
+from enmasse.model.kinds.pipelines.row_errors import row_errors
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.objects import decode
 from enmasse.model.schema.openapi import field_texts
@@ -20,6 +21,7 @@ READINGS: dict[str, Any] = {
 }
 FILE: dict[str, Any] = {"name": "f", "files": {"path": "a", "format": "csv"}, "schema": "a INT"}
 HOT = {"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature > 30"}
+WARM = {"name": "warm", "sql": "SELECT device FROM hot"}
 TO_ALERTS = {"input": "hot", "address": "alerts"}
 SCORED = {"name": "scored", "function": "scoring:score", "schema": "device STRING, score DOUBLE"}
 
@@ -38,6 +40,27 @@ def problems(document: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(InvalidResourceError) as caught:
         decode(document)
     return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def test_what_becomes_of_a_row_that_fails_is_said_by_step_source_pipeline_or_where_bad_records_go() -> None:
+    def found(**spec: Any) -> tuple[str, str | None]:
+        resource = decode(pipeline(**spec))
+        assert isinstance(resource, Pipeline)
+        one = row_errors(resource.spec)["hot"]
+        return one.action, one.bad_records
+
+    to_bad = READINGS | {"badRecords": "bad"}
+    assert found() == ("drop", None)
+    assert found(sources=[to_bad]) == ("dead-letter", "bad")
+    assert found(steps=[HOT | {"badRecords": "own"}], sources=[to_bad]) == ("dead-letter", "own")
+    assert found(onError="null") == ("null", None)
+    assert found(onError="null", sources=[to_bad | {"onError": "fail"}]) == ("fail", "bad")
+    assert (
+        found(onError="null", sources=[to_bad | {"onError": "fail"}], steps=[HOT | {"onError": "drop"}])[0] == "drop"
+    )
+    assert found(steps=[HOT | {"perBatch": True}], sources=[to_bad])[0] == "fail"
+    # What is NULL for its drift, and what is no record.
+    assert found(sources=[to_bad | {"onDrift": "null"}])[0] == "dead-letter"
 
 
 def test_a_pipeline_with_every_field_applies_and_is_written_the_same() -> None:
@@ -128,9 +151,9 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
         ({"sources": [READINGS | {"onDrift": "dead-letter"}]}, "spec.sources[0].badRecords", "required with onDrift"),
         (
-            {"sources": [READINGS | {"onDrift": "null", "badRecords": "bad"}]},
+            {"sources": [READINGS | {"onDrift": "fail", "badRecords": "bad"}], "steps": [HOT | {"onError": "drop"}]},
             "spec.sources[0].badRecords",
-            "nothing goes there with onDrift null",
+            "nothing goes there with onDrift fail",
         ),
         (
             {"sources": [READINGS | {"onDrift": "null", "format": "cbor"}]},
@@ -342,7 +365,51 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         (with_sql(function="a"), "spec.code.functions[0].function", "expected module:function"),
         (with_sql(returns="NUMBER"), "spec.code.functions[0].returns", "NUMBER"),
         (with_sql(name="hot"), "spec.steps[0].sql", "warm() is not among the functions"),
-        ({"steps": [HOT | {"badRecords": "bad"}]}, "spec.steps[0].badRecords", "nothing goes there without"),
+        (
+            {"steps": [HOT | {"badRecords": "bad", "onError": "drop"}]},
+            "spec.steps[0].badRecords",
+            "nothing goes there with onError drop and without",
+        ),
+        ({"steps": [HOT | {"onError": "dead-letter"}]}, "spec.steps[0].badRecords", "required with onError"),
+        ({"steps": [HOT | {"onError": "skip"}]}, "spec.steps[0].onError", "expected"),
+        ({"onError": "dead-letter"}, "spec.steps[0].badRecords", "required with onError"),
+        ({"sources": [READINGS | {"onError": "dead-letter"}]}, "spec.sources[0].badRecords", "required with onError"),
+        ({"steps": [HOT | {"perBatch": True, "onError": "drop"}]}, "spec.steps[0].onError", "perBatch"),
+        (
+            {"steps": [HOT | {"perBatch": True}], "onError": "drop"},
+            "spec.steps[0].onError",
+            "required: fail, for it is done with each batch as a whole",
+        ),
+        (
+            {"steps": [HOT | {"perBatch": True, "onError": "fail"}, WARM | {"onError": "null"}]},
+            "spec.steps[1].onError",
+            "it is done with each batch",
+        ),
+        (
+            {"steps": [HOT, {"name": "once", "dropDuplicates": ["device"], "onError": "drop"}]},
+            "spec.steps[1].onError",
+            "computes nothing",
+        ),
+        ({"steps": [SCORED | {"onError": "null"}]}, "spec.steps[0].onError", "a function gives rows, not values"),
+        (
+            {"steps": [SCORED | {"inputs": ["readings"]}], "sources": [READINGS | {"onError": "drop"}]},
+            "spec.steps[0].onError",
+            "required: fail, for its function is called with whole relations",
+        ),
+        (
+            {
+                "sources": [READINGS | {"onError": "drop"}, READINGS | {"name": "other", "onError": "null"}],
+                "steps": [{"name": "hot", "sql": "SELECT readings.device FROM readings JOIN other USING (device)"}],
+            },
+            "spec.steps[0].onError",
+            "required: its sources say drop and null",
+        ),
+        ({"steps": [], "sinks": [{"table": "all"}], "onError": "drop"}, "spec.onError", "nothing computes rows"),
+        (
+            {"steps": [], "sinks": [{"table": "all"}], "sources": [READINGS | {"onError": "drop"}]},
+            "spec.sources[0].onError",
+            "no step computes its rows",
+        ),
         (
             {"sources": [READINGS | {"format": "raw", "tombstones": True}]},
             "spec.sources[0].tombstones",

@@ -78,12 +78,12 @@ def _by_query(field: str, scale: float = 1.0) -> Callable[[dict[str, Any]], dict
     return read
 
 
-def _most_of(status: dict[str, Any], field: str, key: tuple[str, str], count: str) -> dict[tuple[str, str], int]:
+def _most_of(status: dict[str, Any], field: str, key: tuple[str, ...], count: str) -> dict[tuple[str, ...], int]:
     """Return counts that several queries have of the same rows, as the one has it that has read most."""
-    most: dict[tuple[str, str], int] = {}
+    most: dict[tuple[str, ...], int] = {}
     for query in status.get("queries") or ():
         for item in query.get(field) or ():
-            name = (str(item[key[0]]), str(item.get(key[1]) or ""))
+            name = tuple(str(item.get(part) or "") for part in key)
             most[name] = max(most.get(name, 0), int(item.get(count) or 0))
     return most
 
@@ -228,6 +228,13 @@ PIPELINE_METRICS: tuple[Metric, ...] = (
         "Rows of a relation that did not meet an expectation, since the runner started.",
         (*PIPELINE_LABELS, "relation", "expectation"),
         read=lambda status: _most_of(status, "expectations", ("relation", "name"), "failed"),
+    ),
+    Metric(
+        "pipeline_failed_rows",
+        "gauge",
+        "Rows of a relation that an expression failed for, since the runner started.",
+        (*PIPELINE_LABELS, "relation"),
+        read=lambda status: _most_of(status, "failedRows", ("relation",), "count"),
     ),
 )
 

@@ -14,6 +14,7 @@ from enmasse.pipeline.decoding.relations import (
     drift_counts,
     filled,
     good,
+    no_records,
     unfailing,
     with_tombstones,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "drift_counts",
     "filled",
     "good",
+    "no_records",
     "unfailing",
     "with_tombstones",
 ]

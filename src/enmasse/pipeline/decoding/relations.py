@@ -139,6 +139,11 @@ def with_tombstones(decoded: DataFrame) -> DataFrame:
     return decoded.withColumns({"_problem": problem, "_value": value, TOMBSTONE: is_empty})
 
 
+def no_records(decoded: DataFrame) -> DataFrame:
+    """Return the rows of messages that are no records, as decoded: ``filled`` leaves them out."""
+    return decoded.where(F.col("_problem").rlike(WHOLE_PROBLEMS))
+
+
 def filled(decoded: DataFrame) -> DataFrame:
     """Return the rows of messages that are records, with NULL where a value does not fit; of JSON alone."""
     is_record = F.col("_problem").isNull() | ~F.col("_problem").rlike(WHOLE_PROBLEMS)

@@ -42,6 +42,17 @@ _GONE = re.compile(r"File (?:file:)?(/\S+/checkpoints/.+?) does not exist")
 _IN_LAKE = re.compile(r"(.+/lake)/([^/]+)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+|$)", re.MULTILINE)
 """What a frame of ours has Spark raise: a constraint, an expectation, a message that does not fit."""
+_COMPUTED = re.compile(
+    r"\[[A-Z][A-Z0-9_.]+\] (?P<words>[^\n]+?)\s*SQLSTATE: 22\w{3}(?P<place>[^\n]*\n(?:[^\n]*\n){0,8})?"
+)
+"""An expression that cannot be computed: its class of SQLSTATE is "data exception". Its place may follow."""
+_PLACE = re.compile(r"== SQL .*==\n(?P<line>[^\n]*)\n(?P<marks> *\^+)")
+_SETTING = re.compile(r"\s*If necessary,? set [^.]*(?:\.[^.\s][^.]*)*\.?")
+"""What Spark says of a setting that no user has."""
+REMEDY_OF_EXPRESSIONS: Final = (
+    "write it in its try_ form, as try_divide or try_cast, or compute it of single rows in a step whose onError says "
+    "what becomes of one that fails"
+)
 _HEADER = re.compile(r"[^\n:]*CSV header(?:.|\n)*?CSV file: \S+")
 
 
@@ -56,6 +67,8 @@ def sentence_of(error: BaseException | str) -> str:
         return _short(_STATE_CODE.sub("", ours[-1][1]))
     if raised := _RAISED.search(text):
         return _short(raised[1])
+    if computed := _COMPUTED.search(text):
+        return _short(_about_expression(computed))
     if header := _HEADER.search(text):
         return _short(f"{header[0].strip()}; correct the file in its place")
     if storage := storage_failure(text):
@@ -82,6 +95,24 @@ def sentence_of(error: BaseException | str) -> str:
         name, message = causes[-1]
         return _short(f"{name}: {_plain(message)}")
     return _short(_plain(text)) or type(error).__name__
+
+
+def is_of_expression(error: BaseException | str) -> bool:
+    """Return whether an expression could not be computed.
+
+    Args:
+        error: an exception, or its text.
+    """
+    return bool(_COMPUTED.search(str(error))) and not _OURS.search(str(error))
+
+
+def _about_expression(found: re.Match[str]) -> str:
+    words = _SETTING.sub("", found["words"]).strip().rstrip(".")
+    place = _PLACE.search(found["place"] or "")
+    if place is None:
+        return f"an expression cannot be computed: {words}; {REMEDY_OF_EXPRESSIONS}"
+    start, end = place["marks"].index("^"), len(place["marks"])
+    return f"the expression {place['line'][start:end]} cannot be computed: {words}; {REMEDY_OF_EXPRESSIONS}"
 
 
 def is_of_java(error: BaseException | str) -> bool:

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -138,14 +138,16 @@ def _seconds_of_window(expression: Any) -> float:
     return int(end[1]) / 1e6 if end else math.inf
 
 
-def observed(frame: DataFrame, name: str) -> int:
-    """Return how often the observation of a name is in a frame's plan."""
-    return _count_observed(analyzed(frame), name)
+def observations_of(frame: DataFrame) -> list[str]:
+    """Return the names of the observations in a frame's plan, each as often as it is there."""
+    return list(_observations(analyzed(frame)))
 
 
-def _count_observed(plan: Any, name: str) -> int:
-    own = str(plan.nodeName()) == "CollectMetrics" and str(plan.name()) == name
-    return own + sum(_count_observed(child, name) for child in each(plan.children()))
+def _observations(plan: Any) -> Iterator[str]:
+    if str(plan.nodeName()) == "CollectMetrics":
+        yield str(plan.name())
+    for child in each(plan.children()):
+        yield from _observations(child)
 
 
 def fingerprint_of(frame: DataFrame) -> list[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from enmasse.pipeline.errors import CheckpointDamagedError, TableDamagedError
-from enmasse.pipeline.running.failures import LONGEST, is_of_java, sentence_of
+from enmasse.pipeline.running.failures import LONGEST, REMEDY_OF_EXPRESSIONS, is_of_java, sentence_of
 
 WORKER = """\
 Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -25,6 +25,12 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
 \tat org.apache.spark.rdd.RDD.collect(RDD.scala:1)
 {}\t... 28 more
 """
+
+
+SETTING = 'If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error.'
+PLACE = "== SQL (line 1, position 8) ==\nSELECT 1 / b FROM t\n       ^^^^^\n"
+DIVISION = f"Caused by: a.B: [DIVIDE_BY_ZERO] Division by zero. Use `x`. {SETTING} SQLSTATE: 22012\n{PLACE}"
+OVERFLOW = f"Caused by: a.B: [ARITHMETIC_OVERFLOW] long overflow. {SETTING} SQLSTATE: 22003"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +84,8 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
             "FileNotFoundException: /x (gone)",
         ),
         (BATCH.format(""), "SparkException: Job aborted"),
+        (DIVISION, f"the expression 1 / b cannot be computed: Division by zero. Use `x`; {REMEDY_OF_EXPRESSIONS}"),
+        (OVERFLOW, f"an expression cannot be computed: long overflow; {REMEDY_OF_EXPRESSIONS}"),
         (BATCH.format("Caused by: java.io.IOException: disk is gone\n"), "IOException: disk is gone"),
         (
             "SparkRuntimeException: [USER_RAISED_EXCEPTION] the table t has a constraint SQLSTATE: P0001\n\tat a.b",

@@ -5,6 +5,7 @@ from typing import Any
 from enmasse.model.kinds.pipelines.status import QueryStatus, SourceStatus
 from enmasse.pipeline.decoding import BAD_ROWS, COUNT_OF, EXAMPLE_OF
 from enmasse.pipeline.running.steps.late_rows import AFTER, BEFORE, LATE
+from enmasse.pipeline.running.steps.verdicts import FAILED
 from enmasse.pipeline.running.supervision.progress import Progress, sum_of_most
 
 
@@ -55,6 +56,24 @@ def test_messages_that_are_bad_as_a_whole_are_counted_beside_columns_that_do_not
     }
     progress.take(report(1, observedMetrics={f"{BAD_ROWS}readings": counts}))
     assert [(field["field"], field["count"]) for field in status(progress)["drift"]] == [("", 3), ("t", 2)]
+
+
+def test_rows_that_fail_are_counted_by_relation_once_where_a_query_has_it_twice() -> None:
+    progress = Progress()
+    failed = {"all": 10, "failed": 2, "example": "share: a / b: division by zero"}
+    metrics = {
+        f"{FAILED}shares#0.1": failed,
+        f"{FAILED}shares#0.2": failed,
+        f"{FAILED}shares#1.1": failed | {"all": 8, "failed": 1},
+        f"{FAILED}fine#0.1": {"all": 10, "failed": 0, "example": None},
+    }
+    progress.take(report(1, observedMetrics=metrics))
+    progress.take(report(2, observedMetrics=metrics))
+    (told,) = status(progress)["failedRows"]
+    assert told == {"relation": "shares", "count": 6, "example": "share: a / b: division by zero"}
+    assert progress.failed_share("shares") == 0.3
+    assert progress.failed_share("fine") == 0
+    assert len(progress.news) == 1
 
 
 def test_a_source_that_is_read_for_several_branches_is_counted_once() -> None:

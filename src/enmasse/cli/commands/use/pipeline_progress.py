@@ -81,6 +81,15 @@ def show(found: Document) -> RenderableType:
         Text(f"  source {source}: {count:,} did not fit by {field}, as {example}", style="yellow")
         for source, field, count, example in sorted(drift)
     ]
+    failed = {
+        (item["relation"], item["count"], item.get("example", ""))
+        for query in status.get("queries", ())
+        for item in query.get("failedRows", ())
+    }
+    parts += [
+        Text(f"  {relation}: an expression failed for {count:,} rows, as {example}", style="yellow")
+        for relation, count, example in sorted(failed)
+    ]
     unmet = {
         (item["relation"], item["name"], item["failed"], item["rows"])
         for query in status.get("queries", ())

@@ -20,6 +20,7 @@ from enmasse.model.kinds.pipelines.relations import (
     function_problem,
     name_problems,
 )
+from enmasse.model.kinds.pipelines.row_errors import row_error_problems
 from enmasse.model.kinds.pipelines.sinks import repeated_table_problems, sink_problems
 from enmasse.model.kinds.pipelines.sources import source_columns, source_problems
 from enmasse.model.kinds.pipelines.steps import step_columns, step_problems
@@ -63,6 +64,7 @@ def flow_problems(spec: PipelineSpec) -> Iterator[Problem]:
         yield from step_problems(path, step, relations, own, has_code=spec.code is not None)
         relations[step.name] = step_columns(step, relations, own)
     yield from streaming_problems(spec, relations, own)
+    yield from row_error_problems(spec)
     for index, sink in enumerate(spec.sinks):
         yield from sink_problems(f"spec.sinks[{index}]", sink, relations)
     yield from repeated_table_problems(spec.sinks)

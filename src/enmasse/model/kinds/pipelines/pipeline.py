@@ -13,6 +13,8 @@ from enmasse.model.kinds.pipelines.backfills import Backfill, backfill_problems
 from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters, builtin_problems
 from enmasse.model.kinds.pipelines.databases import Database
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW, flow_problems, trigger_problem
+from enmasse.model.kinds.pipelines.relations import OnError
+from enmasse.model.kinds.pipelines.row_errors import gets_letters
 from enmasse.model.kinds.pipelines.schedules import schedule_problem
 from enmasse.model.kinds.pipelines.sinks import SinkSpec
 from enmasse.model.kinds.pipelines.sources import SourceSpec, position_problem
@@ -118,6 +120,8 @@ class PipelineSpec(Model):
     """What is computed, one after the other; each sees what is above it."""
     sinks: tuple[SinkSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
     """Where it goes: each a streaming query of its own."""
+    on_error: OnError | None = None
+    """What becomes of a row for which an expression of a step fails, where neither step nor source says."""
     builtin: Builtin | None = None
     """Instead of sources, steps and sinks."""
     code: Code | None = None
@@ -174,9 +178,10 @@ class Pipeline(SpaceMember):
             yield from flow_problems(spec)
         else:
             yield from _builtin_problems(spec.builtin)
-            for name in ("sources", "steps", "sinks", "code"):
+            for name in ("sources", "steps", "sinks", "code", "on_error"):
                 if getattr(spec, name):
-                    yield Problem(f"spec.{name}", "cannot stand beside builtin, which has its own")
+                    alias = PipelineSpec.model_fields[name].alias
+                    yield Problem(f"spec.{alias}", "cannot stand beside builtin, which has its own")
             if spec.backfill is not None:
                 reason = "cannot stand beside builtin: only what a query makes of spec.sources is computed again"
                 yield Problem("spec.backfill", reason)
@@ -240,8 +245,11 @@ def unapplied_by_type(spec: PipelineSpec, type_of: Callable[[str], str | None]) 
             if getattr(source, field) is not None and kind not in (None, "stream"):
                 why = f"only a stream has offsets, and '{source.address}' is of type {kind}"
                 yield Unapplied(f"spec.sources[{index}].{SourceSpec.model_fields[field].alias}", why)
-        if source.format == "raw" and source.bad_records is not None:
-            yield Unapplied(f"spec.sources[{index}].badRecords", "of format raw, there is nothing to decode")
+        if source.format == "raw" and not gets_letters(spec, source):
+            yield Unapplied(
+                f"spec.sources[{index}].badRecords",
+                "of format raw, there is nothing to decode, and no step sends there",
+            )
     for index, sink in enumerate(spec.sinks):
         kind = type_of(sink.address) if sink.address is not None else None
         if sink.on_no_consumer is not None and kind not in (None, "anycast", "multicast"):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
+OnError = Literal["dead-letter", "drop", "null", "fail"]
+"""What becomes of a row for which an expression fails."""
+
+
 class Expectation(Model):
     """A condition that rows are expected to meet, and what becomes of those that do not."""
 

@@ -14,6 +14,7 @@ from enmasse.model.kinds.pipelines.builtins import AddressPattern
 from enmasse.model.kinds.pipelines.databases import Database, database_problems
 from enmasse.model.kinds.pipelines.relations import (
     Expectation,
+    OnError,
     RegistrySpec,
     ddl_problems,
     expectation_problems,
@@ -149,6 +150,9 @@ class SourceSpec(Model):
     """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
     ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON and CSV, values that do not fit are NULL;
     ``fail``: the query fails."""
+    on_error: OnError | None = None
+    """What becomes of a row made of its rows for which an expression of a step fails, where the step does not say:
+    ``dead-letter``, ``drop``, ``null`` or ``fail``."""
     tombstones: bool | None = None
     """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
     schema are NULL; left out: it is a bad record."""
@@ -288,9 +292,6 @@ def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
 def _drift_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     if source.on_drift == "dead-letter" and source.bad_records is None:
         yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
-    has_letters = any(one.action == "dead-letter" for one in source.expectations)
-    if source.on_drift in ("null", "fail") and source.bad_records is not None and not has_letters:
-        yield Problem(f"{path}.badRecords", f"nothing goes there with onDrift {source.on_drift}")
     if source.on_drift == "null" and source.format not in (None, "json"):
         yield Problem(f"{path}.onDrift", f"null is for format json; a message of {source.format} is read as a whole")
 

@@ -43,6 +43,19 @@ class ExpectationStatus(Model):
     """Rows that did not meet it."""
 
 
+class FailedRows(Model):
+    """How many rows of a relation an expression failed for."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("relation",)
+
+    relation: str
+    """The step; or the source or step whose rows a sink computes something of."""
+    count: int
+    """Rows since the runner started."""
+    example: str | None = None
+    """Why the last of some of them did."""
+
+
 class JoinedTable(Model):
     """A table that a query joins."""
 
@@ -110,6 +123,8 @@ class QueryStatus(Model):
     """What does not fit the schemas of its sources, by column."""
     expectations: tuple[ExpectationStatus, ...] = Field(default=(), strict=False)
     """What rows were expected to meet, and how many did not, since the runner started."""
+    failed_rows: tuple[FailedRows, ...] = Field(default=(), strict=False)
+    """For how many rows an expression failed, by relation."""
     restarts: int = 0
     """How often it was started again after a failure."""
     sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)

@@ -9,6 +9,7 @@ from pydantic import Field
 from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.pipelines.relations import (
     Expectation,
+    OnError,
     column_problems,
     ddl_problems,
     expectation_problems,
@@ -74,7 +75,12 @@ class StepSpec(Model):
     expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
     """What its rows are expected to meet; the first one that is not met decides what becomes of a row."""
     bad_records: str | None = None
-    """The address that rows go to, as JSON, that an expectation sends to dead letters."""
+    """The address that rows go to, as JSON, that an expectation, or ``onError``, sends to dead letters."""
+    on_error: OnError | None = None
+    """What becomes of a row for which an expression fails, as a division by zero or a text that is no number:
+    ``dead-letter``: it goes to ``badRecords``; ``drop``: it is left out and counted; ``null``: the expression is
+    NULL; ``fail``: the query fails. Left out: as its sources say, or the pipeline; else ``dead-letter`` where it or
+    its source names ``badRecords``, and ``drop`` where not."""
     timeout: Duration | None = None
     """How long one micro-batch may take before it is given up; left out: ten minutes."""
 
@@ -171,8 +177,6 @@ def _dead_letter_problems(path: str, step: StepSpec) -> Iterator[Problem]:
         return
     if problem := address_problem(step.bad_records):
         yield Problem(f"{path}.badRecords", problem)
-    if not any(one.action == "dead-letter" for one in step.expectations):
-        yield Problem(f"{path}.badRecords", "nothing goes there without an expectation with action dead-letter")
 
 
 def _input_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:

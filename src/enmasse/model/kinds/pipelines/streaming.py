@@ -40,7 +40,7 @@ def streaming_problems(
     with_windows: set[str] = set()
     known = {source.name: relations[source.name] for source in spec.sources}
     for index, step in enumerate(spec.steps):
-        read = set(_reads(step, known, own))
+        read = set(reads_of(step, known, own))
         known[step.name] = relations[step.name]
         if step.per_batch or not read & streams:
             continue
@@ -60,7 +60,7 @@ def streaming_problems(
             with_watermark.add(step.name)
 
 
-def _reads(step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str]) -> Collection[str]:
+def reads_of(step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str]) -> Collection[str]:
     """Return the relations that a step reads."""
     if step.inputs:
         return step.inputs

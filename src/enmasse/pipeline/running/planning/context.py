@@ -35,6 +35,7 @@ from enmasse.pipeline.decoding import (
     drift_counts,
     filled,
     good,
+    no_records,
     unfailing,
     with_tombstones,
 )
@@ -283,8 +284,10 @@ class RunningContext:
 
     def _fitting(self, source: SourceSpec, decoded: DataFrame, origin: str) -> DataFrame:
         """Return the rows that fit, and do with the others what the source says."""
-        if source.bad_records is not None:
-            messages = bad(decoded, origin)
+        if source.bad_records is not None and source.on_drift != "fail":
+            # Those that are filled go on, and are no letters.
+            left_out = no_records(decoded) if source.on_drift == "null" else decoded
+            messages = bad(left_out, origin)
             self.bad_records.append(QueryPlan(f"{source.name}-bad", messages, AddressTarget(source.bad_records)))
         decoded = decoded.observe(f"{BAD_ROWS}{source.name}", *drift_counts(decoded))
         if source.on_drift == "null":

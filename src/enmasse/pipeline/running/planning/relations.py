@@ -16,20 +16,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.pipelines.row_errors import row_errors
 from enmasse.model.kinds.pipelines.sinks import DELETED, deleting
 from enmasse.model.kinds.pipelines.sources import is_joined
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, reads_any
+from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, observations_of, reads_any
 from enmasse.pipeline.running.planning.context import CONSUMING, RunningContext, with_watermark
 from enmasse.pipeline.running.planning.plans import AddressTarget, PerBatch, QueryPlan, Target
-from enmasse.pipeline.running.planning.targets import sink_options
+from enmasse.pipeline.running.planning.targets import is_local, sink_options
+from enmasse.pipeline.running.steps.dead_rows import DeadRows
 from enmasse.pipeline.running.steps.expectations import hold
 from enmasse.pipeline.running.steps.functions import FunctionCall, call_with_frames, check_function
+from enmasse.pipeline.running.steps.judged_functions import judged_functions, judged_rows
 from enmasse.pipeline.running.steps.keyed_state import BUCKETS, StatefulCall, by_key
 from enmasse.pipeline.running.steps.late_rows import LateRows
 from enmasse.pipeline.running.steps.model_functions import model_functions
 from enmasse.pipeline.running.steps.sql_functions import DEFAULT_TIMEOUT, sql_functions
+from enmasse.pipeline.running.steps.verdicts import Judging, Verdicts, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,6 +85,14 @@ class Relations:
         self._functions = sql_functions(spec.code, code) | model_functions(context.place.models, texts)
         for name, function in self._functions.items():
             context.spark.udf.register(name, function)
+        self._judged_functions = judged_functions(spec.code, code)
+        self._errors = row_errors(spec)
+        letters = {name for name, one in self._errors.items() if one.action == "dead-letter"}
+        self._unsent = letters if context.between is None else set[str]()
+        """Relations whose dead letters no query sends so far."""
+        self._has_letters = bool(self._unsent)
+        self._times = 0
+        """How often relations were made."""
         self._read = _Made()
         """The sources that are the same for all queries."""
         self._made: _Made | None = None
@@ -109,7 +121,7 @@ class Relations:
     def _plan(self, name: str, mode: OutputMode, plan_over: Callable[[_Made], QueryPlan]) -> QueryPlan:
         # What keeps state gives its rows in the mode of its query.
         is_of_mode = self._mode == mode or not any(step.state_by for step in self._steps)
-        if self._made is None or self._follows or not is_of_mode:
+        if self._made is None or self._follows or self._has_letters or not is_of_mode:
             self._mode = mode
             self._made = self._make(name)
         plan = plan_over(self._made)
@@ -118,6 +130,7 @@ class Relations:
         # Without state, and where all rows are kept, none comes too late.
         takes_late = self._takes_late and mode != "complete" and is_stateful(plan.frame)
         if not takes_late and (query == name or not self._follows):
+            self._note_sent(plan)
             return plan
         if takes_late and query == CONSUMING and any(step.expectations for step in self._steps):
             raise PlanError(
@@ -129,7 +142,25 @@ class Relations:
         for stage in made.late:
             if stage.is_in(plan.frame):
                 self._late_unsent.discard(stage.source)
+        self._note_sent(plan)
         return plan
+
+    def _note_sent(self, plan: QueryPlan) -> None:
+        """Note which relations' dead letters a query sends.
+
+        Raises:
+            PlanError: it would send some twice.
+        """
+        observed = observations_of(plan.frame)
+        for name in sorted(self._unsent):
+            found = [one for one in observed if name_of(one) == name]
+            if twice := next((one for one in found if found.count(one) > 1), None):
+                raise PlanError(
+                    f"step {name}: onError dead-letter needs rows that a query computes once, and {plan.name} does "
+                    f"so {found.count(twice)} times: its dead letters would come as often; say drop or null"
+                )
+            if found:
+                self._unsent.discard(name)
 
     def check_late(self) -> None:
         """Check, once all plans are made, that there can be late rows where they are asked for.
@@ -170,6 +201,7 @@ class Relations:
             late_of: the name of the plan for which late rows are taken out; None: they are not.
         """
         made, context = _Made(), self._context
+        self._times += 1
         for source in self._sources:
             if is_joined(source):
                 self._hold(made, f"source {source.name}", source, context.follow_table(source, query))
@@ -251,10 +283,35 @@ class Relations:
     def _step(self, index: int, step: StepSpec, relations: Mapping[str, DataFrame]) -> DataFrame:
         place = _place(index, step)
         if step.sql is not None:
-            return self._sql(f"{place}.sql", step.sql, relations, self._functions)
+            return self._judged(step.name, self._sql(f"{place}.sql", step.sql, relations, self._functions))
         if step.drop_duplicates:
             return _without_duplicates(step, place, relations)
-        return _function(step, place, relations, self._code, self._mode)
+        return _function(step, place, relations, self._code, self._mode, self._judging(step.name))
+
+    def _judging(self, name: str, place: str = "") -> Judging | None:
+        """Return how the rows of a relation are judged; None: they are not, and an error fails the query.
+
+        Args:
+            name: of the relation.
+            place: what of one query alone is judged, if it is not the relation itself.
+        """
+        found, context = self._errors[name], self._context
+        if found.action == "fail":
+            return None
+        dead = None
+        if name in self._unsent or (place and found.action == "dead-letter" and context.between is None):
+            assert found.bad_records is not None
+            options = context.connection_options() | {"address": found.bad_records}
+            if not is_local(context.spark):
+                options["order"] = "content"
+            dead = DeadRows(name, options)
+        address = next((one.address for one in self._sources if one.name == name), None)
+        sent = None if dead is None else dead.sent
+        return Judging(name, self._times, found.action == "null", sent, address, place=place)
+
+    def _judged(self, name: str, frame: DataFrame, place: str = "") -> DataFrame:
+        judging = self._judging(name, place)
+        return frame if judging is None else Verdicts(judging, self._judged_functions).over(frame)
 
     def _hold(self, made: _Made, place: str, part: SourceSpec | StepSpec, frame: DataFrame) -> None:
         if not part.expectations:
@@ -262,7 +319,9 @@ class Relations:
             return
 
         def sql(text: str, rows: DataFrame) -> DataFrame:
-            return self._sql(f"{place}.expectations", text, {"rows": rows})
+            # A condition that cannot be computed is not met, and is counted as such.
+            judging = Judging(part.name, self._times, is_null=True, is_counted=False)
+            return Verdicts(judging, {}).over(self._sql(f"{place}.expectations", text, {"rows": rows}))
 
         held = hold(frame, part.name, part.expectations, sql, getattr(part, "address", None))
         made.rows[part.name] = held.rows
@@ -275,6 +334,8 @@ class Relations:
         if sink.delete_when is None:
             return frame
         marked = self._sql(f"{place}.deleteWhen", deleting("rows", sink.delete_when), {"rows": frame})
+        name = sink.input if sink.input is not None else list(relations)[-1]
+        marked = self._judged(name, marked, f"deleteWhen of {sink.table or sink.address or 'database'}, ")
         if marked.columns != [*frame.columns, DELETED]:
             raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")
         return marked
@@ -331,7 +392,12 @@ def _state_of(step: StepSpec, read: Sequence[str], made: _Made) -> tuple[str, ..
 
 
 def _function(
-    step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str], mode: OutputMode
+    step: StepSpec,
+    place: str,
+    relations: Mapping[str, DataFrame],
+    code: Mapping[str, str],
+    mode: OutputMode,
+    judging: Judging | None,
 ) -> DataFrame:
     if step.function is None or (step.schema_ is None and not step.inputs):
         raise PlanError(f"{place}: expected sql, or function with schema or inputs")
@@ -350,6 +416,8 @@ def _function(
         parameters=step.parameters,
     )
     if step.state_by is None:
+        if judging is not None:
+            return judged_rows(frame, call, _schema_of(step.schema_, f"{place}.schema"), judging)
         return frame.mapInPandas(call.over, step.schema_)
     return by_key(frame, _stateful(step, place, frame, call), step.state_by, step.schema_, mode)
 

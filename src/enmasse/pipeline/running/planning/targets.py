@@ -223,7 +223,8 @@ def _sharing(parts: Sequence[Add]) -> Add:
     return share
 
 
-def _is_local(session: SparkSession) -> bool:
+def is_local(session: SparkSession) -> bool:
+    """Return whether all tasks run in one process of Java."""
     return str(session.sparkContext.master).startswith("local")
 
 
@@ -237,7 +238,7 @@ def sink_options(context: RunningContext, frame: DataFrame, target: AddressTarge
     if target.bad_records is not None:
         options["badRecords"] = target.bad_records
     # What changed comes out of a shuffle, in another order when it comes again.
-    if target.mode != "append" or not has_fixed_order(frame, on_one_machine=_is_local(frame.sparkSession)):
+    if target.mode != "append" or not has_fixed_order(frame, on_one_machine=is_local(frame.sparkSession)):
         options["order"] = "content"
     return options
 

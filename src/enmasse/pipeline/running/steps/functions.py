@@ -145,6 +145,13 @@ class FunctionCall:
         except (Exception, SystemExit) as error:  # noqa: BLE001  # it is anybody's code
             raise _told(error, self.where, self.modules) from None
 
+    def attempt(self, act: Callable[[], Any]) -> tuple[Any, str | None]:
+        """Do what runs the user's code, within ``run``; return what it gives, or what it raised."""
+        try:
+            return act(), None
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # it is anybody's code
+            return None, str(_told(error, self.where, self.modules))
+
     def checked(self, result: Any) -> pd.DataFrame:
         """Return the declared columns of what it gave.
 

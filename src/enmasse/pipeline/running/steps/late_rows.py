@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.logical_plans import observed
+from enmasse.pipeline.running.logical_plans import observations_of
 from enmasse.pipeline.sink.identity import Identity, of_streaming_task
 from enmasse.pipeline.sink.json_rows import json_of, values_of
 from enmasse.pipeline.sink.options import SinkOptions
@@ -77,7 +77,7 @@ class LateRows:
         Raises:
             PlanError: they do so more than once.
         """
-        if (count := observed(frame, f"{self.name}, {AFTER}")) > 1:
+        if (count := observations_of(frame).count(f"{self.name}, {AFTER}")) > 1:
             raise PlanError(
                 f"source {self.source}: watermark.late needs a source that each query reads once, and {self.query} "
                 f"reads it {count} times: its late rows would be sent as often"

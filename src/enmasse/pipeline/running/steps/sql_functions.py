@@ -42,9 +42,25 @@ def sql_functions(code: Code | None, modules: Mapping[str, str]) -> dict[str, Us
 
 def _udf(declared: SqlFunction, place: str, modules: Mapping[str, str]) -> UserDefinedFunctionLike:
     # Loaded when the session was made.
-    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql.pandas.functions import arrow_udf, pandas_udf  # noqa: PLC0415
     from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
+
+    call, returns = call_of(declared, place, modules)
+    made: Any
+    if declared.vectorized:
+        made = pandas_udf(over_series(call), returns)
+    else:
+        made = arrow_udf(over_rows(call, to_arrow_type(returns, timezone="UTC")), returns)
+    return cast("UserDefinedFunctionLike", made)
+
+
+def call_of(declared: SqlFunction, place: str, modules: Mapping[str, str]) -> tuple[FunctionCall, Any]:
+    """Return the call of a function, and the type of what it gives.
+
+    Raises:
+        PlanError: there is no such function, or no such type.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415  # loaded when the session was made
     from pyspark.sql.types import DataType  # noqa: PLC0415
 
     module, function = check_function(f"{place}.function", declared.function, modules)
@@ -53,13 +69,7 @@ def _udf(declared: SqlFunction, place: str, modules: Mapping[str, str]) -> UserD
     except PySparkException:
         raise PlanError(f"{place}.returns: expected a type such as DOUBLE, got {declared.returns!r}") from None
     timeout_s = milliseconds(declared.timeout or DEFAULT_TIMEOUT) / 1000
-    call = FunctionCall(module, function, modules, (), timeout_s)
-    made: Any
-    if declared.vectorized:
-        made = pandas_udf(over_series(call), returns)
-    else:
-        made = arrow_udf(over_rows(call, to_arrow_type(returns, timezone="UTC")), returns)
-    return cast("UserDefinedFunctionLike", made)
+    return FunctionCall(module, function, modules, (), timeout_s), returns
 
 
 def over_series(call: FunctionCall) -> Any:

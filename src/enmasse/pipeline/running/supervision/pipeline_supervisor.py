@@ -15,6 +15,7 @@ from enmasse.errors import EnmasseError
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import DEFAULT_TRIGGER, Pipeline, PipelineSpec, full_name
+from enmasse.model.kinds.pipelines.row_errors import DEGRADED_ABOVE, RowErrors, row_errors
 from enmasse.model.kinds.pipelines.schedules import next_run
 from enmasse.model.kinds.pipelines.status import JoinedTable, PipelineStatus, QueryStatus
 from enmasse.model.schema.conditions import READY, Condition
@@ -107,6 +108,7 @@ class PipelineSupervisor:
         self._backfill: BackfillSupervisor | None = None
         self._running: Running | None = None
         self._warnings: tuple[str, ...] = ()
+        self._row_errors: Mapping[str, RowErrors] = {}
         self._problem: Exception | None = None
         self._said = ""
         """Why it cannot run, as it was last logged."""
@@ -249,6 +251,7 @@ class PipelineSupervisor:
             build_plans(context, order.pipeline, self._guard, order.code), context.consumed
         )
         self._warnings = tuple(context.warnings)
+        self._row_errors = row_errors(spec) if spec.builtin is None else {}
         self._running = Running(
             self.name,
             uid,
@@ -385,12 +388,16 @@ class PipelineSupervisor:
         return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _degraded(self, pipeline: Pipeline) -> str:
-        """Return of which source too many messages do not fit; empty: of none."""
+        """Return of which source too many messages do not fit, or which relation's rows fail; empty: of none."""
         for source in pipeline.spec.sources:
             most = DEGRADED_ABOVE if source.degraded_above is None else source.degraded_above
             share = max((query.bad_share(source.name) for query in self.unfinished()), default=0.0)
             if share > most:
                 return f"{share:.1%} of the latest messages of source {source.name} do not fit its schema"
+        for name, errors in self._row_errors.items():
+            share = max((query.failed_share(name) for query in self.unfinished()), default=0.0)
+            if share > errors.degraded_above:
+                return f"an expression fails for {share:.1%} of the latest rows of {name}"
         return ""
 
     def _long_batch(self) -> str:
@@ -404,9 +411,6 @@ class PipelineSupervisor:
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-
-DEGRADED_ABOVE: Final = 0.05
-"""The share of messages that may not fit, where a source does not say."""
 
 _REASONS: Final = {
     CheckpointMisfitError: "CheckpointMisfit",

@@ -13,6 +13,7 @@ from typing import Any, Final
 from enmasse.model.kinds.pipelines.status import (
     DriftedField,
     ExpectationStatus,
+    FailedRows,
     QueryState,
     QueryStatus,
     SourceStatus,
@@ -20,6 +21,7 @@ from enmasse.model.kinds.pipelines.status import (
 from enmasse.pipeline.decoding import BAD_ROWS, COUNT_OF, EXAMPLE_OF
 from enmasse.pipeline.running.steps.expectations import ALL, EXPECTED
 from enmasse.pipeline.running.steps.late_rows import AFTER, BEFORE, LATE
+from enmasse.pipeline.running.steps.verdicts import COUNT, EVERY, EXAMPLE, name_of
 
 RECENT: Final = 20
 """Batches of which the share of what did not fit is told."""
@@ -40,10 +42,14 @@ class Progress:
     """By source and column, how many rows did not fit, and an example."""
     expected: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By relation and expectation, how many rows there were, and how many did not meet it."""
+    failed: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    """By relation, for how many rows an expression failed, and an example."""
     news: list[str] = field(default_factory=list)
     """Lines for the log about what does not fit or is not met for the first time."""
     recent: deque[dict[str, tuple[int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Of the last batches with rows, by source, how many there were and how many of them did not fit."""
+    recent_failed: deque[dict[str, tuple[int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """The same by relation, of rows and those that an expression failed for."""
     late: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
     """The newest report."""
@@ -71,6 +77,7 @@ class Progress:
         self.bad += bad_rows(report)
         self._note_drift(report)
         self._note_expectations(report)
+        self._note_failed(report)
         self.late += sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in report.get("stateOperators", ()))
         for name, row in (report.get("observedMetrics") or {}).items():
             if name.startswith(LATE):
@@ -133,6 +140,10 @@ class Progress:
                 ExpectationStatus(relation=relation, name=rule, rows=rows, failed=failed)
                 for (relation, rule), (rows, failed) in self.expected.items()
             ),
+            failed_rows=tuple(
+                FailedRows(relation=relation, count=count, example=example)
+                for relation, (count, example) in sorted(self.failed.items())
+            ),
             restarts=restarts,
             error=error,
         )
@@ -167,10 +178,34 @@ class Progress:
                         self.news.append(f"{relation}: {row[rule]:,} of {every:,} rows do not meet {rule}")
                     self.expected[relation, rule] = rows + every, failed + int(row[rule] or 0)
 
+    def _note_failed(self, report: Mapping[str, Any]) -> None:
+        # By place where rows are judged: a query that has it twice reports each.
+        places: dict[str, tuple[int, int, str, str | None]] = {}
+        for name, row in (report.get("observedMetrics") or {}).items():
+            relation = name_of(name)
+            if relation is not None:
+                found = int(row[COUNT] or 0), int(row[EVERY] or 0), relation, row.get(EXAMPLE)
+                place = name.rpartition(".")[0]
+                places[place] = max(places.get(place, found), found, key=lambda one: one[:2])
+        shares: dict[str, tuple[int, int]] = {}
+        for count, rows, relation, example in places.values():
+            if count:
+                if relation not in self.failed:
+                    self.news.append(f"{relation}: an expression fails for {count:,} of {rows:,} rows, as {example}")
+                self.failed[relation] = self.failed.get(relation, (0, None))[0] + count, example
+            if rows:
+                every, bad = shares.get(relation, (0, 0))
+                shares[relation] = max(every, rows), bad + count
+        if shares:
+            self.recent_failed.append(shares)
+
     def bad_share(self, source: str) -> float:
         """Return the share of a source's rows in the last batches that did not fit."""
-        rows = sum(shares.get(source, (0, 0))[0] for shares in self.recent)
-        return sum(shares.get(source, (0, 0))[1] for shares in self.recent) / rows if rows else 0.0
+        return _share(self.recent, source)
+
+    def failed_share(self, relation: str) -> float:
+        """Return the share of a relation's rows in the last batches that an expression failed for."""
+        return _share(self.recent_failed, relation)
 
     def _rows(self, report: Mapping[str, Any]) -> int:
         """Return the rows of a batch, each counted once."""
@@ -194,6 +229,11 @@ class Progress:
         return round(float(reported) * (self._rows(self.last) / counted if counted else 1), 1)
 
 
+def _share(recent: Iterable[Mapping[str, tuple[int, int]]], name: str) -> float:
+    rows, bad = (sum(shares.get(name, (0, 0))[index] for shares in recent) for index in (0, 1))
+    return bad / rows if rows else 0.0
+
+
 def sentence_about(query: QueryStatus) -> str:
     """Return how far a query is, for its log."""
     found = [f"batch {query.batch}", f"{query.rows:,} rows since the runner started"]
@@ -206,6 +246,8 @@ def sentence_about(query: QueryStatus) -> str:
     found += [f"{query.late_rows:,} late rows"] if query.late_rows else []
     found += [] if query.state_rows is None else [f"{query.state_rows:,} rows of state"]
     found += [f"{query.bad_records:,} bad records"] if query.bad_records else []
+    failed = sum(one.count for one in query.failed_rows)
+    found += [f"{failed:,} rows for which an expression failed"] if failed else []
     return ", ".join(found)
 
 

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from enmasse.model.kinds.pipelines.status import JoinedTable, QueryState, QueryStatus
 from enmasse.pipeline.errors import CheckpointMisfitError
-from enmasse.pipeline.running.failures import is_of_java, sentence_of
+from enmasse.pipeline.running.failures import is_of_expression, is_of_java, sentence_of
 from enmasse.pipeline.running.planning.plans import JobPlan
 from enmasse.pipeline.running.supervision.progress import Progress, sentence_about
 
@@ -150,6 +150,10 @@ class QuerySupervisor:
         """Return the share of a source's rows in the last batches that did not fit its schema."""
         return self.progress.bad_share(source)
 
+    def failed_share(self, relation: str) -> float:
+        """Return the share of a relation's rows in the last batches that an expression failed for."""
+        return self.progress.failed_share(relation)
+
     @property
     def is_misfit(self) -> bool:
         """True if it does not fit its checkpoint, which no other start mends."""
@@ -244,13 +248,13 @@ class QuerySupervisor:
             self._log_progress(now)
             self._log(f"query {self.name}: finished")
             return
-        self._failed(_story(found.get()), now)
+        self._failed(_story(found.get()), now, _batch_of(found.get()))
 
-    def _failed(self, why: BaseException | str, now: float) -> None:
+    def _failed(self, why: BaseException | str, now: float, batch: str = "") -> None:
         self._query = self.long_since = None
         self.state = "Failed"
         self._failure = why
-        self.error = sentence = sentence_of(why)
+        self.error = sentence = sentence_of(why) + (batch if is_of_expression(why) else "")
         self._java_failures = self._java_failures + 1 if is_of_java(why) else 0
         self._not_before = now + self._pause_s
         self._log(f"query {self.name}: {sentence}; again in {self._pause_s:g} s")
@@ -305,6 +309,11 @@ def _story(error: Any) -> str:
         lines.append(f"Caused by: {error.getClass().getName()}: {error.getMessage()}")
         error = error.getCause()
     return "\n".join(lines)
+
+
+def _batch_of(error: Any) -> str:
+    """Return the offsets of the batch that a query failed with, in words."""
+    return f" (the batch from the offsets {error.startOffset()} to {error.endOffset()})"
 
 
 class JobSupervisor:
