@@ -79,7 +79,6 @@ def test_a_row_that_fails_is_sent_left_out_or_null_as_is_said(node: StreamNode, 
     place.until(lambda: rows("nulls") == nulls)
     letters = sorted(take(node, "judged-bad", 3), key=lambda one: int(one.properties["offset"]))
     assert [json.loads(one.body) for one in letters] == ROWS[1:4]
-    assert [one.subject for one in letters] == ["d2", "d3", "d4"]
     assert [one.properties["reason"] for one in letters] == [
         "share: a / b: division by zero",
         "n: 'four' is no INT",
@@ -200,7 +199,7 @@ def test_groups_joins_and_generators_are_made_of_the_rows_that_can_be_computed(
     place.until(lambda: {(row["id"], row["to"]) for row in place.rows("pairs")} == {(4, 1), (4, 2), (5, 4)})
     letters = sorted(take(node, "grouped-bad", 2), key=lambda one: int(one.properties["offset"]))
     assert [one.properties["reason"] for one in letters] == [
-        "a / b: a / b: division by zero",
+        "a / b: division by zero",
         "CAST(s AS INT): 'four' is no INT",
     ]
     place.until(lambda: failed(place, "demo.grouped") == [("pairs", 1), ("totals", 2)])

@@ -153,7 +153,7 @@ class Expressions:
         """Return why one of several values cannot be computed, as a text; computed where that is so.
 
         Args:
-            values: each with what it is called.
+            values: each with what it is called; empty: nothing else than it is.
         """
         branches: list[Any] = []
         for name, value in values:
@@ -166,7 +166,7 @@ class Expressions:
         return self._catalyst.CaseWhen(self.seq(branches), otherwise)
 
     def _branch(self, failed: Any, name: str, words: Any) -> Any:
-        said = self._catalyst.Concat(self.seq([self.literal(f"{name}: "), words]))
+        said = self._catalyst.Concat(self.seq([self.literal(f"{name}: "), words])) if name else words
         return self._jvm.scala.Tuple2(failed, said)
 
     def _reasons(self, value: Any) -> Iterator[tuple[Any, Any]]:
@@ -210,7 +210,8 @@ def fragment_of(expression: Any) -> str:
         found = str(text)[start : stop + 1]
     else:
         found = str(expression.sql())
-    found = " ".join(found.split())
+    # What is run is written anew from what was checked, with all names in backticks.
+    found = " ".join(found.replace("`", "").split())
     return found if len(found) <= _LONGEST else found[: _LONGEST - 1] + "…"
 
 

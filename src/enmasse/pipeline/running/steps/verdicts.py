@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from enmasse.pipeline.running.logical_plans import analyzed, each
-from enmasse.pipeline.running.steps.expressions import Expressions, fragment_of, kind_of, module, nodes_of
+from enmasse.pipeline.running.steps.expressions import Expressions, kind_of, module, nodes_of
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
@@ -259,7 +259,7 @@ class Verdicts:
         """Return a plan that has computed what may fail, and what has its columns stand for that."""
         if not failing:
             return child, lambda expression: expression
-        child, values = self._computed(child, [(fragment_of(one), one) for one in failing])
+        child, values = self._computed(child, [("", one) for one in failing])
         # They are called what they are: the plan reads, and fits its checkpoint, as it did.
         names = [re.sub(_IDS, "", str(one.toString())) for one in failing]
         made = [self._make.alias(value, name) for value, name in zip(values, names, strict=True)]
