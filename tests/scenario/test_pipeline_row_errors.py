@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 STREAM, QUEUE = {"type": "stream"}, {"type": "queue"}
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": 1, "a": 8, "b": 2, "s": "4"},
     {"id": 2, "a": 8, "b": 0, "s": "4"},
     {"id": 3, "a": 8, "b": 4, "s": "four"},

@@ -323,7 +323,7 @@ class Relations:
             judging = Judging(part.name, self._times, is_null=True, is_counted=False)
             return Verdicts(judging, {}).over(self._sql(f"{place}.expectations", text, {"rows": rows}))
 
-        held = hold(frame, part.name, part.expectations, sql, getattr(part, "address", None))
+        held = hold(frame, part.name, part.expectations, sql, getattr(part, "address", None), times=self._times)
         made.rows[part.name] = held.rows
         if held.dead is not None:
             made.dead[part.name] = held.dead

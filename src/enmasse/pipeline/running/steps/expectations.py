@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from enmasse.model.kinds.pipelines.relations import Expectation
 
 EXPECTED: Final = "expectations of "
-"""Prefix of the observations that count them; the relation's name follows."""
+"""Prefix of the observations that count them; the relation's name follows, and after ``#`` a number."""
 
 ALL: Final = "all rows"
 """The count of all rows among them, which no expectation is named."""
@@ -50,6 +50,8 @@ def hold(
     expectations: Sequence[Expectation],
     sql: Callable[[str, DataFrame], DataFrame],
     origin: str | None = None,
+    *,
+    times: int = 0,
 ) -> Held:
     """Hold rows against expectations.
 
@@ -59,6 +61,7 @@ def hold(
         expectations: what they are to meet.
         sql: runs checked SQL over the relation ``rows``.
         origin: the address that the rows came from as they are; None: they were made of others.
+        times: how often relations were made for queries: what is made again is observed under another name.
 
     Raises:
         PlanError: a condition is none.
@@ -86,7 +89,7 @@ def hold(
         said = F.concat(F.lit(f"{name}: a row does not meet {one.name} ({one.condition}): "), text)
         goes_on = goes_on | F.when(F.col(_FATE) == number, F.raise_error(said).cast("boolean")).otherwise(False)
     dead = [number for number, one in enumerate(expectations) if one.action == "dead-letter"]
-    kept = rows.observe(f"{EXPECTED}{name}", *counts).where(goes_on).select(*shown)
+    kept = rows.observe(f"{EXPECTED}{name}#{times}", *counts).where(goes_on).select(*shown)
     return Held(
         kept, _letters(rows.where(F.col(_FATE).isin(dead)), name, columns, expectations, origin) if dead else None
     )

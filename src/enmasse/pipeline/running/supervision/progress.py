@@ -169,14 +169,16 @@ class Progress:
             self.recent.append(shares)
 
     def _note_expectations(self, report: Mapping[str, Any]) -> None:
-        for name, row in (report.get("observedMetrics") or {}).items():
-            if name.startswith(EXPECTED):
-                relation, every = name.removeprefix(EXPECTED), int(row.get(ALL) or 0)
-                for rule in (key for key in row if key != ALL):
-                    rows, failed = self.expected.get((relation, rule), (0, 0))
-                    if not failed and row[rule]:
-                        self.news.append(f"{relation}: {row[rule]:,} of {every:,} rows do not meet {rule}")
-                    self.expected[relation, rule] = rows + every, failed + int(row[rule] or 0)
+        # A query that was made of several reports each of them, of the same rows.
+        observed = (report.get("observedMetrics") or {}).items()
+        named = ((name.removeprefix(EXPECTED), row) for name, row in observed if name.startswith(EXPECTED))
+        for relation, row in {name.partition("#")[0]: row for name, row in named}.items():
+            every = int(row.get(ALL) or 0)
+            for rule in (key for key in row if key != ALL):
+                rows, failed = self.expected.get((relation, rule), (0, 0))
+                if not failed and row[rule]:
+                    self.news.append(f"{relation}: {row[rule]:,} of {every:,} rows do not meet {rule}")
+                self.expected[relation, rule] = rows + every, failed + int(row[rule] or 0)
 
     def _note_failed(self, report: Mapping[str, Any]) -> None:
         # By place where rows are judged: a query that has it twice reports each.
