@@ -81,7 +81,7 @@ def test_a_row_that_fails_is_sent_left_out_or_null_as_is_said(node: StreamNode, 
     assert [json.loads(one.body) for one in letters] == ROWS[1:4]
     assert [one.properties["reason"] for one in letters] == [
         "share: a / b: division by zero",
-        "n: 'four' is no INT",
+        "n: CAST(s AS INT): 'four' is no INT",
         "more: a + 1: overflow of INT",
     ]
     assert {(one.properties["relation"], one.properties["partition"]) for one in letters} == {("computed", "0")}

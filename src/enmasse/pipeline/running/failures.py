@@ -107,12 +107,15 @@ def is_of_expression(error: BaseException | str) -> bool:
 
 
 def _about_expression(found: re.Match[str]) -> str:
-    words = _SETTING.sub("", found["words"]).strip().rstrip(".")
+    # What fails with it, as the query, has a class of its own before.
+    words = re.sub(r"^.*\[[A-Z][A-Z0-9_.]*\] ", "", _SETTING.sub("", found["words"])).strip().rstrip(".")
     place = _PLACE.search(found["place"] or "")
     if place is None:
         return f"an expression cannot be computed: {words}; {REMEDY_OF_EXPRESSIONS}"
     start, end = place["marks"].index("^"), len(place["marks"])
-    return f"the expression {place['line'][start:end]} cannot be computed: {words}; {REMEDY_OF_EXPRESSIONS}"
+    # What is run has all names in backticks.
+    fragment = place["line"][start:end].replace("`", "")
+    return f"the expression {fragment} cannot be computed: {words}; {REMEDY_OF_EXPRESSIONS}"
 
 
 def is_of_java(error: BaseException | str) -> bool:

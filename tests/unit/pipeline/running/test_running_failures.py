@@ -28,8 +28,9 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
 
 
 SETTING = 'If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error.'
-PLACE = "== SQL (line 1, position 8) ==\nSELECT 1 / b FROM t\n       ^^^^^\n"
-DIVISION = f"Caused by: a.B: [DIVIDE_BY_ZERO] Division by zero. Use `x`. {SETTING} SQLSTATE: 22012\n{PLACE}"
+PLACE = "== SQL (line 1, position 8) ==\nSELECT 1 / `b` FROM t\n       ^^^^^^^\n"
+QUERY = "[STREAM_FAILED] Query [id = 1-a, runId = 2-b] terminated with exception: "
+DIVISION = f"Caused by: a.B: {QUERY}[DIVIDE_BY_ZERO] Division by zero. Use `x`. {SETTING} SQLSTATE: 22012\n{PLACE}"
 OVERFLOW = f"Caused by: a.B: [ARITHMETIC_OVERFLOW] long overflow. {SETTING} SQLSTATE: 22003"
 
 

@@ -192,7 +192,7 @@ class Expressions:
             return self._catalyst.If(is_zero, self.literal(f"{fragment}: division by zero"), overflow)
         if kind == "Cast" and kind_of(value.child().dataType()) == "StringType":
             text = self._catalyst.Substring(value.child(), self.literal(1), self.literal(_LONGEST))
-            parts = [self.literal("'"), text, self.literal(f"' is no {value.dataType().sql()}")]
+            parts = [self.literal(f"{fragment}: '"), text, self.literal(f"' is no {value.dataType().sql()}")]
             return self._catalyst.Concat(self.seq(parts))
         if kind in _OF_NUMBERS:
             return overflow
