@@ -190,7 +190,7 @@ def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, pl
 
 def test_sql_calls_functions_of_the_pipelines_own_code(node: StreamNode, place: RunnerPlace) -> None:
     source = {"name": "texts", "address": "sums", "format": "json", "schema": "a INT, b INT, at TIMESTAMP"}
-    spec = {
+    spec: dict[str, Any] = {
         "sources": [source],
         "steps": [
             {
@@ -216,6 +216,7 @@ def test_sql_calls_functions_of_the_pipelines_own_code(node: StreamNode, place: 
     assert sorted((r["a"], r["sum"], r["b"]) for r in place.rows("summed")) == [(1, 3, "is 2"), (3, 3.5, "is None")]
     assert "plus() is not among" in place.ask("SELECT plus(1, 2)")["error"]
     write_code(place, "demo.sums", sums=said.replace("{'text': f'is {b}'}", "1 / b"))
+    spec["steps"][0]["onError"] = "fail"
     place.put("demo.sums", spec, {"sums": STREAM})
     send(node, "sums", '{"a": 1, "b": 0}')
     place.until(lambda: "sums:said (sums.py, line 5): ZeroDivisionError" in place.statuses["demo.sums"]["lastError"])
