@@ -113,6 +113,13 @@ export interface ExpectationStatus {
   failed: number;
 }
 
+/** Rows of a relation that an expression failed for. */
+export interface FailedRows {
+  relation: string;
+  count: number;
+  example?: string;
+}
+
 export interface JoinedTable {
   name: string;
   version: string;
@@ -139,6 +146,7 @@ export interface QueryStatus {
   sources?: SourceStatus[];
   drift?: DriftedField[];
   expectations?: ExpectationStatus[];
+  failedRows?: FailedRows[];
   tables?: JoinedTable[];
 }
 

@@ -1,7 +1,7 @@
-// What a pipeline has learnt of its rows: which do not fit the schemas of its sources, and which do not meet what is expected.
+// What a pipeline has learnt of its rows: which do not fit the schemas of its sources, could not be computed, or do not meet what is expected.
 import { Card, CardBody, CardTitle } from "@patternfly/react-core";
 import type { ReactElement } from "react";
-import type { DriftedField, Expectation, ExpectationStatus, Pipeline, QueryStatus, Source } from "../api/pipelines";
+import type { DriftedField, Expectation, ExpectationStatus, FailedRows, Pipeline, QueryStatus, Source } from "../api/pipelines";
 import { Share } from "../parts/facts";
 import { count } from "../parts/format";
 import { Rows } from "../parts/rows";
@@ -51,6 +51,10 @@ function afterDrift(source: Source | undefined): string {
     default:
       return bad ? `goes to ${bad}` : "is left out";
   }
+}
+
+function failedOf({ status }: Pipeline): FailedRows[] {
+  return most((status?.queries ?? []).flatMap((query) => query.failedRows ?? []), ({ relation }) => relation, ({ count }) => count);
 }
 
 interface Held extends Expectation {
@@ -105,6 +109,22 @@ export function DataQuality({ pipeline }: { pipeline: Pipeline }): ReactElement 
               { title: "Share", number: true, cell: (it) => <Share part={it.count} whole={it.rows} label="of what was read does not fit" /> },
               { title: "What was wrong with one", cell: ({ example }) => example && <code className="em-example"><bdi>{example}</bdi></code> },
               ...(spec.builtin ? [] : [{ title: "Then it", cell: ({ source }: Drifted) => afterDrift(spec.sources?.find((one) => one.name === source)) }]),
+            ]}
+          />
+        </CardBody>
+      </Card>
+      <Card isCompact>
+        <CardTitle component="h2">What could not be computed</CardTitle>
+        <CardBody>
+          <Rows<FailedRows>
+            label="What could not be computed"
+            rows={failedOf(pipeline)}
+            rowKey={({ relation }) => relation}
+            none={began ? "Nothing since its runner started: no expression failed for a row." : "It is counted once its runner has begun."}
+            heads={[
+              { title: "Relation", cell: ({ relation }) => relation },
+              { title: "Rows", number: true, cell: (it) => count(it.count) },
+              { title: "What was wrong with one", cell: ({ example }) => example && <code className="em-example"><bdi>{example}</bdi></code> },
             ]}
           />
         </CardBody>
