@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchemas, readable, readable_body
 from enmasse.cli.errors import UsageError
@@ -73,7 +74,7 @@ def test_what_does_not_fit_is_refused_in_avro_and_can_be_given_as_a_text() -> No
 
 @pytest.mark.parametrize("body", [b"no Avro", header(7) + b"\x02", header(9) + b"{}"])
 def test_what_is_of_no_schema_is_its_text(body: bytes) -> None:
-    assert SCHEMAS.decode(body, "letters") == body.decode(errors="replace")
+    assert SCHEMAS.decode(body, "letters") == readable_body(body)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,56 @@ def test_a_moment_is_the_same_however_it_is_written(text: str) -> None:
     assert readable_body(json.dumps({"at": text, "seen": [{"at": text}]}).encode()) == readable(written)
     later = yaml.safe_load("{at: 2026-01-31T12:00:00.001Z}")
     assert readable(later) != readable({"at": text})
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "2026-01-31 12:00:00.000", "2026-01-31T12:00:00Z"])
+def test_a_moment_of_a_table_without_a_zone_is_in_utc(text: str) -> None:
+    assert readable({"at": text}, zone=UTC) == readable({"at": yaml.safe_load("2026-01-31T12:00:00Z")})
+    assert (readable(text) == readable("2026-01-31T12:00:00Z")) is text.endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_same"),
+    [
+        (41, 41.0, True),
+        (41, 41.5, False),
+        (2**53, 2**53 + 1, False),
+        (1e300, 10**300, False),
+        (1, True, False),
+        (1, "1", False),
+        (float("nan"), "nan", True),
+        (b"text", "text", True),
+        (b"\xff\x00", "base64:/wA=", True),
+        (b"\xff", b"\xfe", False),
+        ({1: "a"}, {"1": "a"}, True),
+        (None, "", False),
+    ],
+)
+def test_values_are_the_same_if_they_mean_the_same(one: Any, other: Any, are_same: bool) -> None:
+    assert (readable(one) == readable(other)) is are_same
+
+
+def test_bodies_that_are_no_text_are_told_apart() -> None:
+    first, second = given(base64="/wAB"), given(base64=b"\xff\x00\x02")
+    assert (first.body, second.body) == (b"\xff\x00\x01", b"\xff\x00\x02")
+    assert first.readable == readable_body(first.body) == "base64:/wAB"
+    assert first.readable != second.readable
+    assert SCHEMAS.encode(first, "ids", None) == first.body
+
+
+@pytest.mark.parametrize("fields", [{}, {"key": "k"}, {"json": 1, "text": "1"}, {"base64": "/"}, {"base64": 1}])
+def test_a_message_has_one_body(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"expected (one of json, text and base64|base64)"):
+        given(**fields)
+
+
+def test_json_has_moments_and_bytes_as_messages_have_them() -> None:
+    assert given(json=yaml.safe_load("{at: 2026-01-31, b: !!binary /wAB}")).body == (
+        b'{"at": "2026-01-31", "b": "/wAB"}'
+    )
+    assert given(json=None).body == b"null"
+    with pytest.raises(UsageError, match="expected what JSON has"):
+        _ = given(json={"tags": {"a", "b"}}).body
 
 
 @pytest.mark.parametrize("text", ["2026-01-31", "2026-02-31T12:00:00Z", "at 2026-01-31T12:00:00Z", "12:00:00"])

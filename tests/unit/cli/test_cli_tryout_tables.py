@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from enmasse.cli.commands.use.pipeline_tryout import compared
+from enmasse.cli.commands.use.pipeline_tryout import compared, differing
 from enmasse.cli.commands.use.tryout_tables import write_table
 from enmasse.cli.errors import UsageError
 
@@ -47,3 +47,19 @@ def test_what_does_not_fit_is_named(tmp_path: Path, schema: str | None, row: dic
 def test_what_differs_is_told_as_often_as_it_does() -> None:
     assert compared(["a", "b"], ["b", "a"]) == []
     assert compared(["a", "a", "b"], ["a", "c"]) == [("missing", "a"), ("missing", "b"), ("not expected", "c")]
+
+
+def test_rows_differ_by_the_columns_that_are_expected() -> None:
+    found: list[dict[str, Any]] = [
+        {"id": 1, "at": "2026-01-31T12:00:00Z", "n": 41.0},
+        {"id": 2, "at": None, "n": None},
+    ]
+    moment = datetime(2026, 1, 31, 12)  # noqa: DTZ001  # as YAML has one without a zone
+    assert differing("t", [{"id": 2, "n": None}, {"id": 1, "n": 41}], found) == []
+    assert differing("t", [{"at": moment}, {}], found) == []
+    assert differing("t", [{}, {}], found) == []
+    assert [what for what, _ in differing("t", [{}], found)] == ["not expected"]
+    assert [what for what, _ in differing("t", [], found)] == ["not expected", "not expected"]
+    assert differing("t", [], []) == []
+    with pytest.raises(UsageError, match="expected rows of t: there is no column nn; expected one of id, at, n"):
+        differing("t", [{"nn": None}], found)

@@ -14,16 +14,17 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
+from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import httpx
 import typer
 import yaml
-from pydantic import Field, ValidationError
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchemas, readable
+from enmasse.cli.commands.use.tryout_messages import MessageSchemas, readable
+from enmasse.cli.commands.use.tryout_rows import check_rows, ends_of, read_rows
 from enmasse.cli.errors import CliError, UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.output import Writer, make_table
@@ -32,13 +33,11 @@ from enmasse.demo.service import Service
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
-from enmasse.model.kinds.pipelines.builtins import TableName
 from enmasse.model.kinds.pipelines.databases import as_lake_table, as_lake_tables
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.pipelines.sources import reader_name
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE, kind_named
-from enmasse.model.schema.schema import Model
 from enmasse.model.sql.ddl import DdlError, parse_ddl
 from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
 from enmasse.pipeline.host.api import api_client
@@ -46,6 +45,8 @@ from enmasse.pipeline.host.api import api_client
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+    from enmasse.cli.commands.use.tryout_messages import GivenMessage
+    from enmasse.cli.commands.use.tryout_rows import Expected, Given, Rows
     from enmasse.model.schema.resource import Resource
 
 _READY_S: Final = 120.0
@@ -54,34 +55,6 @@ _SILENCE_S: Final = 1.0
 _LOOK_S: Final = 0.2
 _SHOWN: Final = 10
 """Rows of each kind of difference that are shown."""
-
-
-class Given(Model):
-    """What there is: rows of a table that is joined, or messages of an address, in a batch of their own."""
-
-    address: str | None = None
-    subject: str | None = None
-    table: TableName | None = None
-    schema_: str | None = Field(default=None, alias="schema")
-    rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
-    messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
-
-
-class Expected(Model):
-    """What is to come of it, in any order: of rows the columns that are named, of messages the bodies."""
-
-    address: str | None = None
-    type: Literal["stream", "queue"] = "queue"
-    table: str | None = None
-    rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
-    messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
-
-
-class Rows(Model):
-    """The file with what is given and what is expected."""
-
-    given: tuple[Given, ...] = Field(strict=False, min_length=1)
-    expect: tuple[Expected, ...] = Field(strict=False, min_length=1)
 
 
 Schemas = Annotated[
@@ -317,25 +290,14 @@ def _read_tried(file: str, rows: str, schemas: Sequence[str]) -> _Tried:
     pipelines = [one for one in resources if isinstance(one, Pipeline)]
     if len(pipelines) != 1:
         raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
-    named, tried = _subjects(pipelines[0]), _read_rows(rows)
+    named, tried = _subjects(pipelines[0]), read_rows(rows)
+    documents = [one.to_dict() for one in resources if one.kind == ADDRESS.name]
+    check_rows(rows, tried, ends_of(pipelines[0].spec), {one["spec"]["address"] for one in documents})
     written = {given.subject for given in tried.given if given.subject is not None}
     versions = _versions(pipelines[0], schemas)
     if None not in named:  # which means any
         versions = [version for version in versions if version["subject"] in named.keys() | written]
     return _Tried(pipelines[0], resources, tried, versions)
-
-
-def _read_rows(place: str) -> Rows:
-    try:
-        return Rows.model_validate(yaml.safe_load(Path(place).read_text("utf-8")))
-    except OSError as error:
-        raise UsageError(f"{place}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{place}: no YAML: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{place}: {where}: {first['msg']}") from None
 
 
 class _Trial:
@@ -552,22 +514,17 @@ class _Trial:
     async def _differences(self, expected: Expected) -> list[tuple[str, str]]:
         """Return what is missing and what is there and was not expected."""
         if expected.table is not None:
-            names = sorted({name for row in expected.rows for name in row})
-            wanted = [readable({name: row.get(name) for name in names}) for row in expected.rows]
-            rows = await self._table(expected.table)
-            found = [readable({name: row.get(name) for name in names} if names else row) for row in rows]
-        else:
-            wanted = [one.readable for one in expected.messages]
-            bodies = await self._messages(str(expected.address), expected)
-            found = [self._schemas.decode(body, str(expected.address)) for body in bodies]
-        return compared(wanted, found)
+            return differing(expected.table, expected.rows, await self._table(expected.table))
+        bodies = await self._messages(str(expected.address), expected)
+        found = [self._schemas.decode(body, str(expected.address)) for body in bodies]
+        return compared([one.readable for one in expected.messages], found)
 
     async def _table(self, name: str) -> list[dict[str, Any]]:
-        asked = ("pipeline", "query", f"SELECT * FROM `{name}`", "--limit", "10000", "-o", "json")  # noqa: S608
+        asked = ("pipeline", "query", f"SELECT * FROM `table:{name}`", "--limit", "10000", "-o", "json")  # noqa: S608
         try:
             text = await self._service.run(*asked, "--space", self._pipeline.space, "--namespace", self._namespace)
         except EnmasseError as error:
-            if f"'{name}'" in str(error):
+            if f"'table:{name}'" in str(error):
                 return []  # no row ever made it
             raise
         rows: list[dict[str, Any]] = json.loads(text)
@@ -594,8 +551,29 @@ def _topics(documents: Iterable[Mapping[str, Any]]) -> set[str]:
     return {spec["address"] for spec in specs if spec["type"] == "topic"}
 
 
+def differing(
+    table: str, wanted: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """Return what differs in rows of a table, by the columns that are expected of any of them.
+
+    Raises:
+        UsageError: the table has no such column.
+    """
+    names = {name for row in wanted for name in row}
+    if found and (odd := sorted(names - found[0].keys())):
+        columns = ", ".join(found[0])
+        raise UsageError(f"expected rows of {table}: there is no column {odd[0]}; expected one of {columns}")
+
+    def text(row: Mapping[str, Any]) -> str:
+        # A moment of a table without a zone is in UTC, as it is in messages.
+        return readable({name: row.get(name) for name in names} if wanted else row, zone=UTC)
+
+    return compared(map(text, wanted), map(text, found))
+
+
 def compared(wanted: Iterable[str], found: Iterable[str]) -> list[tuple[str, str]]:
     """Return what is missing, and what is there and was not expected; the first few of each."""
-    missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    missing, more = Counter(wanted), Counter(found)
+    missing, more = missing - more, more - missing
     lines = [("missing", text) for text in missing.elements()][:_SHOWN]
     return lines + [("not expected", text) for text in more.elements()][:_SHOWN]

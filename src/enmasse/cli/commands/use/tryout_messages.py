@@ -2,44 +2,82 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
-from operator import methodcaller
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from enmasse.cli.errors import UsageError
-from enmasse.model.schema.schema import Model
+from enmasse.model.schema.schema import Model, describe_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import tzinfo
+    from typing import Self
 
     from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
 
 
+def _decoded(value: Any) -> bytes:
+    """Return the bytes of base64; YAML's ``!!binary`` has them already."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise PydanticCustomError("base64", "expected base64") from None
+
+
+_BODIES: Final = frozenset({"json_", "text", "base64_"})
+
+
 class GivenMessage(Model):
-    """A message, by its body as JSON or as a text."""
+    """A message, by its body as JSON, as a text, or in base64."""
 
     json_: Any = Field(default=None, alias="json")
     text: str | None = None
+    base64_: Annotated[bytes | None, BeforeValidator(_decoded)] = Field(default=None, alias="base64")
     key: str | None = None
     properties: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _has_one_body(self) -> Self:
+        if len(self.model_fields_set & _BODIES) != 1:
+            raise PydanticCustomError("body", "expected one of json, text and base64")
+        return self
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is given as JSON."""
+        return "json_" in self.model_fields_set
 
     @property
     def body(self) -> bytes:
         """Its bytes."""
-        if self.text is not None:
-            return self.text.encode()
-        return json.dumps(self.json_, default=methodcaller("isoformat")).encode()  # YAML has moments
+        if not self.is_json:
+            return (self.text or "").encode() if self.base64_ is None else self.base64_
+        return json.dumps(self.json_, default=_as_json).encode()
 
     @property
     def readable(self) -> str:
         """What it says, as ``readable_body`` has it."""
-        return readable(self.json_) if self.text is None else readable_body(self.body)
+        return readable(self.json_) if self.is_json else readable_body(self.body)
+
+
+def _as_json(value: Any) -> str:
+    """Return what YAML has and JSON lacks, as messages have it: moments, and bytes in base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, date):
+        return value.isoformat()
+    raise UsageError(f"json: expected what JSON has, moments and bytes, got {describe_value(value)}")
 
 
 class MessageSchemas:
@@ -76,7 +114,7 @@ class MessageSchemas:
         """
         registry = self._used.get(address)
         subject = subject or (registry.subject if registry is not None else None)
-        if message.text is not None or subject is None:
+        if not message.is_json or subject is None:
             return message.body
         from enmasse.pipeline.sink.encoding import Encoding  # noqa: PLC0415
         from enmasse.schemas.wire_format import header  # noqa: PLC0415
@@ -114,29 +152,53 @@ class MessageSchemas:
 
 
 def readable_body(body: bytes) -> str:
-    """Return what a body says: JSON in one form, or its text."""
+    """Return what a body says: JSON in one form, its text, or base64."""
     try:
         return readable(json.loads(body))
     except ValueError:
-        return body.decode(errors="replace")
+        return _text_of(body)
 
 
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?")
 
 
-def readable(value: Any) -> str:
-    """Return a value as JSON with its keys in order; a moment is the same however it is written."""
-    return json.dumps(_with_moments(value), sort_keys=True, ensure_ascii=False, default=str)
+def readable(value: Any, *, zone: tzinfo | None = None) -> str:
+    """Return a value as JSON with its keys in order; moments and numbers are the same however they are written.
+
+    Args:
+        value: as YAML or JSON has it.
+        zone: of moments that have none; None: they are left so.
+    """
+    return json.dumps(_plain(value, zone), sort_keys=True, ensure_ascii=False, default=str)
 
 
-def _with_moments(value: Any) -> Any:
+def _plain(value: Any, zone: tzinfo | None) -> Any:
     if isinstance(value, dict):
-        return {key: _with_moments(one) for key, one in value.items()}
+        return {str(_plain(key, zone)): _plain(one, zone) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_moments(one) for one in value]
+        return [_plain(one, zone) for one in value]
+    if isinstance(value, bytes):
+        return _text_of(value)
+    if isinstance(value, float):  # tables have texts of what JSON lacks, and JSON has one kind of numbers
+        if not math.isfinite(value):
+            return str(value)
+        return int(value) if value.is_integer() and abs(value) < _EXACT else value
     if isinstance(value, str) and _MOMENT.fullmatch(value):
         with suppress(ValueError):  # there is no such day
             value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
+        value = value.replace(tzinfo=value.tzinfo or zone)
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
     return value
+
+
+_EXACT: Final = 2.0**53
+"""Up to here each whole number is one of its own as a float."""
+
+
+def _text_of(content: bytes) -> str:
+    """Return bytes as answers of queries have them."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(content).decode()
