@@ -78,7 +78,8 @@ class Bystander:
     def _answer(self, connection: blocking.Connection) -> None:
         requests = connection.receiver(self._address)
         answers = connection.sender(None)
-        while not self._is_over.is_set():
+        # Who asks may be in the middle of a round trip.
+        while not self._is_over.is_set() or self._threads[1].is_alive():
             delivery = requests.receive(timeout=0.1)
             if delivery is not None:
                 asked = delivery.message
