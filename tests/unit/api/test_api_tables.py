@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enmasse.api.kube import collections
 from enmasse.api.kube.negotiation import Form
 from enmasse.api.kube.tables import Shape, describe_age
 
@@ -21,6 +23,7 @@ SPACES = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
 TABLE = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 )
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -52,6 +55,28 @@ def test_a_list_is_a_table_with_the_columns_of_the_kind(spaces: Api) -> None:
         ["two", "standard", "standard-small"],
     ]
     assert all(len(row["cells"]) == len(table["columnDefinitions"]) for row in table["rows"])
+
+
+@pytest.mark.parametrize("accept", [TABLE, METADATA])
+def test_others_have_turns_while_a_long_list_is_shaped(
+    spaces: Api, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    whole = spaces("GET", SPACES, headers={"accept": accept}).json()
+    turns: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        turns.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(collections, "_SHAPED_AT_ONCE", 1)
+    monkeypatch.setattr(asyncio, "sleep", note)
+    assert spaces("GET", SPACES, headers={"accept": accept}).json() == whole
+    assert turns.count(0) >= 2
+    nothing = f"{SPACES}?labelSelector=team%3Dblue"
+    empty = spaces("GET", nothing, headers={"accept": accept}).json()
+    assert empty["rows" if accept == TABLE else "items"] == []
+    assert empty["kind"] == whole["kind"]
 
 
 def test_a_row_carries_what_was_asked_for_of_its_object(spaces: Api) -> None:
