@@ -1,7 +1,7 @@
 // SQL over the tables and addresses of a space.
-import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, Grid, GridItem, Label, NumberInput, Spinner, Tab, Tabs, TabTitleText, TextArea, TextInput } from "@patternfly/react-core";
+import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, Grid, GridItem, Label, NumberInput, Spinner, Tab, Tabs, TabTitleText, TextInput } from "@patternfly/react-core";
 import PlayIcon from "@patternfly/react-icons/dist/esm/icons/play-icon";
-import { type KeyboardEvent, type ReactElement, useEffect, useRef, useState } from "react";
+import { type ReactElement, useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "react-router";
 import { query } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
@@ -15,6 +15,8 @@ import { Teach } from "../parts/empty";
 import { ago, bytes, count, plural } from "../parts/format";
 import { PageFrame } from "../parts/frame";
 import { Refusal } from "../parts/problem";
+import { MESSAGE_COLUMNS, type Relation } from "./sql-completion";
+import { SqlEditor } from "./sql-editor";
 import { forget, type Memory, recall, remember, save } from "./sql-memory";
 import { csvOf, Results } from "./sql-results";
 
@@ -58,6 +60,7 @@ function Sql({ space }: { space: Space }): ReactElement {
   const [saving, setSaving] = useState(false);
   const [turn, setTurn] = useState(0);
   const editor = useRef<HTMLTextAreaElement>(null);
+  const asked = useAskable(space, turn);
   useEffect(() => () => running?.abort(), [running]);
 
   const may = rights.may("create", "addressspaces/query");
@@ -106,12 +109,6 @@ function Sql({ space }: { space: Space }): ReactElement {
       setSaving(false);
     }
   };
-  const keys = (event: KeyboardEvent) => {
-    if ((event.ctrlKey || event.metaKey) && event.key === "Enter") {
-      event.preventDefault();
-      void run();
-    }
-  };
   const goTo = (place: Place) => {
     const at = offsetOf(sql, place);
     editor.current?.focus();
@@ -122,18 +119,7 @@ function Sql({ space }: { space: Space }): ReactElement {
       {rights.known && !may && <Alert isInline variant="info" title="You may not query this space" className="em-health">A query reads messages; tenant-edit may do that, tenant-view not.</Alert>}
       <Grid hasGutter>
         <GridItem lg={9} className="em-sql">
-          <TextArea
-            ref={editor}
-            className="em-yaml"
-            aria-label="Query"
-            placeholder="SELECT device, max(temperature) AS top FROM readings GROUP BY device ORDER BY top DESC"
-            value={sql}
-            onChange={(_, value) => setSql(value)}
-            onKeyDown={keys}
-            rows={Math.max(5, Math.min(20, sql.split("\n").length + 1))}
-            resizeOrientation="vertical"
-            spellCheck={false}
-          />
+          <SqlEditor sql={sql} change={setSql} editor={editor} relations={asked.relations} run={() => void run()} />
           <div className="em-sql-bar">
             {running ? (
               <Button variant="secondary" onClick={() => running.abort()}>Stop</Button>
@@ -177,7 +163,7 @@ function Sql({ space }: { space: Space }): ReactElement {
           )}
         </GridItem>
         <GridItem lg={3}>
-          <Relations space={space} turn={turn} insert={insert} />
+          <Relations asked={asked} insert={insert} />
           <Remembered memory={memory} choose={setSql} forget={(what) => setMemory(forget(key, what))} />
         </GridItem>
       </Grid>
@@ -218,12 +204,21 @@ function SaveQuery({ sql, onSave }: { sql: string; onSave: (name: string) => voi
   );
 }
 
+interface Askable {
+  tables: LakeTable[];
+  addresses: AddressRow[];
+  /** Whether the addresses are known, and whether there are more. */
+  isKnown: boolean;
+  hasMore: boolean;
+  relations: Relation[];
+}
+
 /** What can be asked; tables that Spark has not told of yet are those that pipelines declare. */
-function Relations({ space, turn, insert }: { space: Space; turn: number; insert: (text: string) => void }): ReactElement {
-  const pipelines = useLatest<RowList<PipelineRow>>(query(`${space.api}/rows/pipelines`, { limit: 500 })).data?.items ?? [];
-  const addresses = useGet<RowList<AddressRow>>(query(`${space.api}/rows/addresses`, { limit: 500 }));
+function useAskable(space: Space, turn: number): Askable {
+  const pipelines = useLatest<RowList<PipelineRow>>(query(`${space.api}/rows/pipelines`, { limit: 500 })).data?.items;
+  const addresses = useGet<RowList<AddressRow>>(query(`${space.api}/rows/addresses`, { limit: 500 })).data;
   // Spark is not started to list tables: it is asked where it runs anyhow.
-  const runs = turn > 0 || pipelines.some((row) => row.phase === "Running");
+  const runs = turn > 0 || (pipelines ?? []).some((row) => row.phase === "Running");
   const told = useGet<QueryResult>(runs ? `${space.api}/tables` : null);
   const { again } = told;
   useEffect(() => {
@@ -231,10 +226,25 @@ function Relations({ space, turn, insert }: { space: Space; turn: number; insert
     // A query may have been the first to see a table.
     // eslint-disable-next-line
   }, [turn]);
-  const found = new Map<string, LakeTable>(pipelines.flatMap((row) => row.tables).map((name) => [name, { name }]));
-  for (const table of tablesOf(told.data)) found.set(table.name, table);
-  const tables = [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  const readable = (addresses.data?.items ?? []).filter((row) => READABLE.has(row.type));
+  return useMemo(() => {
+    const found = new Map<string, LakeTable>((pipelines ?? []).flatMap((row) => row.tables).map((name) => [name, { name }]));
+    for (const table of tablesOf(told.data)) found.set(table.name, table);
+    const tables = [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const readable = (addresses?.items ?? []).filter((row) => READABLE.has(row.type));
+    return {
+      tables,
+      addresses: readable,
+      isKnown: addresses !== undefined,
+      hasMore: (addresses?.total ?? 0) > 500,
+      relations: [
+        ...tables.map(({ name, columns }) => ({ name, kind: "table", columns })),
+        ...readable.map((row) => ({ name: row.address, kind: row.type, columns: MESSAGE_COLUMNS })),
+      ],
+    };
+  }, [pipelines, addresses, told.data]);
+}
+
+function Relations({ asked: { tables, addresses: readable, isKnown, hasMore }, insert }: { asked: Askable; insert: (text: string) => void }): ReactElement {
   return (
     <Card isCompact>
       <CardTitle component="h2">Tables</CardTitle>
@@ -256,13 +266,13 @@ function Relations({ space, turn, insert }: { space: Space; turn: number; insert
           </div>
         ))}
         <h2 className="em-relation-head">Addresses</h2>
-        {addresses.data && readable.length === 0 && <p className="em-total">No stored address yet.</p>}
+        {isKnown && readable.length === 0 && <p className="em-total">No stored address yet.</p>}
         {readable.slice(0, MOST_LISTED).map((row) => (
           <div key={row.name} className="em-relation">
             <Button variant="link" isInline onClick={() => insert(quoted(row.address))}><bdi>{row.address}</bdi></Button> <Label isCompact>{row.type}</Label>
           </div>
         ))}
-        {(addresses.data?.total ?? 0) > 500 || readable.length > MOST_LISTED ? <p className="em-total">There are more; any can be asked by its name.</p> : null}
+        {hasMore || readable.length > MOST_LISTED ? <p className="em-total">There are more; any can be asked by its name.</p> : null}
       </CardBody>
     </Card>
   );
