@@ -121,12 +121,27 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
     answer = place.ask("SELECT text FROM flow", limit=7)
     assert (len(answer["rows"]), answer["truncated"]) == (7, True)
     answer = place.ask("SELECT CAST(value AS STRING) v FROM flow_in WHERE offset = 0 ORDER BY v", addresses={})
-    assert "there is no relation 'flow_in'" in answer["error"]
+    assert "there is no relation 'flow_in'; did you mean 'flow'?" in answer["error"]
+    answer = place.ask("SELECT txt FROM flow")
+    assert answer["error"].endswith("there is no column 'txt'; did you mean 'text'?")
     (place.folder / "lake" / "broken" / "_delta_log").mkdir(parents=True)
     (place.folder / "lake" / "broken" / "_delta_log" / f"{0:020d}.json").write_text("no JSON")
     assert place.ask("SELECT * FROM broken")["error"]
     answer = place.ask("SELECT count(*) FROM flow", addresses={"flow": STREAM})
     assert "`table:flow` or `address:flow`" in answer["error"]
+    listed = place.ask("SHOW TABLES", addresses={"flow": STREAM, "clicks": STREAM})
+    assert [row[:3] for row in listed["rows"]] == [
+        ["broken", "table", None],
+        ["flow", "table", "delta"],
+        ["clicks", "stream", None],
+        ["flow", "stream", None],
+    ]
+    assert [row[0] for row in place.ask("SHOW TABLES LIKE 'FL*'")["rows"]] == ["flow"]
+    for sql in ("DESCRIBE flow", "SHOW COLUMNS IN flow"):
+        assert ["text", "STRING"] in place.ask(sql)["rows"]
+    assert ["value", "BINARY"] in place.ask("DESCRIBE `address:flow`", addresses={"flow": STREAM})["rows"]
+    assert place.ask("DESCRIBE HISTORY flow")["rows"][-1][2] == "CREATE TABLE"
+    assert "there is no relation 'flaw'; did you mean 'flow'?" in place.ask("DESCRIBE flaw")["error"]
     for name, rows in (("table:flow", 60), ("address:flow", 60)):
         answer = place.ask(f"SELECT count(*) AS n FROM `{name}`", addresses={"flow": STREAM})
         assert (answer["error"], answer["rows"]) == (None, [[rows]])

@@ -34,6 +34,8 @@ from enmasse.model.kinds.pipelines.relations import table_problem
 from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE, SECRET
 from enmasse.model.schema.openapi import class_text, structural
 from enmasse.model.schema.schema import describe_value
+from enmasse.model.sql.asking import read_asked
+from enmasse.model.sql.sql import SqlError
 from enmasse.net.http_server import unless_gone
 
 if TYPE_CHECKING:
@@ -224,6 +226,11 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         form = choose(request, offers)
         asked = _arguments(await read_body(request, OBJECTS))
         registry.store.get(space.name, namespace, name)
+        try:
+            read_asked(asked["sql"])
+        except SqlError as error:
+            # Without Spark, which may have to start first.
+            raise RequestError(422, str(error)) from None
         secret = asked.get("credentialsSecret")
         if secret is not None:
             # A requester must not use a password that they cannot read.

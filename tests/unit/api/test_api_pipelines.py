@@ -199,6 +199,26 @@ async def test_who_may_not_query_starts_no_spark_by_looking_at_tables(
     assert [command["mayStart"] for command in Noting.asked] == [may_start]
 
 
+@pytest.mark.parametrize(
+    ("sql", "code", "said"),
+    [
+        ("SELECT a\nFROM t GRUP BY a", 422, "line 2, column 13: unexpected 'BY'"),
+        ("DESCRIBE EXTENDED t", 422, "line 1, column 1: expected SHOW TABLES"),
+        ("SELECT java_method('a')", 422, "line 1, column 8: java_method() may not be called"),
+        ("SELECT a FROM nowhere", 503, "the host of pipelines"),
+        ("SHOW TABLES", 503, "the host of pipelines"),
+    ],
+)
+async def test_what_is_no_query_is_refused_before_anybody_is_asked(
+    registry: Registry, sql: str, code: int, said: str
+) -> None:
+    registry.store.create(member("AddressSpace", "shop") | {"metadata": {"name": "shop", "namespace": "default"}})
+    app = create_app(ApiParts(registry=registry, stop=asyncio.Event(), pipelines=PipelineHost(Path("nowhere"))))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://localhost") as client:
+        answer = await client.post(f"{BASE}/addressspaces/shop/query", json={"sql": sql})
+    assert (answer.status_code, said in answer.json()["message"]) == (code, True), answer.text
+
+
 async def test_a_query_ends_with_its_client(registry: Registry) -> None:
     class Waiting(PipelineHost):
         begun, ended = asyncio.Event(), False

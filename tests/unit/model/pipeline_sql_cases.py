@@ -201,9 +201,12 @@ BAD = [
         "SELECT q.x FROM readings r",
         "line 1, column 10: there is no relation or column 'q'; there are device, temperature, ts, room, list, tags",
     ),
-    ("SELECT * FROM reading", "line 1, column 15: there is no relation 'reading'; did you mean 'readings'?"),
+    (
+        "SELECT * FROM reading",
+        "line 1, column 15: there is no relation 'reading'; did you mean 'readings'? There are readings, devices, raw",
+    ),
     ("SELECT * FROM csv.`/etc/passwd`", "line 1, column 19: expected the name of a relation, without a dot"),
-    ("SELECT * FROM `csv.`", "line 1, column 15: there is no relation 'csv.'; there are devices, raw, readings"),
+    ("SELECT * FROM `csv.`", "line 1, column 15: there is no relation 'csv.'; there are readings, devices, raw"),
     ("SELECT * FROM a.b.c", "line 1, column 19: expected the name of a relation, without a dot"),
     (
         "SELECT reflect('java.lang.System','getenv','X')",
@@ -263,11 +266,11 @@ BAD = [
     ),
     (
         "SELECT * FROM (WITH x AS (SELECT 1 AS a) SELECT * FROM x) AS y, x",
-        "line 1, column 65: there is no relation 'x'; there are devices, raw, readings",
+        "line 1, column 65: there is no relation 'x'; there are readings, devices, raw",
     ),
     (
         "WITH a AS (SELECT * FROM b), b AS (SELECT 1 AS c) SELECT * FROM a",
-        "line 1, column 26: there is no relation 'b'; there are devices, raw, readings",
+        "line 1, column 26: there is no relation 'b'; there are readings, devices, raw",
     ),
     (
         "SELECT input_file_name() FROM readings",
@@ -309,7 +312,7 @@ BAD = [
     ("SELECT DISTINCT ON (device) device FROM readings", "line 1, column 21: ON is not taken"),
     (
         "SELECT * FROM STREAM readings",
-        "line 1, column 15: there is no relation 'STREAM'; there are devices, raw, readings",
+        "line 1, column 15: there is no relation 'STREAM'; there are readings, devices, raw",
     ),
     ("SELECT * FROM STREAM(readings)", "line 1, column 15: stream() is not among the functions that may be called"),
     ("SELECT * REPLACE (1 AS device) FROM readings", "line 1, column 19: REPLACE is not taken"),
@@ -374,7 +377,7 @@ BAD = [
     ("SELECT CASE FROM readings", "line 1, column 8: expected END after CASE"),
     (
         "SELECT * FROM (TABLE readings)",
-        "line 1, column 16: there is no relation 'TABLE'; there are devices, raw, readings",
+        "line 1, column 16: there is no relation 'TABLE'; there are readings, devices, raw",
     ),
     ("SELECT BROADCAST(a) FROM raw", "line 1, column 8: broadcast() is not among the functions that may be called"),
     ("SELECT * FROM raw CROSS APPLY f(1)", "line 1, column 31: CROSS_APPLY is not taken"),

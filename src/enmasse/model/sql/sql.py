@@ -71,13 +71,26 @@ def checked_sql(text: str, relations: Mapping[str, Columns], functions: Collecti
 
     Args:
         text: one query in Spark's SQL.
-        relations: those that it may read, by name, with the columns where they are known.
+        relations: those that it may read, by name, with the columns where they are known; errors list them in this
+            order.
         functions: those of the user's own that it may call beside Spark's, in lower case.
 
     Raises:
         SqlError: it is none, or does more than compute, or reads something else; with the place.
     """
-    return _checked(text, tuple(sorted(relations.items())), frozenset(functions))
+    return _checked(text, tuple(relations.items()), frozenset(functions))
+
+
+def check_syntax(text: str) -> None:
+    """Check a query as far as that can be done without the relations that there are.
+
+    Raises:
+        SqlError: it is none that may be run, whatever it reads; with the place.
+    """
+    _require_length(text)
+    from enmasse.model.sql.tree import check_alone  # noqa: PLC0415  # the parser is slow to load
+
+    check_alone(text)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -101,9 +114,13 @@ def checked_streaming(text: str, streams: Streams, *, has_windows: bool, is_comp
 
 @lru_cache(maxsize=_KEPT)
 def _checked(text: str, relations: tuple[tuple[str, Columns], ...], functions: frozenset[str]) -> CheckedSql:
-    if len(text) > MAX_SQL_CHARACTERS:
-        raise SqlError(f"expected at most {MAX_SQL_CHARACTERS} characters, got {len(text)}")
+    _require_length(text)
     # What checks a query and what it is asked by know each other: this file is loaded without sqlglot, which is slow.
     from enmasse.model.sql.tree import check  # noqa: PLC0415
 
     return check(text, dict(relations), functions)
+
+
+def _require_length(text: str) -> None:
+    if len(text) > MAX_SQL_CHARACTERS:
+        raise SqlError(f"expected at most {MAX_SQL_CHARACTERS} characters, got {len(text)}")

@@ -89,6 +89,7 @@ _REFUSED_NAMES = frozenset(
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_NAME = 255
+_LISTED = 20
 _UNITS = frozenset(
     "YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()  # noqa: SIM905
 )
@@ -127,10 +128,26 @@ def check(text: str, relations: Mapping[str, Columns], own: frozenset[str] = fro
     return CheckedSql(canonical, frozenset(names), frozenset(functions | _calls_of(canonical, own)), columns)
 
 
+def check_alone(text: str) -> None:
+    """Check a text as far as that can be done without the relations that there are.
+
+    Raises:
+        SqlError: it is none that may be run, whatever it reads.
+    """
+    _examine(read(text), text, None, frozenset())
+
+
 def _examine(
-    tree: exp.Expression, text: str, declared: Mapping[str, str], own: frozenset[str]
+    tree: exp.Expression, text: str, declared: Mapping[str, str] | None, own: frozenset[str]
 ) -> tuple[set[str], set[str]]:
-    """Check every part of a tree; return its relations and functions."""
+    """Check every part of a tree; return its relations and functions.
+
+    Args:
+        tree: of the text.
+        text: as it was written.
+        declared: the relations, by their names in lower case; None: any there may be.
+        own: functions of the user's own.
+    """
     functions: set[str] = set()
     read_names: set[str] = set()
     for node in list(tree.walk()):
@@ -179,7 +196,7 @@ def _syntax_name(kind: type[exp.Expr]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).upper()
 
 
-def _check_table(table: exp.Table, text: str, declared: Mapping[str, str], read_names: set[str]) -> None:
+def _check_table(table: exp.Table, text: str, declared: Mapping[str, str] | None, read_names: set[str]) -> None:
     this = table.this
     if isinstance(this, exp.Anonymous):
         name = _check_function(this, text)
@@ -190,12 +207,18 @@ def _check_table(table: exp.Table, text: str, declared: Mapping[str, str], read_
     if not isinstance(this, exp.Identifier):
         _refuse("expected the name of a relation", table, text)
     name = this.name.lower()
-    if _is_of_with(table, name):
+    if declared is None or _is_of_with(table, name):
         return
     if name not in declared:
         near = get_close_matches(name, declared, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(sorted(declared)) or 'none'}"
-        _refuse(f"there is no relation '{this.name[:80]}'{hint}", table, text)
+        # What is about another relation has a colon in its name.
+        listed = [one for one in declared.values() if ":" not in one]
+        there = ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
+        hint = f"there are {there or 'none'}"
+        if near:
+            others = f" There are {there}" if len(listed) > 1 else ""
+            hint = f"did you mean '{declared[near[0]]}'?{others}"
+        _refuse(f"there is no relation '{this.name[:80]}'; {hint}", table, text)
     this.set("this", declared[name])
     read_names.add(declared[name])
 

@@ -14,7 +14,6 @@ import base64
 import io
 import json
 import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -30,6 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampNTZType
 
 from enmasse.errors import EnmasseError
+from enmasse.model.sql.asking import HISTORY, LISTING, read_asked
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.builtin.onnx_model import KEPT, import_model, saved
@@ -57,7 +57,7 @@ MOST_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
 OF_TABLES, OF_ADDRESSES = "table:", "address:"
 """What stands before a name of which there are both a table and an address."""
-ABOUT_TABLES: Final = {"history:": history, "statistics:": statistics}
+ABOUT_TABLES: Final = {HISTORY: history, "statistics:": statistics}
 """What stands before the name of a table of which its log says something, and gives that."""
 OF_MODELS: Final = "models:"
 """The relation of all versions of all models."""
@@ -154,15 +154,17 @@ class Queries:
 
     def _frame(self, text: str, command: Mapping[str, Any]) -> DataFrame:
         there = tables(self._place.lake)
-        text, versions = past_versions(text)
-        known = {name: name for name in there} | {f"{OF_TABLES}{name}": name for name in there}
-        known |= {f"{about}{name}": name for about in ABOUT_TABLES for name in there}
-        known[OF_MODELS] = OF_MODELS
-        known |= {past: known[name] for past, (name, _) in versions.items() if name in known}
         given: Mapping[str, Any] = command.get("addresses") or {}
         addresses = {name: name for name in given} | {f"{OF_ADDRESSES}{name}": name for name in given}
         try:
-            names = checked_sql(text, dict.fromkeys([*addresses, *known])).relations
+            asked = read_asked(text)
+            text, versions = asked.sql, asked.versions
+            known = {name: name for name in there} | {f"{OF_TABLES}{name}": name for name in there}
+            known |= {f"{about}{name}": name for about in ABOUT_TABLES for name in there}
+            known |= {OF_MODELS: OF_MODELS, LISTING: LISTING}
+            known |= {past: known[name] for past, (name, _) in versions.items() if name in known}
+            # An error lists tables first.
+            names = checked_sql(text, dict.fromkeys([*known, *addresses])).relations
         except SqlError as error:
             raise PlanError(str(error)) from None
         if both := next((name for name in names if name in known and name in addresses), None):
@@ -174,6 +176,8 @@ class Queries:
         frames = {
             name: versions_of_models(session, self._place.models)
             if name == OF_MODELS
+            else listing(session, self._place.lake, given)
+            if name == LISTING
             else about(session, self._place.lake / known[name])
             if (about := ABOUT_TABLES.get("".join(name.partition(":")[:2])))
             else relation(session, self._place.lake / known[name], versions[name][1] if name in versions else None)
@@ -184,7 +188,11 @@ class Queries:
         canonical = self._guard.check("sql", text, {name: frame.schema for name, frame in frames.items()})
         for name, frame in frames.items():
             frame.createOrReplaceTempView(f"`{name}`")
-        return session.sql(canonical)
+        found = session.sql(canonical)
+        if not asked.describes:
+            return found
+        columns = [(field.name, field.dataType.simpleString().upper()) for field in found.schema]
+        return session.createDataFrame(columns, "column STRING, type STRING")
 
     def _address(self, session: SparkSession, address: str, credentials: str) -> DataFrame:
         options = self._place.options(credentials)
@@ -260,6 +268,15 @@ def change_table(lake: LakePath, wanted: Mapping[str, Any]) -> str:
     return restore(lake / name, int(version or 0) if moment is None else moment)
 
 
+def listing(spark: SparkSession, lake: LakePath, addresses: Mapping[str, Any]) -> DataFrame:
+    """Return the tables of a lake, and then the addresses that may be asked, each with what it is."""
+    every = _tables(lake, MOST_ROWS)["rows"]
+    rows = [(name, "table", form, rows, size, files) for name, _, rows, size, form, files in every]
+    rows += [(name, facts["type"], None, None, None, None) for name, facts in sorted(addresses.items())]
+    schema = "name STRING, kind STRING, format STRING, rows BIGINT, bytes BIGINT, files BIGINT"
+    return spark.createDataFrame(rows, schema)
+
+
 def versions_of_models(spark: SparkSession, folder: Path) -> DataFrame:
     """Return all versions of all models of a space, with their quality, and which ones count."""
     rows = []
@@ -275,48 +292,6 @@ def versions_of_models(spark: SparkSession, folder: Path) -> DataFrame:
         "quality MAP<STRING, DOUBLE>"
     )
     return spark.createDataFrame(rows, schema)
-
-
-_PAST: Final = re.compile(
-    r"(?P<name>\w+|`[^`]+`)\s+(?:FOR\s+)?(?:(?:SYSTEM_)?VERSION\s+AS\s+OF\s+(?P<version>[0-9]{1,18})"
-    r"|(?:SYSTEM_TIME|TIMESTAMP)\s+AS\s+OF\s+(?:TIMESTAMP\s*)?'(?P<moment>[^']{1,60})')",
-    re.IGNORECASE,
-)
-_TEXTS: Final = re.compile(r"('(?:[^'\\]|\\.)*')")
-
-
-def past_versions(text: str) -> tuple[str, dict[str, tuple[str, int | datetime]]]:
-    """Return a query in which past versions of tables have names of their own, and what these are.
-
-    ``readings VERSION AS OF 12`` is the relation ``readings@12`` then, and ``readings TIMESTAMP AS OF '2026-01-31'``
-    ``readings@2026-01-31``.
-
-    Raises:
-        PlanError: a moment is none.
-    """
-    found: dict[str, tuple[str, int | datetime]] = {}
-
-    def named(match: re.Match[str]) -> str:
-        name, said = match["name"].strip("`"), match["version"] or match["moment"]
-        try:
-            version = int(said) if match["version"] else datetime.fromisoformat(said)
-        except ValueError:
-            raise PlanError(
-                f"TIMESTAMP AS OF: expected a moment such as '2026-01-31T12:00:00Z', got {said!r}"
-            ) from None
-        if isinstance(version, datetime) and version.tzinfo is None:
-            version = version.replace(tzinfo=UTC)
-        found[f"{name}@{said}"] = name, version
-        return f"`{name}@{said}`"
-
-    # A text in the query may hold the same words; a moment is a text itself.
-    at, parts = 0, []
-    for match in _PAST.finditer(text):
-        if any(start.start() < match.start() < start.end() for start in _TEXTS.finditer(text)):
-            continue
-        parts += [text[at : match.start()], named(match)]
-        at = match.end()
-    return "".join([*parts, text[at:]]), found
 
 
 def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
