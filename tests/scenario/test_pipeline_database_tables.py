@@ -25,7 +25,7 @@ from enmasse.pipeline.database.statements import LOCKING_BATCHES, batches_of, ma
 from enmasse.pipeline.database.writing import DatabaseTable
 from enmasse.pipeline.errors import DatabaseAwayError, DatabaseError, RowRefusedError
 from enmasse.pipeline.lake.delta_reading import open_delta
-from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of
+from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of, set_of
 from enmasse.pipeline.lake.reference import Pins
 from enmasse.pipeline.running.planning.plans import DatabaseTarget
 from tests.support.foreign_tools import require
@@ -165,11 +165,12 @@ def test_changes_in_part_leave_what_is_newer_and_nothing_of_what_was_deleted(
     staged = {
         "k": ["a", "b", "c", "d"],
         "v": [2, 2, None, 3],
-        at_of("v"): [6, 3, None, 8],
+        set_of("v"): [True, True, True, True],
+        at_of("v"): [6, 3, 5, 8],
         "w": ["older", None, None, "older"],
-        at_of("w"): [4, None, None, 8],
+        set_of("w"): [True, True, True, True],
+        at_of("w"): [4, 2, 5, 8],
         "at": [6, 3, 5, 8],
-        at_of("at"): [6, 3, 5, 8],
         DELETED: [False, False, True, False],
         ANEW: [False, True, True, True],
         ANEW_AT: [None, 2, 5, 7],

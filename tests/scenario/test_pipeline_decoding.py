@@ -15,7 +15,7 @@ import pytest
 
 from enmasse.model.kinds.pipelines.sources import Files
 from enmasse.model.sql.ddl import parse_ddl
-from enmasse.pipeline.decoding import COUNT_OF, bad, decode, drift_counts, filled, good
+from enmasse.pipeline.decoding import COUNT_OF, bad, decode, drift_counts, filled, good, with_tombstones
 from enmasse.pipeline.decoding.csv_columns import csv_columns
 from enmasse.pipeline.errors import OptionError
 
@@ -155,6 +155,21 @@ def test_json_becomes_columns_or_a_reason(spark: SparkSession) -> None:
     assert (kept[nested]["n"], kept[nested]["s"], kept[nested]["m"]) == (None, None, None)
     assert nested - 1 in kept
     decoded.unpersist()
+
+
+def test_fields_of_json_are_present_be_they_null_or_not(spark: SparkSession) -> None:
+    values = [
+        b'{"d": null, "t": 1}',
+        b'{ "x": {"d": 1}, "t" : null, "t": null }',
+        b"{}",
+        b'{"d": "a", "t": "hot", "n": null}',
+        b"",
+    ]
+    frame = decode(messages(spark, values), format="json", schema="d STRING, t DOUBLE, n INT", with_present=True)
+    assert [row["_present"] for row in by_offset(good(frame))] == [["d", "t"], ["t"], []]
+    # A value that does not fit is not known to be NULL.
+    assert [row["_present"] for row in by_offset(filled(frame))] == [["d", "t"], ["t"], [], ["d", "n"]]
+    assert [row["_present"] for row in by_offset(good(with_tombstones(frame)))][-1:] == [None]
 
 
 def test_what_must_not_be_missing_is_a_problem_where_it_is(spark: SparkSession) -> None:

@@ -307,7 +307,7 @@ def test_a_row_may_change_the_columns_alone_that_it_has(lake: Lake) -> None:
     assert lake.rows("parts", "k", "v", "w", "at") == [("a", 2, "x", 2), ("b", 1, "z", 2), ("c", 3, None, 2)]
 
 
-@pytest.mark.parametrize("sizes", [[1] * 13, [13], [4, 9]])
+@pytest.mark.parametrize("sizes", [[13], [1, 1, 4, 7]])
 def test_changes_in_part_come_to_the_same_whatever_batches_they_come_in(lake: Lake, sizes: list[int]) -> None:
     table = open_table(lake.folder / "parts", mode="update", keys=["k"], order_by="at", is_partial=True)
     changes: Rows = [
@@ -318,7 +318,7 @@ def test_changes_in_part_come_to_the_same_whatever_batches_they_come_in(lake: La
         {"k": "a", "v": 2, "at": 6},
         {"k": "b", "at": 2, DELETED: True},
         {"k": "c", "at": 4, DELETED: True},
-        {"k": "a", "w": "old", "at": 5},
+        {"k": "a", "w": "old", "at": 4},
         {"k": "b", "v": 3, "at": 3},
         {"k": "c", "w": "old", "at": 2},
         {"k": "a", "w": "y"},

@@ -694,6 +694,39 @@ def test_rows_are_held_against_what_they_are_expected_to_meet_and_empty_messages
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 
+def test_null_and_absent_fields_are_told_apart_from_the_message_to_the_table(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    node.create("twins", partitions=1)
+    source = {"name": "changes", "address": "twins", "format": "json", "includePresent": True}
+    source |= {"schema": "device STRING, at INT, mode STRING, target DOUBLE"}
+    renamed = "transform(_present, n -> if(n = 'target', 'wanted', n)) AS _present"
+    sink = {"mode": "update", "keys": ["device"], "orderBy": "at", "update": "present"}
+    spec = {
+        "sources": [source],
+        "steps": [{"name": "named", "sql": f"SELECT device, at, mode, target * 2 AS wanted, {renamed} FROM changes"}],
+        "sinks": [sink | {"input": "changes", "table": "twins"}, sink | {"input": "named", "table": "named"}],
+    }
+    place.put("demo.twins", spec, {"twins": STREAM})
+    said: list[dict[str, Any]] = [
+        {"device": "a", "at": 1, "mode": "auto", "target": 1},
+        {"device": "b", "at": 1, "mode": "auto", "target": 1},
+        {"device": "a", "at": 3, "target": None},
+        {"device": "b", "at": 3, "mode": "off"},
+        {"device": "a", "at": 2, "mode": "late", "target": 7},
+        {"device": "b", "at": 2, "mode": "late", "target": 7},
+    ]
+    send(node, "twins", *map(json.dumps, said))
+
+    def rows(table: str, column: str) -> list[tuple[Any, ...]]:
+        return sorted((row["device"], row["at"], row["mode"], row[column]) for row in place.rows(table))
+
+    place.until(lambda: rows("twins", "target") == [("a", 3, "late", None), ("b", 3, "off", 7.0)])
+    place.until(lambda: rows("named", "wanted") == [("a", 3, "late", None), ("b", 3, "off", 14.0)])
+    assert "_present" not in place.rows("twins")[0]
+    place.send(command="delete", name="demo.twins", purge=True)
+
+
 def test_a_sink_may_have_a_trigger_of_its_own(node: StreamNode, place: RunnerPlace) -> None:
     send(node, node.create("paces"), "a")
     spec = to_table("paces", "quick")

@@ -95,7 +95,11 @@ CARRIED: Final = tuple(row.name for row in COLUMNS if row.name != "value")
 TOMBSTONE: Final = "_tombstone"
 """The column that says of a row that its message was empty, where a source has ``tombstones``."""
 
-RESERVED: Final = (*(f"_{name}" for name in CARRIED), "_problem", "_value", TOMBSTONE)
+PRESENT: Final = "_present"
+"""The column with the names of the fields that a message has, where a source has ``includePresent``; a sink with
+``update: present`` reads it."""
+
+RESERVED: Final = (*(f"_{name}" for name in CARRIED), "_problem", "_value", TOMBSTONE, PRESENT)
 """Columns beside those of a schema."""
 
 NEVER_NULL: Final = frozenset(row.name for row in COLUMNS if not row.is_null)

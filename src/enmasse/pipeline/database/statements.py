@@ -14,7 +14,7 @@ from typing import Final
 
 from enmasse.model.kinds.pipelines.databases import BATCHES
 from enmasse.model.kinds.pipelines.sinks import DELETED
-from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of
+from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, SET_AT, at_of, set_of
 
 STAGED: Final = "enmasse_rows"
 """The temporary table with the rows of a batch."""
@@ -31,6 +31,11 @@ def qualified(table: str) -> str:
     """Return a table, ``machines`` or ``plant.machines``, as it stands in a statement."""
     schema, _, name = table.rpartition(".")
     return f"{quoted(schema or _DEFAULT_SCHEMA)}.{quoted(name)}"
+
+
+def _text(name: str) -> str:
+    """Return a name as a text in a statement."""
+    return "'" + name.replace("'", "''") + "'"
 
 
 def batches_of(table: str) -> str:
@@ -80,7 +85,8 @@ class Merge:
         types: of the columns that are written, by name.
         keys: the columns that name a row; none: rows are added.
         order_by: the column whose greater value wins; None: what comes later.
-        is_partial: whether NULL leaves what is there.
+        is_partial: whether rows change the columns that they set alone; with ``order_by`` and ``SET_AT`` among the
+            ``types``, each by its own order.
         is_deleting: whether the column ``DELETED`` says which rows delete.
     """
 
@@ -97,21 +103,32 @@ class Merge:
 
     def _insertion(self) -> str:
         names = ", ".join(map(quoted, self.types))
-        values = ", ".join(map(self._given, self.types))
-        living = f" WHERE NOT r.{quoted(DELETED)}" if self.is_deleting else ""
-        source = f"pg_temp.{STAGED} r"
-        if self.is_partial and self.order_by is not None:
+        values = ", ".join(map(self._in_part if self.is_partial else self._value, self.types))
+        source, asked = f"pg_temp.{STAGED} r", []
+        if self.is_partial:
             same = " AND ".join(f"o.{quoted(key)} = {self._value(key)}" for key in self.keys)
             source += f" LEFT JOIN {qualified(self.table)} o ON {same}"
-        text = f"INSERT INTO {qualified(self.table)} AS t ({names}) SELECT {values} FROM {source}{living}"  # noqa: S608  # quoted
+            is_new = f"o.{quoted(self.keys[0])} IS NULL"
+            if self.order_by is not None:
+                newer = self._newer(self._value(self.order_by), "o")
+                asked.append(f"({' OR '.join([is_new, newer, *map(self._wins, self._columns())])})")
+            if self.is_deleting:
+                # What is still there is newer than the deletion, and may have columns that are older.
+                asked.append(f"NOT (r.{quoted(DELETED)} AND {is_new})")
+        elif self.is_deleting:
+            asked.append(f"NOT r.{quoted(DELETED)}")
+        where = f" WHERE {' AND '.join(asked)}" if asked else ""
+        text = f"INSERT INTO {qualified(self.table)} AS t ({names}) SELECT {values} FROM {source}{where}"  # noqa: S608  # quoted
         if not self.keys:
             return text
         text += f" ON CONFLICT ({', '.join(map(quoted, self.keys))}) DO "
         rest = [name for name in self.types if name not in self.keys]
         if not rest:
             return f"{text}NOTHING"
-        changes = ", ".join(f"{quoted(name)} = {self._changed(quoted(name))}" for name in rest)
-        newer = f" WHERE {self._newer(f'EXCLUDED.{quoted(self.order_by)}')}" if self.order_by is not None else ""
+        changes = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in rest)
+        newer = ""
+        if self.order_by is not None and not self.is_partial:
+            newer = f" WHERE {self._newer(f'EXCLUDED.{quoted(self.order_by)}')}"
         return f"{text}UPDATE SET {changes}{newer}"
 
     def _deletion(self) -> str:
@@ -123,22 +140,51 @@ class Merge:
         found = " AND ".join([f"r.{quoted(ANEW if self.is_partial else DELETED)}", *named])
         return f"DELETE FROM {qualified(self.table)} t USING pg_temp.{STAGED} r WHERE {found}"  # noqa: S608  # quoted
 
-    def _newer(self, value: str) -> str:
+    def _newer(self, value: str, table: str = "t") -> str:
         assert self.order_by is not None
-        there = f"t.{quoted(self.order_by)}"
+        there = f"{table}.{quoted(self.order_by)}"
         return f"({there} IS NULL OR {value} >= {there})"
 
-    def _changed(self, name: str) -> str:
-        return f"coalesce(EXCLUDED.{name}, t.{name})" if self.is_partial else f"EXCLUDED.{name}"
+    def _columns(self) -> list[str]:
+        """Return the columns that rows may set or not."""
+        return [name for name in self.types if name not in (*self.keys, self.order_by, SET_AT)]
 
-    def _given(self, name: str) -> str:
-        """Return the value that a row has for a column, or that the table has where that is newer."""
-        value = self._value(name)
-        if self.order_by is None or not self.is_partial or name in (*self.keys, self.order_by):
-            return value
-        by = f"o.{quoted(self.order_by)}"
-        at = self._value(at_of(name), self.types[self.order_by])
-        return f"coalesce(CASE WHEN {by} IS NULL OR {at} >= {by} THEN {value} END, o.{quoted(name)})"
+    def _in_part(self, name: str) -> str:
+        """Return what a column has in the end: the row's value where it sets it and is newer, else what is there."""
+        if name in self.keys:
+            return self._value(name)
+        if name == self.order_by:
+            value = self._value(name)
+            return f"CASE WHEN {self._newer(value, 'o')} THEN {value} ELSE o.{quoted(name)} END"
+        if name == SET_AT:
+            each = [
+                f"jsonb_build_object({_text(one)}, "
+                f"CASE WHEN {self._wins(one)} THEN {self._at(one)} ELSE {self._known(one)} END)"
+                for one in self._columns()
+            ]
+            return " || ".join([f"coalesce(o.{quoted(SET_AT)}, '{{}}')", *each])
+        return f"CASE WHEN {self._wins(name)} THEN {self._value(name)} ELSE o.{quoted(name)} END"
+
+    def _wins(self, name: str) -> str:
+        is_set = f"r.{quoted(set_of(name))}"
+        if self.order_by is None:
+            return is_set
+        known = self._known(name)
+        return f"({is_set} AND ({known} IS NULL OR {self._at(name)} >= {known}))"
+
+    def _at(self, name: str) -> str:
+        assert self.order_by is not None
+        return self._value(at_of(name), self.types[self.order_by])
+
+    def _known(self, name: str) -> str:
+        """Return what ordered the value of a column that is there."""
+        assert self.order_by is not None
+        by = f"CASE WHEN o.{quoted(name)} IS NOT NULL THEN o.{quoted(self.order_by)} END"
+        if SET_AT not in self.types:
+            return f"({by})"
+        set_at = f"o.{quoted(SET_AT)}"
+        known = f"CAST({set_at} ->> {_text(name)} AS {self.types[self.order_by]})"
+        return f"(CASE WHEN {set_at} IS NULL THEN {by} ELSE {known} END)"
 
     def _value(self, name: str, kind: str = "") -> str:
         column, kind = f"r.{quoted(name)}", kind or self.types[name]

@@ -21,6 +21,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.model.sql.ddl import quote_identifier
+from enmasse.model.sql.message_columns import PRESENT
 from enmasse.pipeline.database.connection import transaction
 from enmasse.pipeline.database.statements import (
     COLUMNS,
@@ -38,7 +39,7 @@ from enmasse.pipeline.errors import DatabaseError
 from enmasse.pipeline.lake.batches import query_of
 from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.merging import last_of_each
-from enmasse.pipeline.lake.partial_updates import is_beside, together
+from enmasse.pipeline.lake.partial_updates import SET_AT, check_present, is_beside, together
 from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -77,7 +78,15 @@ class DatabaseTable:
         shutil.rmtree(self._folder / "staged", ignore_errors=True)
         database = self._target.database
         with transaction(database, self._owner) as cursor:
-            self._types(cursor, schema.names)
+            types = self._types(cursor, schema.names)
+            if self._target.is_partial:
+                check_present(schema)
+            if PRESENT in schema.names and self._target.is_partial and self._target.order_by and SET_AT not in types:
+                table = database.table
+                raise DatabaseError(
+                    f"the table {table} has no column {SET_AT} of jsonb, which says when a column was set to NULL: "
+                    f"ALTER TABLE {qualified(table)} ADD COLUMN {SET_AT} jsonb"
+                )
             if self._target.keys:
                 _require_unique(cursor, database.table, self._target.keys)
             _make_batches(cursor, database.table)
@@ -138,14 +147,17 @@ class DatabaseTable:
             yield ds.dataset(paths, format="parquet") if paths else None
 
     def _types(self, cursor: Any, columns: Sequence[str]) -> Mapping[str, str]:
-        """Return the types of the table's columns that rows have.
+        """Return the types of the table's columns that rows have, and of ``SET_AT`` where it is there and of use.
 
         Raises:
             DatabaseError: there is no table, or it lacks a column.
         """
         table = self._target.database.table
         there = columns_of(cursor, table)
-        names = [name for name in columns if not is_beside(name)]
+        target = self._target
+        names = [name for name in columns if not is_beside(name) and not (target.is_partial and name == PRESENT)]
+        if target.is_partial and target.order_by is not None and there.get(SET_AT, ("",))[0] == "jsonb":
+            names.append(SET_AT)
         if missing := [name for name in names if name not in there]:
             raise DatabaseError(
                 f"the table {table} has no column {missing[0]!r}; it has {', '.join(there)}: add it to the table, or "

@@ -9,12 +9,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from enmasse.model.sql.ddl import Column
+from enmasse.model.sql.message_columns import PRESENT
 from enmasse.model.sql.message_schema import MessageFormat, schema_columns
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS, RecordProblem, shaper
 from enmasse.pipeline.errors import RegistryAwayError
@@ -47,6 +48,16 @@ def records_reader(message_format: MessageFormat, schema: str | None) -> Read:
     return read_senml
 
 
+def _with_values_alone(read: Read) -> Read:
+    """Return a reader of records without what they do not have; those of SenML have all columns."""
+
+    def read_values(content: bytes, accepted_s: float) -> list[Any]:
+        records = read(content, accepted_s)
+        return [{name: value for name, value in record.items() if value is not None} for record in records]
+
+    return read_values
+
+
 class ArrowDecoding:
     """The function for ``mapInArrow``.
 
@@ -56,6 +67,7 @@ class ArrowDecoding:
         carried: columns that go along as they are, after those of the schema. The batches have them and ``value``,
             and ``_timestamp`` among them if it is to be known.
         registered: instead of the schema: how messages are read that name theirs.
+        with_present: whether rows have the column ``PRESENT``.
     """
 
     def __init__(
@@ -64,11 +76,14 @@ class ArrowDecoding:
         schema: str | None,
         carried: Sequence[str],
         registered: Registered | None = None,
+        *,
+        with_present: bool = False,
     ) -> None:
         self._registered = registered
         self._format = message_format
         self._schema = schema
-        self._carried = tuple(carried)
+        self.carried = tuple(carried)
+        self.with_present = with_present
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode; made once for a task, for schemas are parsed here."""
@@ -78,23 +93,22 @@ class ArrowDecoding:
         else:
             columns = schema_columns(self._format, self._schema)
             read = records_reader(self._format, self._schema)
+            if self.with_present and self._format == "senml":
+                read = _with_values_alone(read)
         shape = shaper(columns)
         for batch in batches:
-            yield from _decode(batch, columns, read, shape, self._carried)
+            out = _Rows(batch, columns, self.carried, with_present=self.with_present)
+            yield from _decode(batch, out, read, shape)
 
 
 def _decode(
-    batch: pa.RecordBatch,
-    columns: Sequence[Column],
-    read: Read,
-    shape: Callable[[Any], list[Any]],
-    carried: Sequence[str],
+    batch: pa.RecordBatch, out: _Rows, read: Read, shape: Callable[[Any], list[Any]]
 ) -> Iterator[pa.RecordBatch]:
-    out = _Rows(batch, columns, carried)
     values = batch.column("value").to_pylist()
     for index, (content, accepted_s) in enumerate(zip(values, _moments(batch), strict=True)):
         try:
-            rows = [shape(record) for record in read(content or b"", accepted_s)]
+            records = read(content or b"", accepted_s)
+            rows = [shape(record) for record in records]
         except RecordProblem as problem:
             out.bad(index, str(problem))
         except RegistryAwayError:
@@ -102,8 +116,8 @@ def _decode(
         except Exception as error:  # noqa: BLE001  # one message never ends a query
             out.bad(index, f"{type(error).__name__}: {error}")
         else:
-            for row in rows:
-                out.good(index, row)
+            for record, row in zip(records, rows, strict=True):
+                out.good(index, row, record)
                 if len(out) >= ROWS:
                     yield out.batch()
     if len(out):
@@ -120,8 +134,11 @@ def _moments(batch: pa.RecordBatch) -> list[float]:
 class _Rows:
     """Rows on their way out."""
 
-    def __init__(self, batch: pa.RecordBatch, columns: Sequence[Column], carried: Sequence[str]) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch, columns: Sequence[Column], carried: Sequence[str], *, with_present: bool
+    ) -> None:
         self._batch = batch
+        self._with_present = with_present
         self._columns = columns
         self._carried = carried
         self._begin()
@@ -130,21 +147,26 @@ class _Rows:
         self._values: list[list[Any]] = [[] for _ in self._columns]
         self._indices: list[int] = []
         self._problems: list[str | None] = []
+        self._present: list[list[str]] = []
 
     def __len__(self) -> int:
         return len(self._indices)
 
-    def good(self, index: int, row: list[Any]) -> None:
+    def good(self, index: int, row: list[Any], record: Mapping[str, Any]) -> None:
         for values, value in zip(self._values, row, strict=True):
             values.append(value)
         self._indices.append(index)
         self._problems.append(None)
+        if self._with_present:
+            self._present.append([column.name for column in self._columns if column.name in record])
 
     def bad(self, index: int, problem: str) -> None:
         for values in self._values:
             values.append(None)
         self._indices.append(index)
         self._problems.append(_one_problem(problem))
+        if self._with_present:
+            self._present.append([])
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows so far, which are forgotten."""
@@ -161,9 +183,10 @@ class _Rows:
         )
         bad = self._batch.column("value").take(of_bad)
         carried = [self._batch.column(name).take(indices) for name in self._carried]
-        names = [*(column.name for column in self._columns), *self._carried, "_problem", "_value"]
+        present = {PRESENT: pa.array(self._present, pa.list_(pa.string()))} if self._with_present else {}
+        names = [*(column.name for column in self._columns), *self._carried, *present, "_problem", "_value"]
         self._begin()
-        return pa.RecordBatch.from_arrays([*arrays, *carried, problems, bad], names=names)
+        return pa.RecordBatch.from_arrays([*arrays, *carried, *present.values(), problems, bad], names=names)
 
     def _array(self, column: Column, values: list[Any]) -> pa.Array:
         of = arrow_type(column.type)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from enmasse.model.sql.ddl import Column, ColumnType, written
+from enmasse.model.sql.message_columns import PRESENT
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS
 
 if TYPE_CHECKING:
@@ -42,13 +43,16 @@ _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
 
 
-def json_columns(frame: DataFrame, columns: Sequence[Column], carried: Sequence[str]) -> DataFrame:
-    """Return the columns, those that are carried along, ``_problem`` and ``_value``.
+def json_columns(
+    frame: DataFrame, columns: Sequence[Column], carried: Sequence[str], *, with_present: bool = False
+) -> DataFrame:
+    """Return the columns, those that are carried along, perhaps ``PRESENT``, ``_problem`` and ``_value``.
 
     Args:
         frame: with ``value``, and what is carried.
         columns: of the messages.
         carried: names of other columns.
+        with_present: whether there is the column ``PRESENT``.
     """
     kept = [F.col(name) for name in carried]
     text = F.col("value").cast("string")
@@ -67,9 +71,11 @@ def json_columns(frame: DataFrame, columns: Sequence[Column], carried: Sequence[
     values = {column.name: _value(column) for column in columns}
     problem = _problem(columns, values)
     good = problem.isNull()
+    fields = F.array_intersect(F.json_object_keys(F.col(_TEXT)), F.array(*[F.lit(name) for name in values]))
     return rows.select(
         *[value.alias(name) for name, value in values.items()],
         *kept,
+        *([fields.alias(PRESENT)] if with_present else []),
         problem.alias("_problem"),
         F.when(~good, F.col("_value")).alias("_value"),
     )

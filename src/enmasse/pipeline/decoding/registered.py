@@ -103,6 +103,7 @@ class Registered:
 
 def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
     writer = parse_avro(schema.text)
+    absent = _absent(writer, wanted)
 
     def read(content: bytes) -> Any:
         file = io.BytesIO(content)
@@ -116,9 +117,18 @@ def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
             raise RecordProblem(f"it is no Avro of schema {schema.id}: {error}") from error
         if file.tell() != len(content):
             raise RecordProblem(f"expected one Avro record, got {len(content) - file.tell()} more bytes")
-        return record
+        assert isinstance(record, dict)
+        # A default is nothing that was written.
+        return {name: value for name, value in record.items() if value is not None or name not in absent}
 
     return read
+
+
+def _absent(writer: Any, wanted: Any) -> set[str]:
+    """Return the fields that are wanted and that no message of a schema has."""
+    there = {field["name"] for field in writer["fields"]}
+    names = {field["name"]: {field["name"], *field.get("aliases", ())} for field in wanted["fields"]}
+    return {name for name, known in names.items() if not known & there}
 
 
 def json_document_reader(schema: RegisteredSchema) -> Read:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from enmasse.model.sql.ddl import Column, quote_identifier, written
-from enmasse.model.sql.message_columns import CARRIED, TOMBSTONE
+from enmasse.model.sql.message_columns import CARRIED, PRESENT, TOMBSTONE
 from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
 from enmasse.pipeline.decoding.json_columns import json_columns
@@ -32,7 +32,13 @@ _MOST_FIELDS: Final = 40
 _EXAMPLE: Final = 120
 
 
-def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataFrame:  # noqa: A002  # the field's name
+def decode(
+    frame: DataFrame,
+    *,
+    format: str,  # noqa: A002  # the field's name
+    schema: str | None = None,
+    with_present: bool = False,
+) -> DataFrame:
     """Return the schema's columns for each message, and what is wrong with those that have none.
 
     Args:
@@ -40,6 +46,7 @@ def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataF
         format: ``json``, ``cbor``, ``avro``, ``senml``, ``text`` or ``raw``.
         schema: of json and cbor the columns as Spark writes them, of avro the schema in JSON; of senml which of
             its columns are wanted, or None; of the others None.
+        with_present: whether rows have the column ``PRESENT``; not of ``text`` and ``raw``.
 
     Returns:
         The schema's columns; ``_partition, _offset, _timestamp, _key`` (a text) and whatever else of the raw
@@ -56,18 +63,19 @@ def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataF
         raise OptionError(f"schema of format {format}: {error}") from error
     rows, carried = _carried(frame)
     if message_format == "json":
-        return json_columns(rows, columns, carried)
+        return json_columns(rows, columns, carried, with_present=with_present)
     if message_format in ("raw", "text"):
         return _whole(rows, message_format, carried)
-    return _in_python(rows, columns, carried, ArrowDecoding(message_format, schema, carried))
+    return _in_python(rows, columns, ArrowDecoding(message_format, schema, carried, with_present=with_present))
 
 
-def decode_registered(frame: DataFrame, registered: Registered) -> DataFrame:
+def decode_registered(frame: DataFrame, registered: Registered, *, with_present: bool = False) -> DataFrame:
     """Return what ``decode`` does, of messages that name their schemas.
 
     Args:
         frame: as for ``decode``.
         registered: how they are read.
+        with_present: whether rows have the column ``PRESENT``.
 
     Raises:
         OptionError: the schema does not make columns.
@@ -77,16 +85,16 @@ def decode_registered(frame: DataFrame, registered: Registered) -> DataFrame:
     except SchemaTextError as error:
         raise OptionError(f"schema of format {registered.format}: {error}") from error
     rows, carried = _carried(frame)
-    return _in_python(rows, columns, carried, ArrowDecoding(registered.format, None, carried, registered))
+    decoding = ArrowDecoding(registered.format, None, carried, registered, with_present=with_present)
+    return _in_python(rows, columns, decoding)
 
 
-def _in_python(
-    rows: DataFrame, columns: tuple[Column, ...], carried: list[str], decoding: ArrowDecoding
-) -> DataFrame:
+def _in_python(rows: DataFrame, columns: tuple[Column, ...], decoding: ArrowDecoding) -> DataFrame:
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     nullable = tuple(Column(column.name, column.type) for column in columns)
-    kept = "".join(f"{name} {types[name]}, " for name in carried)
-    out = f"{written(nullable)}, {kept}_problem STRING, _value BINARY"
+    kept = "".join(f"{name} {types[name]}, " for name in decoding.carried)
+    present = f"{PRESENT} ARRAY<STRING>, " if decoding.with_present else ""
+    out = f"{written(nullable)}, {kept}{present}_problem STRING, _value BINARY"
     return rows.mapInArrow(decoding, out)
 
 
@@ -150,15 +158,18 @@ def filled(decoded: DataFrame) -> DataFrame:
     columns = []
     for name in (name for name in decoded.columns if name not in ("_problem", "_value")):
         value = F.col(quote_identifier(name))
-        fits = ~F.coalesce(_is_of(name), F.lit(False))
+        if name == PRESENT:
+            # A value that does not fit is not known to be NULL.
+            value = F.filter(value, lambda field: ~F.coalesce(_is_of(field), F.lit(False)))
+        fits = ~F.coalesce(_is_of(F.lit(name)), F.lit(False))
         columns.append((value if name.startswith("_") else F.when(fits, value)).alias(name))
     return decoded.where(is_record).select(*columns)
 
 
-def _is_of(name: str) -> Expression:
+def _is_of(name: Expression) -> Expression:
     """Return whether a problem is one of a column."""
     problems = F.concat(F.lit(BETWEEN_PROBLEMS), F.col("_problem"))
-    return problems.contains(f"{BETWEEN_PROBLEMS}{name}: ")
+    return F.contains(problems, F.concat(F.lit(BETWEEN_PROBLEMS), name, F.lit(": ")))
 
 
 def unfailing(decoded: DataFrame, source: str) -> DataFrame:
@@ -182,7 +193,7 @@ def drift_counts(decoded: DataFrame) -> list[Expression]:
         F.max(F.when(problem.rlike(WHOLE_PROBLEMS), F.substring(problem, 1, _EXAMPLE))).alias(EXAMPLE_OF),
     ]
     for name in [name for name in decoded.columns if not name.startswith("_")][:_MOST_FIELDS]:
-        of_field = _is_of(name)
+        of_field = _is_of(F.lit(name))
         counts.append(F.count_if(of_field).alias(f"{COUNT_OF}{name}"))
         counts.append(F.max(F.when(of_field, F.substring(problem, 1, _EXAMPLE))).alias(f"{EXAMPLE_OF}{name}"))
     return counts

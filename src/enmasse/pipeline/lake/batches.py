@@ -82,7 +82,7 @@ class Layout:
         partition_by: columns that lay out the folders, or such as ``day(ts)``, which make one (``partitions.py``);
             ``day`` alone is made of the event's time if need be.
         order_by: for ``update``: the column whose greater value wins; left out: what comes later.
-        is_partial: for ``update``: whether NULL leaves what is there.
+        is_partial: for ``update``: whether rows change the columns that they set alone (``partial_updates.py``).
         keeps_history: for ``update`` with ``order_by``: rows end those with the same keys instead of replacing them
             (``history.py``).
         evolve: whether new columns are added to the table.

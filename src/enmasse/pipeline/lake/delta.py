@@ -22,8 +22,10 @@ from urllib.parse import unquote
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
+from pyspark.sql.types import StructField, StructType
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
+from enmasse.model.sql.message_columns import PRESENT
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.batches import Layout, Mode, check_writer, checkpoint_query, query_of, table_lock
@@ -35,12 +37,12 @@ from enmasse.pipeline.lake.file_writing import remove_unnamed, sync, written
 from enmasse.pipeline.lake.mending import QUERY, account_for, application, mend
 from enmasse.pipeline.lake.merging import STAGING, Merging
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, delta_options, present_storage
+from enmasse.pipeline.lake.partial_updates import SET_AT, check_present
 from enmasse.pipeline.lake.partitions import Partitions
 from enmasse.pipeline.sums import keep_sum, sum_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 _OWNER: Final = "enmasse.owner"
 MODE: Final = "enmasse.mode"
@@ -102,7 +104,7 @@ class DeltaLakeTable:
             mend(self._path, checkpoint)
             table = self._open_or_create(fields)
             self._check_owner(table, checkpoint_query(checkpoint))
-            self._fit(table, fields)
+            self._fit(table, fields, schema)
             declare_constraints(table, self._path.name, self._layout.constraints)
         if self._merging is not None:
             # Objects cannot be looked through at once: what waits to be merged is beside the query's state.
@@ -117,10 +119,18 @@ class DeltaLakeTable:
             TableSchemaError: there can be no such table.
         """
         layout = self._layout
-        kept = type(schema)([field for field in schema.fields if field.name != DELETED])
+        beside = (DELETED, PRESENT) if layout.is_partial else (DELETED,)
+        kept = type(schema)([field for field in schema.fields if field.name not in beside])
         named = [*layout.keys, *filter(None, [layout.order_by])]
         if layout.keeps_history and layout.order_by in kept.names:
             kept = history.with_columns(kept, layout.order_by)
+        if layout.is_partial:
+            check_present(schema)
+            names = [*kept.names, *self._partitions.made_of(kept)]
+            ages = [name for name in names if name not in (*layout.keys, layout.order_by)]
+            if layout.order_by in kept.names and ages:
+                kind = kept[layout.order_by].dataType
+                kept = kept.add(SET_AT, StructType([StructField(name, kind) for name in ages]))
         return self._partitions.fields(kept, named)
 
     def _open_or_create(self, fields: Sequence[Mapping[str, Any]]) -> DeltaTable:
@@ -184,9 +194,18 @@ class DeltaLakeTable:
             raise TableMismatchError(f"the table {self._path.name} was made by somebody else; choose another name")
         check_writer(self._path.name, self._owner, query, (owner, last), adopt=self._adopt)
 
-    def _fit(self, table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
+    def _fit(self, table: DeltaTable, fields: Sequence[Mapping[str, Any]], schema: StructType) -> None:
         there = json.loads(table.schema().to_json())["fields"]
-        new = added_columns(there, fields, evolve=self._layout.evolve, name=self._path.name)
+        ours = [field for field in fields if self._layout.is_partial and field["name"] == SET_AT]
+        given = [field for field in fields if field not in ours]
+        new = added_columns(there, given, evolve=self._layout.evolve, name=self._path.name)
+        for field in ours:
+            known = next((one["type"]["fields"] for one in there if one["name"] == SET_AT), None)
+            names = () if known is None else {one["name"] for one in known}
+            more = [one for one in field["type"]["fields"] if one["name"] not in names]
+            # In a table of a former version nobody has set a column to NULL so far.
+            if more and (known is not None or PRESENT in schema.names or self._layout.evolve):
+                new.append({**field, "type": {"type": "struct", "fields": [*(known or ()), *more]}})
         if new:
             table.alter.add_columns([Field.from_json(json.dumps(field)) for field in new])
             table.update_incremental()
@@ -201,7 +220,7 @@ class DeltaLakeTable:
             if done is not None and done >= batch:
                 return
             self._claim(table, query, batch)
-            self._fit(table, fields)
+            self._fit(table, fields, frame.schema)
             # What is changed in part is complete in the table alone, which looks at it itself.
             looked_at = {} if self._layout.is_partial else self._layout.constraints
             rows = meeting(frame, self._path.name, looked_at)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.delta_reading import check_files, files_of, rows_of
 from enmasse.pipeline.lake.file_writing import staging_folder, written
 from enmasse.pipeline.lake.objects import LakePath
-from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of, is_beside, together
+from enmasse.pipeline.lake.partial_updates import SET_AT, at_of, is_beside, set_of, together
 from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Merging:
         with staging_folder(self.staging) as staging:
             by = [*layout.keys, *filter(None, [layout.order_by if layout.keeps_history else None])]
             if layout.is_partial:
-                rows = together(self._partitions.on(frame), layout.keys, layout.order_by)
+                made = self._partitions.made_of(frame.schema)
+                rows = together(self._partitions.on(frame), layout.keys, layout.order_by, made)
             else:
                 rows = self._partitions.on(last_of_each(frame, by, layout.order_by))
             files = written(rows, staging)
@@ -81,34 +83,65 @@ class Merging:
         if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
             reader = self._tombstones.apply(staged)
         columns = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in names if not is_beside(name)}
-        changed = columns
-        if self._layout.is_partial:
-            changed = {quote_identifier(name): self._changed(name, names) for name in names if not is_beside(name)}
         newer = None
         if self._layout.order_by:
             by = quote_identifier(self._layout.order_by)
             newer = f"(t.{by} IS NULL OR s.{by} >= t.{by})"
         merge = self._merge_by(table, reader, self._layout.keys, commit)
+        flag = f"s.{quote_identifier(DELETED)}" if is_deleting else "false"
         if is_deleting:
-            flag = f"s.{quote_identifier(DELETED)}"
-            both = f" AND {newer}" if newer else ""
-            merge = merge.when_matched_delete(f"{flag}{both}").when_matched_update(changed, f"NOT {flag}{both}")
-            merge = merge.when_not_matched_insert(columns, f"NOT {flag}")
+            merge = merge.when_matched_delete(f"{flag} AND {newer}" if newer else flag)
+        if self._layout.is_partial:
+            columns, changed, is_changed = self._in_part(json.loads(table.schema().to_json())["fields"], names)
+            merge = merge.when_matched_update(changed, is_changed)
         else:
-            merge = merge.when_matched_update(changed, newer).when_not_matched_insert(columns)
-        merge.execute()
+            merge = merge.when_matched_update(columns, f"NOT {flag} AND {newer}" if newer else f"NOT {flag}")
+        merge.when_not_matched_insert(columns, f"NOT {flag}").execute()
 
-    def _changed(self, name: str, names: Sequence[str]) -> str:
-        """Return what a column becomes: its value in the table stays where rows that count have none."""
-        column = quote_identifier(name)
-        value, there = f"s.{column}", f"t.{column}"
-        by = None if self._layout.order_by is None else f"t.{quote_identifier(self._layout.order_by)}"
-        if ANEW in names:
-            newer = "" if by is None else f" AND ({by} IS NULL OR s.{quote_identifier(ANEW_AT)} >= {by})"
-            there = f"CASE WHEN s.{quote_identifier(ANEW)}{newer} THEN NULL ELSE {there} END"
-        if by is not None and at_of(name) in names:
-            value = f"CASE WHEN {by} IS NULL OR s.{quote_identifier(at_of(name))} >= {by} THEN {value} END"
-        return f"coalesce({value}, {there})"
+    def _in_part(
+        self, fields: Sequence[Mapping[str, Any]], given: Sequence[str]
+    ) -> tuple[dict[str, str], dict[str, str], str]:
+        """Return what a new row has in its columns, what one that is there becomes, and whether it changes.
+
+        Args:
+            fields: the columns of the table.
+            given: those of the rows, and what is beside them.
+        """
+        keys, order_by = self._layout.keys, self._layout.order_by
+        by = None if order_by is None else quote_identifier(order_by)
+        newer = "true" if by is None else f"(t.{by} IS NULL OR s.{by} >= t.{by})"
+        set_at = next((field for field in fields if field["name"] == SET_AT and by is not None), None)
+        ages = [] if set_at is None else [field["name"] for field in set_at["type"]["fields"]]
+        new, changed, wins = {}, {}, [newer]
+        new_at, changed_at = {}, {}
+        for name in (field["name"] for field in fields):
+            column, at = quote_identifier(name), f"s.{quote_identifier(at_of(name))}"
+            if (set_at is not None and name == SET_AT) or (name not in given and by is None):
+                continue
+            if name in keys or name == order_by:
+                new[column] = f"s.{column}"
+                changed[column] = f"CASE WHEN {newer} THEN s.{column} ELSE t.{column} END"
+                continue
+            known = "NULL" if by is None else f"CASE WHEN t.{column} IS NOT NULL THEN t.{by} END"
+            if name in ages:
+                age = f"t.{quote_identifier(SET_AT)}"
+                known = f"CASE WHEN {age} IS NULL THEN {known} ELSE {age}[{_text(name)}] END"
+            if name in given:
+                is_set = f"s.{quote_identifier(set_of(name))}"
+                if by is not None:
+                    # Of a value and nothing the greater one is the value.
+                    known = f"greatest({at}, {known})"
+                    is_set = f"({is_set} AND {at} IS NOT DISTINCT FROM {known})"
+                    wins.append(is_set)
+                new[column] = f"s.{column}"
+                changed[column] = f"CASE WHEN {is_set} THEN s.{column} ELSE t.{column} END"
+                new_at[name] = at
+            changed_at[name] = known
+        for columns, moments in ((new, new_at), (changed, changed_at)):
+            if ages:
+                each = (f"{_text(name)}, {moments.get(name, 'NULL')}" for name in ages)
+                columns[quote_identifier(SET_AT)] = f"named_struct({', '.join(each)})"
+        return new, changed, " OR ".join(wins)
 
     def _keep_versions(
         self, table: DeltaTable, spark: SparkSession, staged: list[str], folder: Path, commit: CommitProperties
@@ -141,6 +174,10 @@ class Merging:
             f"(t.{quote_identifier(key)} IS NOT DISTINCT FROM s.{quote_identifier(key)})" for key in keys
         )
         return table.merge(source, same, source_alias="s", target_alias="t", commit_properties=commit)
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
 
 
 def last_of_each(frame: DataFrame, by: Sequence[str], order_by: str | None) -> DataFrame:

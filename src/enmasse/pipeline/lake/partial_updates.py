@@ -1,25 +1,35 @@
-"""Rows of a batch that change one row of a table in part, made one.
+"""Rows that change one row of a table in part: those of a batch made one, and what the table keeps of them.
 
 Rules:
-1. The outcome is that of changes that come one by one, whatever batches they come in: a row counts unless one before
-   it, here or in the table, is newer, and of each column the last value that is not NULL stays.
-2. What came before a deletion is not seen after it.
-3. What the table has is known when the rows are merged, so each value brings along what orders it.
+1. A row sets the columns in which it has a value, and those that its column ``PRESENT`` names, perhaps to NULL. All
+   others it leaves as they are. A deletion sets all columns to NULL.
+2. Each column has the value of the newest row that set it, by the value that orders rows, whatever batches they come
+   in and in which order; of equal ones that of the last.
+3. So a table keeps of each column what ordered the row that set it, in ``SET_AT``. Where a row of a table has none, a
+   column counts as set by the newest row if it has a value, and else as never set.
+4. Without a column that orders them, rows are as old as they come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.model.sql.ddl import quote_identifier
+from enmasse.model.sql.message_columns import PRESENT
+from enmasse.pipeline.errors import TableSchemaError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+SET_AT: Final = "_set_at"
+"""The column of a table that says of each other one, by its name, what ordered the row that set it: a structure, in
+PostgreSQL JSON."""
 
 ANEW: Final = "__enmasse_anew"
 """A column that is true where a deletion is among the rows: nothing stays of what is older in the table."""
@@ -28,8 +38,8 @@ ANEW_AT: Final = "__enmasse_anew_at"
 """A column with the value that orders this deletion."""
 
 _AT: Final = "__enmasse_at_"
+_SET: Final = "__enmasse_set_"
 _ROW: Final = "__enmasse_row"
-_NEWEST: Final = "__enmasse_newest"
 
 
 def at_of(column: str) -> str:
@@ -37,46 +47,73 @@ def at_of(column: str) -> str:
     return f"{_AT}{column}"
 
 
+def set_of(column: str) -> str:
+    """Return the column that says whether rows set another one."""
+    return f"{_SET}{column}"
+
+
 def is_beside(column: str) -> bool:
     """Return whether a column is not of the table, but says how the others are to be merged."""
-    return column in (DELETED, ANEW, ANEW_AT) or column.startswith(_AT)
+    return column in (DELETED, ANEW, ANEW_AT) or column.startswith((_AT, _SET))
 
 
-def together(frame: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
-    """Return one row for each value of the keys, with columns beside them (``is_beside``)."""
-    names = [name for name in frame.columns if name not in (*keys, DELETED)]
-    order = F.col(quote_identifier(order_by)) if order_by is not None else F.lit(None).cast("int")
-    rows = frame.withColumn(_ROW, F.monotonically_increasing_id())
-    if order_by is not None:
-        before = (
-            Window.partitionBy(*map(quote_identifier, keys)).orderBy(_ROW).rowsBetween(Window.unboundedPreceding, 0)
+def check_present(schema: StructType) -> None:
+    """Make sure that the column with the names of what is set has names.
+
+    Raises:
+        TableSchemaError: it is of another type.
+    """
+    if PRESENT in schema.names and (kind := schema[PRESENT].dataType.simpleString()) != "array<string>":
+        raise TableSchemaError(
+            f"update: present reads in {PRESENT} which columns a row sets, and it comes as {kind.upper()}; expected "
+            "ARRAY<STRING>"
         )
-        rows = rows.withColumn(_NEWEST, F.max(order).over(before))
-        rows = rows.where(F.col(_NEWEST).isNull() | (order >= F.col(_NEWEST)))
-    row = F.col(_ROW)
-    flag = F.coalesce(F.col(quote_identifier(DELETED)), F.lit(False)) if DELETED in frame.columns else F.lit(False)
 
-    def last(value: Column, where: Column) -> Column:
-        of = F.struct(value.alias("value"), order.alias("at"), row.alias("row"))
-        return F.max_by(of, F.when(where, row))
 
-    found = {name: last(F.col(quote_identifier(name)), F.col(quote_identifier(name)).isNotNull()) for name in names}
+def together(
+    frame: DataFrame, keys: Sequence[str], order_by: str | None, made: Mapping[str, str] = MappingProxyType({})
+) -> DataFrame:
+    """Return one row for each value of the keys, with columns beside them (``is_beside``).
+
+    Args:
+        frame: rows of a batch.
+        keys: the columns that name a row.
+        order_by: the column that orders them.
+        made: columns that are made of another one, and are set with it.
+    """
+    names = [name for name in frame.columns if name not in (*keys, DELETED, PRESENT, order_by)]
+    rows = frame.withColumn(_ROW, F.monotonically_increasing_id())
+    order = F.lit(None).cast("int") if order_by is None else F.col(quote_identifier(order_by))
+    age = F.struct(order.alias("at"), F.col(_ROW).alias("row"))
+    flag = F.coalesce(F.col(DELETED), F.lit(False)) if DELETED in frame.columns else F.lit(False)
+
+    def newest(value: Column, where: Column) -> Column:
+        return F.max_by(F.struct(value.alias("value"), order.alias("at")), F.when(where, age))
+
+    def is_set(name: str) -> Column:
+        there = flag | F.col(quote_identifier(name)).isNotNull()
+        if PRESENT in frame.columns:
+            there |= F.coalesce(F.array_contains(PRESENT, made.get(name, name)), F.lit(False))
+        return there
+
+    def given(name: str) -> Column:
+        return F.when(~flag, F.col(quote_identifier(name)))
+
     folded = rows.groupBy(*map(quote_identifier, keys)).agg(
-        *[of.alias(name) for name, of in found.items()],
-        F.max_by(flag, row).alias(DELETED),
-        last(flag, flag).alias(ANEW),
+        *[newest(given(name), is_set(name)).alias(name) for name in names],
+        *([] if order_by is None or order_by in keys else [F.max(order).alias(order_by)]),
+        F.max_by(flag, age).alias(DELETED),
+        newest(flag, flag).alias(ANEW),
     )
-    anew = F.col(ANEW)
     columns = [F.col(quote_identifier(key)) for key in keys]
-    for name in names:
+    for name in frame.columns:
         of = F.col(quote_identifier(name))
-        # What orders the rows stays: a deletion has it, too.
-        counts = F.lit(name == order_by) | anew.isNull() | (of["row"] > anew["row"])
-        columns.append(F.when(counts, of["value"]).alias(name))
-        if order_by is not None:
-            columns.append(F.when(counts, of["at"]).alias(at_of(name)))
+        if name == order_by and name not in keys:
+            columns.append(of)
+        if name in names:
+            columns += [of["value"].alias(name), of.isNotNull().alias(set_of(name))]
+            columns += [] if order_by is None else [of["at"].alias(at_of(name))]
     if DELETED in frame.columns:
-        columns += [F.col(DELETED), anew.isNotNull().alias(ANEW)]
-        if order_by is not None:
-            columns.append(anew["at"].alias(ANEW_AT))
+        columns += [F.col(DELETED), F.col(ANEW).isNotNull().alias(ANEW)]
+        columns += [] if order_by is None else [F.col(ANEW)["at"].alias(ANEW_AT)]
     return folded.select(*columns)

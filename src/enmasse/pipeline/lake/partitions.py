@@ -49,6 +49,15 @@ class Partitions:
         self.names = tuple(partition.name for partition in self._declared)
         """The columns."""
 
+    def made_of(self, schema: StructType) -> dict[str, str]:
+        """Return the columns that are made for rows of a schema, and of which one each is.
+
+        Raises:
+            TableSchemaError: there is nothing to make them of.
+        """
+        made = self._made(schema.names, json.loads(schema.json())["fields"])
+        return {partition.name: partition.column for partition in made}
+
     def on(self, frame: DataFrame) -> DataFrame:
         """Return the rows with the columns that are made.
 

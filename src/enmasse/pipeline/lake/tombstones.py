@@ -22,7 +22,7 @@ from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath
-from enmasse.pipeline.lake.partial_updates import at_of
+from enmasse.pipeline.lake.partial_updates import ANEW, ANEW_AT, at_of, set_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -76,13 +76,16 @@ class Tombstones:
 
         Args:
             rows: one for each key, more of them than fit into memory; ``DELETED``, if they have it, says which ones
-                delete.
+                delete, or ``ANEW`` and ``ANEW_AT`` which deletions are among what they are made of.
         """
         before = known = self.read() if self.exists() else None
-        if DELETED in rows.schema.names:
-            for part in rows.to_batches(columns=[*self._keys, self._order_by], filter=pc.field(DELETED)):
+        names = rows.schema.names
+        flag, at = (ANEW, ANEW_AT) if ANEW in names else (DELETED, self._order_by)
+        if flag in names:
+            for part in rows.to_batches(columns=[*self._keys, at], filter=pc.field(flag)):
                 if part.num_rows:
-                    known = self._newest(known, pa.Table.from_batches([part]))
+                    gone = pa.Table.from_batches([part]).rename_columns([*self._keys, self._order_by])
+                    known = self._newest(known, gone)
         if known is not before:
             self._write(known)
 
@@ -105,10 +108,13 @@ class Tombstones:
             return pc.or_kleene(pc.is_null(gone), pc.fill_null(pc.greater_equal(value, gone), False))
 
         is_kept = is_newer(rows[self._order_by])
-        for place, name in enumerate(rows.schema.names):
-            if at_of(name) in rows.schema.names:
-                value = pc.if_else(is_newer(rows[at_of(name)]), rows[name], pa.scalar(None, rows[name].type))
-                rows = rows.set_column(place, rows.schema.field(name), value)
+        names = rows.schema.names
+        for name in (name for name in names if at_of(name) in names):
+            counts = is_newer(rows[at_of(name)])
+            for one in (name, at_of(name), set_of(name)):
+                nothing = pa.scalar(False if one == set_of(name) else None, rows[one].type)
+                values = pc.if_else(counts, rows[one], nothing)
+                rows = rows.set_column(names.index(one), rows.schema.field(one), values)
         return rows.filter(is_kept)
 
     def _newest(self, known: pa.Table | None, gone: pa.Table) -> pa.Table:

@@ -46,6 +46,21 @@ def test_good_and_bad_messages_come_out_in_order() -> None:
     assert rows[2]["_problem"] == "t: expected DOUBLE, got the text 'hot'"
 
 
+def test_fields_that_are_there_are_told_from_those_that_are_not_be_they_null_or_not() -> None:
+    stage = ArrowDecoding("cbor", SCHEMA, ["_offset"], with_present=True)
+    bodies = [{"t": 1}, {"device": None, "t": 1, "n": None}, {"t": "hot", "n": 1}, {"n": 2, "t": 1, "x": 3}]
+    rows = decoded(stage, [cbor2.dumps(body) for body in bodies])
+    assert [row["_present"] for row in rows] == [["t"], ["device", "t", "n"], [], ["t", "n"]]
+    pack = [{"bn": "a/", "n": "t", "v": 1}, {"n": "open", "vb": True, "u": "Cel"}]
+    rows = decoded(
+        ArrowDecoding("senml", "value DOUBLE, unit STRING", [], with_present=True), [json.dumps(pack).encode()]
+    )
+    assert [(row["value"], row["unit"], row["_present"]) for row in rows] == [
+        (1.0, None, ["value"]),
+        (None, "Cel", ["unit"]),
+    ]
+
+
 def test_a_pack_gives_a_row_for_each_record_in_batches_of_bounded_length() -> None:
     pack = json.dumps([{"bn": "d", "v": 0}, *[{"v": n} for n in range(1, 2 * ROWS + 5)]]).encode()
     stage = ArrowDecoding("senml", "value DOUBLE", ["_offset"])

@@ -63,8 +63,8 @@ def avro(number: int, schema: Any, record: Any) -> bytes:
     return header(number) + file.getvalue()
 
 
-def decoded(registered: Registered, *values: bytes) -> list[dict[str, Any]]:
-    stage = ArrowDecoding(registered.format, None, [], registered)
+def decoded(registered: Registered, *values: bytes, with_present: bool = False) -> list[dict[str, Any]]:
+    stage = ArrowDecoding(registered.format, None, [], registered, with_present=with_present)
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["value"])
     return [row for found in stage(iter([batch])) for row in found.to_pylist()]
 
@@ -78,6 +78,23 @@ def test_each_message_is_read_by_its_own_schema_into_the_columns_of_the_subjects
     assert [(row["device"], row["value"], row["unit"], row["_problem"]) for row in rows] == [
         ("a", 3.0, "C", None),
         ("b", 2.5, "F", None),
+    ]
+
+
+def test_a_default_of_null_that_no_message_has_is_not_present(copy: Path) -> None:
+    null = ["null", "string"]
+    fields = [
+        {"name": "device", "type": "string"},
+        {"name": "reading", "aliases": ["value"], "type": ["null", "double"], "default": None},
+        {"name": "unit", "type": null, "default": None},
+        {"name": "place", "type": "string", "default": "here"},
+    ]
+    wanted = Registered(copy, "avro", json.dumps({"type": "record", "name": "R", "fields": fields}), is_subject=False)
+    writers = (avro(1, OLD, {"device": "a", "value": 3}), avro(2, NEW, {"device": "b", "value": 2.5, "unit": "F"}))
+    rows = decoded(wanted, *writers, with_present=True)
+    assert [(row["reading"], row["unit"], row["place"], row["_present"]) for row in rows] == [
+        (3.0, None, "here", ["device", "reading", "place"]),
+        (2.5, "F", "here", ["device", "reading", "unit", "place"]),
     ]
 
 

@@ -41,7 +41,7 @@ def test_a_decoded_row_carries_all_but_the_value_under_names_that_are_reserved()
     carried = [
         column.name for column in carried_columns(with_properties=True, with_headers=True, with_topic_name=True)
     ]
-    assert [*carried, "_problem", "_value", "_tombstone"] == list(RESERVED)
+    assert [*carried, "_problem", "_value", "_tombstone", "_present"] == list(RESERVED)
     assert carried == [f"_{row.name}" for row in COLUMNS if row.name != "value"]
 
 

@@ -87,7 +87,7 @@ class SinkSpec(Model):
     with their keys."""
     update: Literal["whole", "present"] | None = None
     """Of a table with mode ``update``: whether a row replaces the ``whole`` one that is there (the default), or only
-    the columns that are ``present`` in it, which are not NULL."""
+    the columns that are ``present`` in it: those that are not NULL, and those that its column ``_present`` names."""
     keep_history: bool | None = None
     """Of a table with mode ``update``, ``keys`` and ``orderBy``: rows do not replace those with their keys, but end
     them. The columns ``valid_from``, ``valid_to`` and ``is_current`` say when each held (type 2 of slowly changing

@@ -25,7 +25,7 @@ from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.quantities import Quantity
 from enmasse.model.schema.schema import Model, describe_value
 from enmasse.model.sql.ddl import Column, DdlError, parse_ddl
-from enmasse.model.sql.message_columns import TOMBSTONE, carried_columns, raw_columns
+from enmasse.model.sql.message_columns import PRESENT, TOMBSTONE, carried_columns, raw_columns
 from enmasse.model.sql.sql import Columns
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _OF_MESSAGES: Final = (
     "include_properties",
     "include_headers",
     "include_topic_name",
+    "include_present",
     "tombstones",
     "schema_registry",
     "degraded_above",
@@ -58,6 +59,7 @@ _OF_STREAMED_TABLES: Final = ("stream", "skip_change_commits")
 _KINDS: Final = ("address", "addresses", "address_pattern", "table", "files", "database")
 
 _WITH_DDL = ("json", "cbor")
+_PRESENT: Final = parse_ddl(f"{PRESENT} ARRAY<STRING>")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
 
 
@@ -142,6 +144,9 @@ class SourceSpec(Model):
     """Whether there is a column ``headers``: the application properties in order, each with its type."""
     include_topic_name: bool | None = None
     """Whether there is a column ``topic_name``: the name that the message was sent to, at a topic or below it."""
+    include_present: bool | None = None
+    """Whether there is a column ``_present``: the names of the fields that a message has, be they null or not. A sink
+    with ``update: present`` sets those to NULL that are null."""
     watermark: Watermark | None = None
     """How late a row may be and still count; needed where windows are to end."""
     bad_records: str | None = None
@@ -210,7 +215,7 @@ def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     yield from _schema_problems(path, source)
     yield from _registry_problems(path, source)
     yield from _drift_problems(path, source)
-    yield from _tombstone_problems(path, source)
+    yield from _content_problems(path, source)
     yield from _watermark_problems(path, source)
     yield from expectation_problems(path, source.expectations, source.bad_records, source_columns(source))
 
@@ -242,7 +247,7 @@ def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Pro
         expected = "expected a folder below lake/files, without ., .. and names that begin with . or _"
         yield Problem(f"{path}.files.path", f"{expected}, got {describe_value(files.path)}")
     said = "files do not have it"
-    of_messages = [field for field in _OF_MESSAGES if field != "degraded_above"]
+    of_messages = [field for field in _OF_MESSAGES if field not in ("degraded_above", "include_present")]
     aliens = (*of_messages, "format", "starting_offsets", "refresh", "when_empty", *_OF_STREAMED_TABLES)
     yield from _alien_problems(path, source, aliens, said)
     if source.schema_ is None:
@@ -256,8 +261,11 @@ def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Pro
             if getattr(files, field) is not None:
                 name = to_camel(field)
                 yield Problem(f"{path}.files.{name}", f"{name} is of csv, and the format is {files.format}")
-    if files.format == "parquet" and (source.on_drift or source.bad_records):
-        yield Problem(f"{path}.onDrift", "rows of parquet have their types; csv and json can be told not to fit")
+    if files.format == "parquet":
+        if source.on_drift or source.bad_records:
+            yield Problem(f"{path}.onDrift", "rows of parquet have their types; csv and json can be told not to fit")
+        if source.include_present:
+            yield Problem(f"{path}.includePresent", "rows of parquet have all columns; only csv and json have fields")
     if source.on_drift == "dead-letter" and source.bad_records is None:
         yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
     yield from _watermark_problems(path, source)
@@ -296,7 +304,9 @@ def _drift_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
         yield Problem(f"{path}.onDrift", f"null is for format json; a message of {source.format} is read as a whole")
 
 
-def _tombstone_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+def _content_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    if source.include_present and source.format in ("raw", "text"):
+        yield Problem(f"{path}.includePresent", f"a message of format {source.format} has no fields")
     if source.tombstones and source.format in ("raw", "text"):
         yield Problem(f"{path}.tombstones", f"an empty message is one like others with format {source.format}")
 
@@ -366,8 +376,9 @@ def _watermark_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
 def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
     """Return the columns of an address or of files with their types; None where the source does not declare them."""
     if source.files is not None:
+        more = _PRESENT if source.include_present else ()
         try:
-            return (*parse_ddl(source.schema_ or ""), *parse_ddl("_file STRING"))
+            return (*parse_ddl(source.schema_ or ""), *parse_ddl("_file STRING"), *more)
         except DdlError:
             return None
     has_address = is_several(source) and not source.include_properties
@@ -386,6 +397,8 @@ def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
         carried = (*carried, *parse_ddl("_address STRING"))
     if source.tombstones:
         carried = (*carried, *parse_ddl(f"{TOMBSTONE} BOOLEAN"))
+    if source.include_present:
+        carried = (*carried, *_PRESENT)
     names = {column.name for column in carried}
     try:
         return (*(column for column in parse_ddl(source.schema_) if column.name not in names), *carried)

@@ -27,6 +27,7 @@ from enmasse.model.kinds.pipelines.sources import (
 )
 from enmasse.model.schema.quantities import amount_of
 from enmasse.model.sql.ddl import parse_ddl
+from enmasse.model.sql.message_columns import PRESENT
 from enmasse.pipeline.decoding import (
     BAD_ROWS,
     bad,
@@ -146,9 +147,13 @@ class RunningContext:
         if files.format == "json":
             lines = self.spark.readStream.format("text").options(**options)
             rows = lines.load(str(folder)).where("trim(value) != ''").select("value", file.alias("address"))
-            decoded = decode(rows, format="json", schema=source.schema_).withColumnRenamed("_address", "_file")
-            return self._fitting(source, decoded, f"files/{files.path}")
-        decoded = csv_columns(reader, str(folder), parse_ddl(source.schema_ or ""), files)
+            decoded = decode(rows, format="json", schema=source.schema_, with_present=bool(source.include_present))
+            return self._fitting(source, decoded.withColumnRenamed("_address", "_file"), f"files/{files.path}")
+        columns = parse_ddl(source.schema_ or "")
+        decoded = csv_columns(reader, str(folder), columns, files)
+        if source.include_present:
+            # A line has all values; an empty one is NULL.
+            decoded = decoded.withColumn(PRESENT, F.array(*[F.lit(column.name) for column in columns]))
         return self._fitting(source, decoded, f"files/{files.path}")
 
     def read_table(self, table: str) -> DataFrame:
@@ -217,14 +222,18 @@ class RunningContext:
         schemas = [one.schema or {} for one in found]
         declared = schemas[0] if schemas and all(one == schemas[0] for one in schemas) else {}
         format_ = source.format or declared.get("format") or "raw"
+        with_present = bool(source.include_present)
+        if with_present and format_ in ("raw", "text"):
+            raise PlanError(f"source {source.name}: includePresent: a message of format {format_} has no fields")
         if format_ == "raw":
             return raw
         if source.schema_registry is not None:
-            decoded = decode_registered(raw, self._registered(source, source.schema_registry))
+            registered = self._registered(source, source.schema_registry)
+            decoded = decode_registered(raw, registered, with_present=with_present)
         else:
             is_as_declared = source.schema_ is None and format_ == declared.get("format")
             schema = declared.get("definition") if is_as_declared else source.schema_
-            decoded = decode(raw, format=format_, schema=schema)
+            decoded = decode(raw, format=format_, schema=schema, with_present=with_present)
         if source.tombstones:
             decoded = with_tombstones(decoded)
         if source.on_drift == "null" and format_ != "json":

@@ -120,7 +120,7 @@ class DatabaseTarget:
     keys: tuple[str, ...] = ()
     order_by: str | None = None
     is_partial: bool = False
-    """True if NULL leaves what is there."""
+    """True if rows change the columns that they set alone."""
 
 
 Target = AddressTarget | TableTarget | DatabaseTarget
