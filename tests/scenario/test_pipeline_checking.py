@@ -67,6 +67,40 @@ def test_a_table_that_there_cannot_be_is_found(
     assert said in problem
 
 
+def test_all_that_is_wrong_is_told_by_its_field_with_sparks_words_last(spark: SparkSession, tmp_path: Path) -> None:
+    steps = [
+        {"name": "length", "sql": "SELECT length(load, 1) AS n FROM seen"},
+        {"name": "follows", "sql": "SELECT n + 1 AS n FROM length"},
+        {"name": "sum", "sql": "SELECT load + array(1) AS n FROM seen"},
+        {"name": "right", "sql": "SELECT load FROM seen"},
+    ]
+    sinks = [
+        {"table": "follows", "input": "follows"},
+        {"table": "by_day", "input": "right", "partitionBy": ["day(load)"]},
+        {"table": "counts", "input": "sum"},
+        {"address": "out", "input": "right"},
+        {"table": "last"},
+    ]
+    spec = {"sources": [SEEN], "steps": steps, "sinks": sinks}
+    head = {"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline", "metadata": {"name": "demo.loads"}}
+    told = problems(spark, tmp_path, {"pipeline": head | {"spec": spec}})
+    assert [one.partition(": ")[0] for one in told] == [
+        "spec.steps[0] (length).sql",
+        "spec.steps[2] (sum).sql",
+        "spec.sinks[1] (table-by_day)",
+    ]
+    assert ": Spark says: " in told[0]
+    assert ": Spark says: " in told[1]
+    assert "Spark" not in told[2]
+
+
+def test_what_streams_cannot_do_is_told_with_the_way_that_works_and_then_in_sparks_words(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (problem,) = found(spark, tmp_path, "SELECT lag(load) OVER (ORDER BY load) AS before FROM seen")
+    assert problem.startswith("spec.sinks[0] (table-expected): set perBatch on the step; Spark says: ")
+
+
 def test_streams_that_match_a_pattern_need_not_be_declared(spark: SparkSession, tmp_path: Path) -> None:
     several = {"name": "seen", "addressPattern": "loads/*", "format": "json", "schema": "load DOUBLE"}
     assert found(spark, tmp_path, "SELECT _address, load FROM seen", sources=[several]) == []

@@ -26,16 +26,16 @@ from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.registry_copy import FILE, write_copy
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.logical_plans import analyzed
-from enmasse.pipeline.running.planning.building import build_plans
+from enmasse.pipeline.running.planning.building import build_plans, places_of
 from enmasse.pipeline.running.planning.context import RunningContext
-from enmasse.pipeline.running.planning.guard import Guard
+from enmasse.pipeline.running.planning.guard import SPARKS_WORDS, Guard
 from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan, TableTarget
 from enmasse.pipeline.running.planning.targets import as_messages, upkeep_of
 from enmasse.pipeline.session import start_session
 
 _INSTEAD = {
-    "STREAMING_OUTPUT_MODE": " Give the source a watermark and group by window(...), or the sink mode update.",
-    "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": " Set perBatch on the step.",
+    "STREAMING_OUTPUT_MODE": "give the source a watermark and group by window(...), or the sink mode update; ",
+    "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "set perBatch on the step; ",
 }
 """What to write instead, by Spark's name of the problem."""
 
@@ -67,7 +67,7 @@ def run(_options: argparse.Namespace, _arguments: Any) -> int:
 
 
 def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a pipeline.
+    """Return what is wrong with a pipeline: of each part that reads nothing that is wrong itself.
 
     Args:
         spark: a session.
@@ -102,13 +102,20 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
         checkpoint_of=lambda query: folder / "checkpoints" / query,
         spool=folder / "spool",
         log=lambda _: None,
+        problems=[],
     )
     try:
         plans = build_plans(context, pipeline, Guard(spark), given.get("code") or {})
     except (PlanError, ModelMissingError, AnalysisException) as error:
-        return [sentence_of(error)]
+        return [*(context.problems or ()), sentence_of(error)]
     queries = [plan for plan in plans if isinstance(plan, QueryPlan)]
-    return [said for plan in queries if (said := refusal(spark, plan) or _misfit(plan, folder / "written"))]
+    places = places_of(pipeline.spec)
+    found = [
+        f"{places.get(plan.name, f'query {plan.name}')}: {said}"
+        for plan in queries
+        if (said := refusal(spark, plan) or _misfit(plan, folder / "written"))
+    ]
+    return [*(context.problems or ()), *found]
 
 
 def _misfit(plan: QueryPlan, folder: Path) -> str:
@@ -121,7 +128,7 @@ def _misfit(plan: QueryPlan, folder: Path) -> str:
         table.prepare(schema, owner=plan.name, checkpoint=folder / plan.name)
         upkeep_of(plan.target.table, plan.target.maintenance or TableMaintenance(), schema)
     except TableSchemaError as error:
-        return f"query {plan.name}: {error}"
+        return str(error)
     return ""
 
 
@@ -131,7 +138,7 @@ def refusal(spark: SparkSession, plan: QueryPlan) -> str:
         try:
             as_messages(plan.frame, plan.target)
         except PlanError as error:
-            return f"query {plan.name}: {error}"
+            return str(error)
     jvm: Any = spark._jvm  # Spark asks this itself only once a query starts
     checker = getattr(jvm, _CHECKER)
     mode = getattr(getattr(jvm, _MODES), plan.target.mode.capitalize())
@@ -139,7 +146,7 @@ def refusal(spark: SparkSession, plan: QueryPlan) -> str:
         checker.checkForStreaming(analyzed(plan.frame), mode())
     except AnalysisException as error:
         condition = str(error.getCondition()).partition(".")[0]
-        return f"query {plan.name}: {sentence_of(error)}{_INSTEAD.get(condition, '')}"
+        return f"{_INSTEAD.get(condition, '')}{SPARKS_WORDS}{sentence_of(error)}"
     return ""
 
 

@@ -37,6 +37,7 @@ from enmasse.model.kinds.pipelines.databases import as_lake_table, as_lake_table
 from enmasse.model.kinds.pipelines.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.pipelines.sources import reader_name
+from enmasse.model.schema.errors import ManifestError
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE, kind_named
 from enmasse.model.sql.ddl import DdlError, parse_ddl
 from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
@@ -77,14 +78,20 @@ def check(
         typer.Option("--model", metavar="NAME=TYPE", help="What a model gives that SQL calls: 'pumps=DOUBLE'."),
     ] = None,
 ) -> None:
-    """Have Spark look at declared pipelines, without running them.
+    """Have Spark look at declared pipelines, without running them, and tell all that is wrong.
 
     Beside what `apply` says it finds types that do not fit, wrong arguments of functions, and what streams cannot do.
     """
     writer = Writer()
     declared: dict[str, tuple[Pipeline, list[Resource]]] = {}
+    wrong: list[str] = []
     for file in files:
-        resources = read_manifests([file], None)
+        try:
+            resources = read_manifests([file], None)
+        except ManifestError as error:
+            # The other files may be right.
+            wrong.append(str(error))
+            continue
         pipelines = [one for one in resources if isinstance(one, Pipeline)]
         if not pipelines:
             raise UsageError(f"{file}: expected a pipeline, got none")
@@ -103,19 +110,25 @@ def check(
         }
         for pipeline, resources in declared.values()
     ]
+    for name, problems in zip(declared, _found_by_spark(asked, writer), strict=True):
+        wrong += [f"{name}: {problem}" for problem in problems]
+        if not problems:
+            writer.say(f"{name}: Spark takes it")
+    if wrong:
+        raise CliError("\n".join(wrong))
+
+
+def _found_by_spark(asked: Sequence[Mapping[str, Any]], writer: Writer) -> list[list[str]]:
+    """Return what is wrong with each of some pipelines; Spark is not started for none."""
+    if not asked:
+        return []
     command = [sys.executable, "-m", "enmasse.pipeline", "check"]
     with writer.err.status("Spark looks at it ..."):
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CliError(next(iter(done.stderr.strip().splitlines()[-1:]), "Spark did not start"))
-    wrong = []
-    for name, problems in zip(declared, json.loads(done.stdout), strict=True):
-        if problems:
-            wrong.append("\n".join((f"{name}: {problems[0]}", *problems[1:])))
-        else:
-            writer.say(f"{name}: Spark takes it")
-    if wrong:
-        raise CliError("\n".join(wrong))
+    found: list[list[str]] = json.loads(done.stdout)
+    return found
 
 
 def _without_pipeline(pipeline: Pipeline, resources: Iterable[Resource]) -> dict[str, Any]:

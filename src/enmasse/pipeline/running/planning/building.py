@@ -29,6 +29,7 @@ from enmasse.pipeline.running.planning.plans import (
 from enmasse.pipeline.running.planning.relations import Relations
 
 if TYPE_CHECKING:
+    from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
     from enmasse.pipeline.running.planning.context import RunningContext
     from enmasse.pipeline.running.planning.guard import Guard
 
@@ -52,21 +53,25 @@ def build_plans(
         return [*_builtin(spec.builtin, context), *context.bad_records]
     relations = Relations(context, spec, guard, code)
     plans: list[QueryPlan | JobPlan] = []
+    failed: set[str] = set()
     for index, sink in enumerate(spec.sinks):
         name = _sink_name(sink, spec.sinks[:index])
-        plan = relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context))
-        if not plan.frame.isStreaming:
-            raise PlanError(
-                f"spec.sinks[{index}]: nothing that its rows come from is a stream: tables are joined with one; with "
-                "stream: true the rows of a table are a stream themselves"
-            )
-        plans.append(plan)
+        with context.going_on(failed, name):
+            plan = relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context))
+            if not plan.frame.isStreaming:
+                raise PlanError(
+                    f"spec.sinks[{index}]: nothing that its rows come from is a stream: tables are joined with one; "
+                    "with stream: true the rows of a table are a stream themselves"
+                )
+            plans.append(plan)
     parts: list[SourceSpec | StepSpec] = [*spec.sources, *spec.steps]
     for part in parts:
         if any(one.action == "dead-letter" for one in part.expectations):
             target = AddressTarget(str(part.bad_records))
-            plans.append(relations.plan_of_dead(f"{part.name}-unmet", part.name, target))
-    relations.check_late()
+            with context.going_on(failed, part.name):
+                plans.append(relations.plan_of_dead(f"{part.name}-unmet", part.name, target))
+    if not context.problems:
+        relations.check_late()
     return [*plans, *context.bad_records]
 
 
@@ -91,6 +96,12 @@ def build_once(
             relations = Relations(context, spec, guard, code)
             return relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context))
     raise PlanError(f"the pipeline has no query {name}")
+
+
+def places_of(spec: PipelineSpec) -> dict[str, str]:
+    """Return where the queries of sinks are declared, by their names."""
+    names = [_sink_name(sink, spec.sinks[:index]) for index, sink in enumerate(spec.sinks)]
+    return {name: f"spec.sinks[{index}] ({name})" for index, name in enumerate(names)}
 
 
 def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | JobPlan]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from enmasse.messaging.patterns import matches, parse_permission
@@ -41,8 +43,9 @@ from enmasse.pipeline.decoding import (
     with_tombstones,
 )
 from enmasse.pipeline.decoding.csv_columns import csv_columns
-from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
+from enmasse.pipeline.errors import ModelMissingError, OptionError, PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.registry_copy import RegistryCopy
+from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.planning.plans import AddressFacts, AddressTarget, Place, QueryPlan
 
 if TYPE_CHECKING:
@@ -56,6 +59,10 @@ CONSUMED: Final = frozenset(ADDRESS_TYPES) - {"stream"}
 
 CONSUMING: Final = "consuming"
 """The checkpoint of the query that reads what is consumed, whatever its name: the source must know it."""
+
+
+FOLLOWS: Final = "something is wrong with what it reads"
+"""Said of a part where the problem is told elsewhere."""
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark) -> DataFrame:
@@ -87,9 +94,29 @@ class RunningContext:
     """The queries that bring what cannot be decoded to where the sources want it."""
     consumed: list[str] = field(default_factory=list)
     """The addresses that are consumed; one query alone may read them, with the checkpoint ``CONSUMING``."""
+    problems: list[str] | None = None
+    """Collects what is wrong with sources, steps and sinks while the rest goes on; None: the first one is raised."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about what works and may surprise."""
     _frames: dict[str, DataFrame] = field(default_factory=dict)
+
+    @contextmanager
+    def going_on(self, failed: set[str], name: str) -> Iterator[None]:
+        """Have what is wrong with a part be collected, if it is to be, and its name noted.
+
+        Args:
+            failed: the parts that nothing can be said of.
+            name: of the part.
+        """
+        try:
+            yield
+        except (PlanError, ModelMissingError, OptionError, AnalysisException) as error:
+            if self.problems is None:
+                raise
+            failed.add(name)
+            said = sentence_of(error)
+            if said != FOLLOWS and said not in self.problems:
+                self.problems.append(said)
 
     def read(self, source: SourceSpec) -> DataFrame:
         """Return the rows of an address, decoded, those without that cannot be; or of a table as it is now.

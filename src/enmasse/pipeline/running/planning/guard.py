@@ -36,6 +36,10 @@ _WORDS: Final = frozenset({"and", "between", "case", "div", "in", "not", "or", "
 """Operators that are words."""
 
 
+SPARKS_WORDS: Final = "Spark says: "
+"""Stands before an error in words that are not ours."""
+
+
 class Guard:
     """Judges queries in a session of its own.
 
@@ -84,7 +88,7 @@ class Guard:
         try:
             plan = _state(self._session).sqlParser().parsePlan(text)
         except ParseException as error:
-            raise PlanError(f"{place}: {sentence_of(error)}") from None
+            raise PlanError(f"{place}: {SPARKS_WORDS}{sentence_of(error)}") from None
         for name in _nodes(plan):
             if name in _FORBIDDEN_PLANS or name.endswith(("Command", "Statement")):
                 raise PlanError(f"{place}: expected one query that reads relations, got {name}")
@@ -99,7 +103,7 @@ class Guard:
                 # Lazy: what was parsed as a query is analysed here and never run.
                 leaves = leaves_of(self._session.sql(text))
             except AnalysisException as error:
-                raise PlanError(f"{place}: {sentence_of(error)}") from None
+                raise PlanError(f"{place}: {SPARKS_WORDS}{sentence_of(error)}") from None
             finally:
                 for name in relations:
                     self._session.catalog.dropTempView(name)

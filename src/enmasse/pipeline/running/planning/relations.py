@@ -19,10 +19,10 @@ from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines.row_errors import row_errors
 from enmasse.model.kinds.pipelines.sinks import DELETED, deleting
 from enmasse.model.kinds.pipelines.sources import is_joined
-from enmasse.model.sql.sql import SqlError, checked_sql
+from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, observations_of, reads_any
-from enmasse.pipeline.running.planning.context import CONSUMING, RunningContext, with_watermark
+from enmasse.pipeline.running.planning.context import CONSUMING, FOLLOWS, RunningContext, with_watermark
 from enmasse.pipeline.running.planning.plans import AddressTarget, PerBatch, QueryPlan, Target
 from enmasse.pipeline.running.planning.targets import is_local, sink_options
 from enmasse.pipeline.running.steps.dead_rows import DeadRows
@@ -62,6 +62,8 @@ class _Made:
     """What functions keep for them, a line for each."""
     base: dict[str, str] = field(default_factory=dict)
     """For relations that are made of batches, of which relation."""
+    failed: set[str] = field(default_factory=set)
+    """The sources and steps that are none, as something is wrong with them or with what they read."""
     late: list[LateRows] = field(default_factory=list)
     """The stages that take late rows out."""
 
@@ -114,6 +116,8 @@ class Relations:
         """Return the plan of the query that brings to dead letters what its expectations send there."""
 
         def plan_over(made: _Made) -> QueryPlan:
+            if part in made.failed:
+                raise PlanError(FOLLOWS)
             return QueryPlan(name, made.dead[part], target, made.state.get(part, ()))
 
         return self._plan(name, target.mode, plan_over)
@@ -175,7 +179,9 @@ class Relations:
             )
 
     def _feed(self, name: str, place: str, sink: SinkSpec, target: Target, made: _Made) -> QueryPlan:
-        source = sink.input if sink.input is not None else list(made.rows)[-1]
+        source = sink.input if sink.input is not None else self._names_above(None)[-1]
+        if source in made.failed:
+            raise PlanError(FOLLOWS)
         base = made.base.get(source)
         state = made.state.get(source, ())
         rows = self._rows_of(place, sink, made.rows)
@@ -203,16 +209,9 @@ class Relations:
         made, context = _Made(), self._context
         self._times += 1
         for source in self._sources:
-            if is_joined(source):
-                self._hold(made, f"source {source.name}", source, context.follow_table(source, query))
-            else:
-                # Once: queries that are made one have one count of what is not met.
-                if source.name not in self._read.rows:
-                    self._hold(self._read, f"source {source.name}", source, context.read(source))
-                made.rows[source.name] = self._read.rows[source.name]
-                if source.name in self._read.dead:
-                    made.dead[source.name] = self._read.dead[source.name]
-            watermark = source.watermark
+            with context.going_on(made.failed, source.name):
+                self._add_source(source, made, query)
+            watermark = None if source.name in made.failed else source.watermark
             if watermark is None or watermark.late is None:
                 continue
             rows = made.rows[source.name]
@@ -231,15 +230,29 @@ class Relations:
             made.rows[source.name] = with_watermark(rows, watermark)
         for index, step in enumerate(self._steps):
             try:
-                self._add_step(index, step, made)
+                with context.going_on(made.failed, step.name):
+                    self._add_step(index, step, made)
             except PlanError:
                 if context.between is None:
                     raise
                 # It keeps state of a stream, or reads what does: who is asked for once reads neither.
         return made
 
+    def _add_source(self, source: SourceSpec, made: _Made, query: str) -> None:
+        if is_joined(source):
+            self._hold(made, f"source {source.name}", source, self._context.follow_table(source, query))
+            return
+        # Once: queries that are made one have one count of what is not met.
+        if source.name not in self._read.rows:
+            self._hold(self._read, f"source {source.name}", source, self._context.read(source))
+        made.rows[source.name] = self._read.rows[source.name]
+        if source.name in self._read.dead:
+            made.dead[source.name] = self._read.dead[source.name]
+
     def _add_step(self, index: int, step: StepSpec, made: _Made) -> None:
         read = self._read_by(step, made)
+        if made.failed & set(read):
+            raise PlanError(FOLLOWS)
         made.state[step.name] = _state_of(step, read, made)
         base = self._base_of(index, step, read, made)
         if base is None:
@@ -254,12 +267,18 @@ class Relations:
         if step.inputs:
             return step.inputs
         if step.sql is None:
-            return [step.input if step.input is not None else list(made.rows)[-1]]
+            return [step.input if step.input is not None else self._names_above(step)[-1]]
         try:
-            known = {name: tuple(frame.columns) for name, frame in made.rows.items()}
+            known: dict[str, Columns] = {name: tuple(frame.columns) for name, frame in made.rows.items()}
+            known |= dict.fromkeys(made.failed)
             return sorted(checked_sql(step.sql, known, self._functions).relations)
         except SqlError:
             return ()  # said with its place when it is run
+
+    def _names_above(self, step: StepSpec | None) -> list[str]:
+        """Return the names of what is declared above a step, or above the sinks."""
+        steps = self._steps if step is None else self._steps[: self._steps.index(step)]
+        return [*(source.name for source in self._sources), *(one.name for one in steps)]
 
     @staticmethod
     def _base_of(index: int, step: StepSpec, read: Sequence[str], made: _Made) -> str | None:
