@@ -725,6 +725,7 @@ def test_null_and_absent_fields_are_told_apart_from_the_message_to_the_table(
     place.until(lambda: rows("named", "wanted") == [("a", 3, "late", None), ("b", 3, "off", 14.0)])
     assert "_present" not in place.rows("twins")[0]
     place.send(command="delete", name="demo.twins", purge=True)
+    place.until(lambda: not (place.folder / "checkpoints" / "demo.twins").exists())
 
 
 def test_a_sink_may_have_a_trigger_of_its_own(node: StreamNode, place: RunnerPlace) -> None:
