@@ -19,7 +19,9 @@ QUERY_TIMEOUT_S: Final = 180.0  # the API gives up before; Spark may have to sta
 
 
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT, SHOW TABLES or DESCRIBE; - for standard input.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="A SELECT, SHOW TABLES or DESCRIBE; - for standard input.")
+    ],
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Rows at most.")] = 1000,
     secret: Annotated[
         str | None,
