@@ -810,6 +810,7 @@ def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, plac
         "files": {"path": "orders/new", "format": "csv", "header": True},
         "schema": "id INT, amount DOUBLE, at TIMESTAMP, note STRING",
         "badRecords": "misfits",
+        "includePresent": True,
     }
     archive = {
         "sources": [orders],
@@ -843,6 +844,7 @@ def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, plac
         (b"3,x,,", "files/orders/new"),
     ]
     assert [row["note"] for row in place.rows("orders_raw") if row["id"] == 2] == ['a "note", b']
+    assert {tuple(row["_present"]) for row in place.rows("orders_raw")} == {("id", "amount", "at", "note")}
     drop("other.csv", "1,3,2026-02-01T10:00:00Z,", header="amount,id,at,note")
     failed = place.until(lambda: place.statuses["demo.archive"]["queries"][0].get("error", ""))
     assert "CSV header does not conform to the schema" in failed
@@ -862,11 +864,13 @@ def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, plac
         "files": {"path": "readings", "format": "json"},
         "schema": "d STRING, t INT",
         "onDrift": "null",
+        "includePresent": True,
     }
     place.put("demo.readings", {"sources": [readings], "sinks": [{"table": "readings"}]}, {})
     place.until((lake / "files/readings").is_dir)
     (lake / "files/readings/a.json").write_text('{"d":"x","t":1}\n\n{"d":"y","t":"hot"}\nnothing\n')
     place.until(lambda: sorted((r["d"], r["t"]) for r in place.rows("readings")) == [("x", 1), ("y", None)])
+    assert sorted(list(row["_present"]) for row in place.rows("readings")) == [["d"], ["d", "t"]]
     DeltaTable(lake / "orders_raw").delete("id = 1")
     place.until(lambda: "deletes or replaces rows" in place.statuses["demo.seen"]["queries"][0].get("error", ""))
     place.put("demo.seen", seen_spec | {"sources": [source | {"skipChangeCommits": True}]}, {})

@@ -63,6 +63,16 @@ def test_what_becomes_of_a_row_that_fails_is_said_by_step_source_pipeline_or_whe
     assert found(sources=[to_bad | {"onDrift": "null"}])[0] == "dead-letter"
 
 
+@pytest.mark.parametrize(
+    "source", [READINGS, FILE | {"name": "readings", "files": {"path": "a", "format": "json"}}], ids=["json", "files"]
+)
+def test_the_names_of_present_fields_are_a_column_where_they_are_asked_for(source: dict[str, Any]) -> None:
+    step = {"name": "named", "sql": "SELECT _present FROM readings"}
+    of_step: dict[str, Any] = {"steps": [step], "sinks": [{"address": "alerts"}]}
+    assert "there is no column '_present'" in problems(pipeline(sources=[source], **of_step))["spec.steps[0].sql"]
+    decode(pipeline(sources=[source | {"includePresent": True}], **of_step))
+
+
 def test_a_pipeline_with_every_field_applies_and_is_written_the_same() -> None:
     document = pipeline(
         credentialsSecret="analyst",
@@ -409,6 +419,21 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             {"steps": [], "sinks": [{"table": "all"}], "sources": [READINGS | {"onError": "drop"}]},
             "spec.sources[0].onError",
             "no step computes its rows",
+        ),
+        (
+            {"sources": [{"name": "readings", "address": "a", "format": "text", "includePresent": True}]},
+            "spec.sources[0].includePresent",
+            "a message of format text has no fields",
+        ),
+        (
+            {"sources": [READINGS, FILE | {"files": {"path": "a", "format": "parquet"}, "includePresent": True}]},
+            "spec.sources[1].includePresent",
+            "rows of parquet have all columns",
+        ),
+        (
+            {"sources": [READINGS, {"name": "t", "table": "t", "includePresent": True}]},
+            "spec.sources[1].includePresent",
+            "only an address has it",
         ),
         (
             {"sources": [READINGS | {"format": "raw", "tombstones": True}]},
