@@ -14,7 +14,6 @@ from enmasse.model.kinds.pipelines.databases import Database
 from enmasse.model.kinds.pipelines.sinks import DELETED
 from enmasse.pipeline.database.writing import DatabaseTable
 from enmasse.pipeline.errors import DatabaseError, TableSchemaError
-from enmasse.pipeline.lake.batches import Table
 from enmasse.pipeline.lake.partial_updates import SET_AT
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.running.planning.plans import DatabaseTarget
@@ -188,24 +187,6 @@ def test_names_of_columns_that_are_none_are_refused_before_anything_is_written(
     )
     with pytest.raises(TableSchemaError, match=said):
         write([{"k": "a", "at": 1, "_present": "v"}], columns=f"{PLAIN}, _present STRING")
-
-
-def test_a_column_that_is_new_is_set_by_late_rows_as_others_are(lake: Lake) -> None:
-    def table() -> Table:
-        return open_table(lake.folder / "t", mode="update", keys=["k"], order_by="at", is_partial=True, evolve=True)
-
-    lake.write(table(), [change("a", 1, v=1), change("b", 9, v=1)])
-    columns = COLUMNS.replace("w STRING", "w STRING, `x 'y'` INT")
-    old: dict[str, Any] = {"x 'y'": 2, "v": 2}
-    null: dict[str, Any] = dict.fromkeys(old)
-    oldest: dict[str, Any] = {"x 'y'": 3}
-    lake.write(
-        table(),
-        [change("b", 5, **old), change("a", 5, **null)],
-        [change("b", 4, **oldest), change("a", 4, **oldest)],
-        columns=columns,
-    )
-    assert lake.rows("t", "k", "v", "`x 'y'`", "at") == [("a", None, None, 5), ("b", 1, 2, 9)]
 
 
 def test_folders_that_are_made_of_a_column_go_with_it(lake: Lake) -> None:
