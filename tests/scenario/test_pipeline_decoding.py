@@ -48,8 +48,11 @@ def naive(moment: datetime) -> datetime:
 
 JSON = (
     "d STRING, t DOUBLE, f FLOAT, n INT, b BOOLEAN, x ARRAY<INT>, s STRUCT<y: DOUBLE>, m MAP<STRING, DOUBLE>, "
-    "amount DECIMAL(5,2), dt DATE, bin BINARY, ts TIMESTAMP, `odd name` STRING"
+    "amount DECIMAL(5,2), dt DATE, bin BINARY, ts TIMESTAMP, `odd name` STRING, "
+    "at STRUCT<x: TIMESTAMP, l: ARRAY<TIMESTAMP>, m: MAP<STRING, TIMESTAMP>>, costs ARRAY<DECIMAL(5,2)>"
 )
+MOMENT = naive(ACCEPTED.replace(microsecond=250_000))
+AT = "at: expected STRUCT<x: TIMESTAMP, l: ARRAY<TIMESTAMP>, m: MAP<STRING, TIMESTAMP>>, got "
 GOOD_JSON: list[tuple[bytes, dict[str, Any]]] = [
     (
         b'{"d":"a","t":1.5,"n":3,"b":true,"x":[1,null],"s":{"y":2},"m":{"k":1},"amount":1.255,"dt":"2026-01-31"}',
@@ -65,8 +68,14 @@ GOOD_JSON: list[tuple[bytes, dict[str, Any]]] = [
             "dt": date(2026, 1, 31),
         },
     ),
-    (b"{}", {}),
-    (b'{"unknown":[[1]],"t":null}', {}),
+    (b'{"unknown":[[1], NaN],"t":null}', {}),
+    (
+        b'{"at":{"l":[1769860800250,"2026-01-31T12:00:00.25Z"]}}',
+        {"at": {"x": None, "l": [MOMENT, MOMENT], "m": None}},
+    ),
+    (b'{"at":{"x":1769860800.25,"m":{"k":1769860800250}}}', {"at": {"x": MOMENT, "l": None, "m": {"k": MOMENT}}}),
+    (b'{"amount":"19.90","d":"1,5","x":[1,2]}', {"amount": Decimal("19.90"), "d": "1,5", "x": [1, 2]}),
+    (b'{"d":"\\ud83d\\ude00 \\\\ud800"}', {"d": "\U0001f600 \\ud800"}),
     (' {"d":"grüß","bin":"AQI=","odd name":"x"}\n'.encode(), {"d": "grüß", "bin": b"\1\2", "odd name": "x"}),
     (b'{"d":{"any":1}}', {"d": '{"any":1}'}),
     (b'{"ts":1769860800250}', {"ts": naive(ACCEPTED.replace(microsecond=250_000))}),
@@ -79,6 +88,8 @@ BOTH = (
     'n: expected INT, got "7"; s: expected STRUCT<y: DOUBLE>, got {"y":"q"}; '
     'm: expected MAP<STRING, DOUBLE>, got {"k":{}}'
 )
+NO_FIELD = "it does not have any field of d, t, f, n, b, x, s, m, amount, dt, bin, ts, odd name, at, costs"
+NO_CHARACTER = "it is no text: half of a pair of surrogates is no character"
 BAD_JSON: list[tuple[bytes, str]] = [
     (b"", "it is empty"),
     (b" \n", "it is empty"),
@@ -94,12 +105,23 @@ BAD_JSON: list[tuple[bytes, str]] = [
     (b'{"t":1}{"t":2}', "it is not one JSON object and nothing else"),
     (b'{"t":1} and more', "it is not one JSON object and nothing else"),
     (b'{"t":1}} and more', "it is not one JSON object and nothing else"),
-    (b'{"t":NaN}', "it is not one JSON object and nothing else"),
+    (b'{"t":NaN}', "t: a number is out of range"),
+    (b'{"m":{"k":-Infinity}}', "m: a number is out of range"),
+    (b"{}", NO_FIELD),
+    (b'{"T":1,"D":"a"}', NO_FIELD),
+    (b'{"d":"a\\ud83db"}', NO_CHARACTER),
+    (b'{"d":"\\ude00\\ud83d"}', NO_CHARACTER),
+    (b'{"amount":"19,90"}', 'amount: expected DECIMAL(5,2), got "19,90"'),
+    (b'{"amount":"1.234,56"}', 'amount: expected DECIMAL(5,2), got "1.234,56"'),
+    (b'{"costs":["1.5","19,90"]}', 'costs: expected ARRAY<DECIMAL(5,2)>, got ["1.5","19,90"]'),
+    (b'{"at":{"x":"0000-01-01T00:00:00Z"}}', AT + '{"x":"0000-01-01T00:00:00Z"}'),
+    (b'{"at":{"l":[1,99999999999999999]}}', AT + '{"l":[1,99999999999999999]}'),
+    (b'{"at":{"m":{"k":"12:30"}}}', AT + '{"m":{"k":"12:30"}}'),
     (b'{"t":01}', "it is not one JSON object and nothing else"),
     (b'{"z":' + b"[" * 5000 + b"]" * 5000 + b"}", "it is not one JSON object and nothing else"),
     (b'{"t":' + b"9" * 2000 + b"}", "it is not one JSON object and nothing else"),
     (b'{"t":"hot"}', "t: expected DOUBLE, got hot"),
-    (b'{"t":"NaN"}', "t: expected DOUBLE, got NaN"),
+    (b'{"t":"NaN"}', "t: a number is out of range"),
     (b'{"t":1e999}', "t: a number is out of range"),
     (b'{"f":1e39}', "f: a number is out of range"),
     (b'{"s":{"y":-1e999}}', "s: a number is out of range"),
@@ -147,7 +169,7 @@ def test_json_becomes_columns_or_a_reason(spark: SparkSession) -> None:
     )
     counts = decoded.agg(*drift_counts(decoded)).first()
     assert counts is not None
-    whole = [reason for _, reason in BAD_JSON if reason.startswith(("it is", "expected a JSON object"))]
+    whole = [reason for _, reason in BAD_JSON if reason.startswith(("it is", "it does", "expected a JSON object"))]
     assert (counts["bad"], counts[COUNT_OF]) == (len(BAD_JSON), len(whole))
     # What fits is kept where NULL is wanted for the rest, of a value with parts as well.
     kept = {row["_offset"]: row for row in by_offset(filled(decoded))}

@@ -3,10 +3,12 @@
 Rules:
 1. Spark's parser does the work. It is given the message inside an object of ours, with a last field of ours:
    alone it would take the first object it finds and leave the rest of the message unread.
-2. What the parser lets through and should not is looked for: bytes that are no UTF-8, numbers out of range
-   (which it makes infinite), fields that must not be missing.
-3. TIMESTAMP columns are read as texts and made moments as all formats do it (``shaping``): the parser alone
-   would take milliseconds for seconds, and a time of day for one of the day on which it is read.
+2. What the parser lets through and should not is looked for: bytes that are no UTF-8, halves of pairs of
+   surrogates (which it makes question marks), texts with commas for a DECIMAL (which it leaves out), numbers that
+   are none or out of range, fields that must not be missing. NaN it is told to let through: where it would not,
+   the other values of the message were lost.
+3. Each TIMESTAMP, at any depth, is read as a text and made a moment as all formats do it (``shaping``): the parser
+   alone would take milliseconds for seconds, and a time of day for one of the day on which it is read.
 4. Reasons are only worked out for bad records.
 """
 
@@ -33,12 +35,20 @@ _END: Final = "__enmasse_end"
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
-    "allowNonNumericNumbers": "false",
+    "allowNonNumericNumbers": "true",
     "allowSingleQuotes": "false",
     "timeZone": "UTC",
 }
 _STRING: Final = ColumnType("STRING")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+_GROUPED: Final = r'"[-+.eE,]*[0-9][-+.eE0-9]*,[-+.eE0-9,]*"'
+"""A text that the parser takes for a number by leaving commas out."""
+_ALONE: Final = "^[-+.eE0-9,]*,[-+.eE0-9,]*$"
+_HALF: Final = (
+    r"^(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+\\u"
+)
+"""All that is right, and then half of a pair of surrogates."""
 _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
 
@@ -56,7 +66,7 @@ def json_columns(
     """
     kept = [F.col(name) for name in carried]
     text = F.col("value").cast("string")
-    parsed = [column if column.type.name != "TIMESTAMP" else Column(column.name, _STRING) for column in columns]
+    parsed = [Column(column.name, _as_read(column.type), column.is_nullable) for column in columns]
     schema = (
         f"{_ALL} STRUCT<{', '.join(Column(c.name, c.type).written(': ') for c in parsed)}>, "
         f"{_END} BOOLEAN, {_CORRUPT} STRING"
@@ -86,8 +96,48 @@ def _field(name: str) -> Expression:
 
 
 def _value(column: Column) -> Expression:
-    value = _field(column.name)
-    return moment(value) if column.type.name == "TIMESTAMP" else value
+    return _made(_field(column.name), column.type)
+
+
+def _as_read(of: ColumnType) -> ColumnType:
+    """Return a type with STRING for each TIMESTAMP in it."""
+    if of.fields:
+        fields = tuple(Column(field.name, _as_read(field.type), field.is_nullable) for field in of.fields)
+        return ColumnType("STRUCT", fields=fields)
+    if of.inner:
+        return ColumnType(of.name, inner=(*of.inner[:-1], _as_read(of.inner[-1])))
+    return _STRING if of.name == "TIMESTAMP" else of
+
+
+def _has(of: ColumnType, names: Sequence[str]) -> bool:
+    """Return whether a type is one of some, or holds one as a value."""
+    return of.name in names or any(_has(one, names) for one in (*of.inner[-1:], *(field.type for field in of.fields)))
+
+
+def _made(read: Expression, of: ColumnType) -> Expression:
+    """Return what was read with moments for the texts of each TIMESTAMP."""
+    if not _has(of, ("TIMESTAMP",)):
+        return read
+    if of.name == "STRUCT":
+        values = [_made(read[field.name], field.type).alias(field.name) for field in of.fields]
+        return F.when(read.isNotNull(), F.struct(*values))
+    if of.name == "ARRAY":
+        return F.transform(read, lambda item: _made(item, of.inner[0]))
+    if of.name == "MAP":
+        return F.transform_values(read, lambda _, item: _made(item, of.inner[1]))
+    return moment(read)
+
+
+def _misses_moment(read: Expression, of: ColumnType) -> Expression:
+    """Return whether a text stands somewhere in what was read where a TIMESTAMP is expected, and is none."""
+    if not _has(of, ("TIMESTAMP",)):
+        return F.lit(False)
+    if of.name == "STRUCT":
+        return _or([_misses_moment(read[field.name], field.type) for field in of.fields])
+    if of.name in ("ARRAY", "MAP"):
+        items = read if of.name == "ARRAY" else F.map_values(read)
+        return F.exists(items, lambda item: _misses_moment(item, of.inner[-1]))
+    return read.isNotNull() & moment(read).isNull()
 
 
 def moment(text: Expression) -> Expression:
@@ -106,7 +156,11 @@ def moment(text: Expression) -> Expression:
 def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expression:
     text = F.col(_TEXT)
     whole = F.col(_WHOLE)
+    has_half = text.contains("\\u") & text.rlike(_HALF)
+    names = [column.name for column in columns]
+    is_without = _all_null(values) & ~F.arrays_overlap(F.json_object_keys(text), F.array(*map(F.lit, names)))
     doubts = [whole[_CORRUPT].isNotNull(), whole[_END].isNull(), whole[_ALL].isNull(), ~F.is_valid_utf8(text)]
+    doubts += [has_half, is_without]
     details = []
     for column in columns:
         field, value = _field(column.name), values[column.name]
@@ -118,15 +172,21 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
             )
         wrong = F.concat(F.lit(f"{column.name}: expected {column.type}, got "), shown)
         details.append(F.when(value.isNull() & there.isNotNull(), wrong))
-        if column.type.name == "TIMESTAMP":
-            doubts.append(field.isNotNull() & value.isNull())
+        misses = _misses_moment(field, column.type)
+        if _has(column.type, ("TIMESTAMP",)):
+            doubts.append(misses)
+        if _has(column.type, ("DECIMAL",)):
+            # Only then is what the parser has made of a text looked at more closely.
+            is_grouped = text.rlike(_GROUPED) & there.rlike(_ALONE if column.type.name == "DECIMAL" else _GROUPED)
+            doubts.append(is_grouped)
+            details.append(F.when(is_grouped & value.isNotNull(), wrong))
         infinities = list(_infinities(field, column.type))
         for infinite in infinities:
             doubts.append(infinite)
             details.append(F.when(infinite, F.lit(f"{column.name}: a number is out of range")))
         if column.type.name in ("ARRAY", "MAP", "STRUCT"):
             is_finite = ~_or(infinities)
-            details.append(F.when(value.isNotNull() & is_finite & _has_misfit(column, there), wrong))
+            details.append(F.when(value.isNotNull() & is_finite & (misses | _has_misfit(column, there)), wrong))
         if not column.is_nullable:
             doubts.append(value.isNull())
             details.append(F.when(value.isNull() & there.isNull(), F.lit(f"{column.name}: required")))
@@ -141,10 +201,19 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
             F.concat(F.lit("expected a JSON object, got "), shown_text(F.make_valid_utf8(text))),
         )
         .when(whole[_END].isNull() | whole[_ALL].isNull(), "it is not one JSON object and nothing else")
+        .when(has_half, "it is no text: half of a pair of surrogates is no character")
+        .when(is_without, f"it does not have any field of {', '.join(names)}"[:1000])
         .when(reasons != "", reasons)
         .otherwise(f"it does not fit {written(tuple(columns))[:1000]}")
     )
     return F.when(doubt | text.isNull(), F.coalesce(reason, F.lit("it is empty")))
+
+
+def _all_null(values: dict[str, Expression]) -> Expression:
+    result = F.lit(True)
+    for value in values.values():
+        result = result & value.isNull()
+    return result
 
 
 def _is_text(text: Expression, name: str, there: Expression) -> Expression:
@@ -156,7 +225,9 @@ def _is_text(text: Expression, name: str, there: Expression) -> Expression:
 def _has_misfit(column: Column, there: Expression) -> Expression:
     """Return whether something within a value does not fit; the parser says no more than that of a message."""
     alone = F.from_json(
-        F.concat(F.lit(f'{{"{_ALL}":'), there, F.lit("}")), f"{_ALL} {column.type}, {_CORRUPT} STRING", _OPTIONS
+        F.concat(F.lit(f'{{"{_ALL}":'), there, F.lit("}")),
+        f"{_ALL} {_as_read(column.type)}, {_CORRUPT} STRING",
+        _OPTIONS,
     )
     return alone[_CORRUPT].isNotNull()
 
@@ -169,7 +240,8 @@ def shown_text(text: Expression) -> Expression:
 def _infinities(value: Expression, of: ColumnType) -> Iterator[Expression]:
     """Yield whether there is an infinite number in a value, for each place where one can be."""
     if of.name in ("DOUBLE", "FLOAT"):
-        yield F.abs(value) == F.lit(float("inf"))
+        # Of NaN, too, for it counts as larger than all numbers.
+        yield F.abs(value) >= F.lit(float("inf"))
     elif of.name == "ARRAY":
         if any(_has_floats(inner) for inner in of.inner):
             yield F.exists(value, lambda item: _any(item, of.inner[0]))

@@ -3,7 +3,8 @@
 Rules:
 1. A value that is not of its column's type is a problem that names the column, never a guess: no text for a
    number, no number for a boolean, nothing cut off to fit.
-2. Whole numbers go where decimals are expected. NaN and infinity are problems: no aggregate survives them.
+2. Whole numbers go where decimals are expected, and ``1.0`` where a whole number is. NaN and infinity are
+   problems: no aggregate survives them.
 3. A TIMESTAMP is a moment with a time zone, ISO 8601, or a number since 1970: of seconds below 1e11, which lies
    in the year 5138, and of milliseconds from there on.
 """
@@ -11,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -23,8 +25,16 @@ Shape = Callable[[Any], Any]
 
 BETWEEN_PROBLEMS: Final = "; "
 """What stands between the problems of a message, and in none of them: values are quoted without it."""
+DATE: Final = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+"""Days of the years 1 to 9999; it does not know how long months are."""
+_TIME: Final = "[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
+_ZONE: Final = "(?:Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)"
+LOCAL: Final = f"{DATE}(?:{_TIME})?"
+MOMENT: Final = f"{DATE}(?:{_TIME}{_ZONE}?)?"
+_IS_DATE, _IS_LOCAL, _IS_MOMENT = (re.compile(one).fullmatch for one in (DATE, LOCAL, MOMENT))
 _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
+_ALL_SHOWN: Final = 1000
 _INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _MAX_FLOAT: Final = 3.4028234663852886e38
 _MILLISECONDS_FROM: Final = 1e11
@@ -49,7 +59,10 @@ def shaper(columns: Sequence[Column]) -> Callable[[Any], list[Any]]:
         if not isinstance(record, Mapping):
             raise RecordProblem(f"expected a map, got {_shown(record)}")
         get = record.get
-        return [of(get(name)) for name, of in shapes]
+        row = [of(get(name)) for name, of in shapes]
+        if row.count(None) == len(row) and not any(name in record for name, _ in shapes):
+            raise RecordProblem(f"it does not have any field of {', '.join(name for name, _ in shapes)}"[:_ALL_SHOWN])
+        return row
 
     return shape
 
@@ -95,13 +108,20 @@ def _integer(name: str, bits: int, path: str) -> Shape:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def integer(value: Any) -> int:
-        if type(value) is not int:
+        if type(value) is not int and not _is_whole(value):
             raise _wrong(path, name, value)
         if not low <= value <= high:
             raise RecordProblem(f"{path}: expected {name}, got {_shown(value)}, which is out of range")
-        return value
+        return int(value)
 
     return integer
+
+
+def _is_whole(value: Any) -> bool:
+    """Return whether a number that may have digits after its point has none; JSON writes whole ones as 1.0, too."""
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value()
 
 
 def _floating(name: str, path: str) -> Shape:
@@ -207,7 +227,7 @@ def _date(value: Any) -> date | None:
     if isinstance(value, date):
         return value
     try:
-        return date.fromisoformat(value) if type(value) is str else None
+        return date.fromisoformat(value) if type(value) is str and _IS_DATE(value) else None
     except ValueError:
         return None
 
@@ -218,23 +238,23 @@ def _moment(value: Any) -> int | None:
         if not math.isfinite(value):
             return None
         return _within(value * 1_000_000 if abs(value) < _MILLISECONDS_FROM else value * 1_000)
-    found = _datetime(value)
+    found = _datetime(value, _IS_MOMENT)
     if found is None:
         return None
-    return _micros((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH)
+    return _within(_micros((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH))
 
 
 def _local_moment(value: Any) -> int | None:
-    found = _datetime(value)
+    found = _datetime(value, _IS_LOCAL)
     if found is None or found.tzinfo:
         return None
     return _micros(found.replace(tzinfo=UTC) - _EPOCH)
 
 
-def _datetime(value: Any) -> datetime | None:
+def _datetime(value: Any, is_one: Callable[[str], Any]) -> datetime | None:
     if isinstance(value, datetime):
         return value
-    if type(value) is not str or len(value) < len("2026-01-31T1") or len(value) > _SHOWN:
+    if type(value) is not str or not is_one(value):
         return None
     try:
         return datetime.fromisoformat(value)

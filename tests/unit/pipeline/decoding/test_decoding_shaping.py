@@ -27,6 +27,8 @@ MICROS = 1_769_860_800_250_000
         ("BOOLEAN", True, True),
         ("INT", -(2**31), -(2**31)),
         ("BIGINT", 2**63 - 1, 2**63 - 1),
+        ("INT", 1e3, 1000),
+        ("BIGINT", Decimal("1E3"), 1000),
         ("DOUBLE", 3, 3.0),
         ("DOUBLE", Decimal("1.5"), 1.5),
         ("FLOAT", 1.5, 1.5),
@@ -59,7 +61,13 @@ def test_a_value_of_its_columns_type_is_taken(column: str, value: Any, expected:
     [
         ("BOOLEAN", 1, "a: expected BOOLEAN, got 1"),
         ("INT", True, "a: expected INT, got True"),
-        ("INT", 1.0, "a: expected INT, got 1.0"),
+        ("INT", 1.5, "a: expected INT, got 1.5"),
+        ("INT", Decimal("sNaN"), "a: expected INT, got sNaN"),
+        ("INT", math.inf, "a: expected INT, got inf"),
+        ("INT", Decimal("1E+999999"), "a: expected INT, got 1E+999999, which is out of range"),
+        ("DATE", "2026-W05-6", "a: expected DATE, got the text '2026-W05-6'"),
+        ("TIMESTAMP", "0000-01-01T00:00:00Z", "a: expected TIMESTAMP, got the text '0000-01-01T00:00:00Z'"),
+        ("TIMESTAMP", "0001-01-01T00:00:00+01:00", "a: expected TIMESTAMP, got the text '0001-01-01T00:00:00+01:00'"),
         ("INT", 2**31, "a: expected INT, got 2147483648, which is out of range"),
         ("BIGINT", 10**1000, "a: expected BIGINT, got a number of many digits, which is out of range"),
         ("DOUBLE", "hot", "a: expected DOUBLE, got the text 'hot'"),
@@ -123,6 +131,16 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def test_a_record_with_none_of_the_fields_is_no_row_of_null() -> None:
+    shape = shaper(parse_ddl("a INT, `b.c` STRING"))
+    assert shape({"a": None}) == [None, None]
+    for record in ({}, {"A": 1, "b": {"c": "x"}}):
+        with pytest.raises(RecordProblem, match=r"^it does not have any field of a, b\.c$"):
+            shape(record)
+
+
 EVERY_TYPE = (
     "BOOLEAN",
     "TINYINT",
