@@ -21,6 +21,7 @@ ROUNDS = kills(0)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.chance,
+    pytest.mark.timeout(120 + 30 * ROUNDS),
     pytest.mark.skipif(not ROUNDS, reason="make soak looks at memory at length"),
 ]
 
