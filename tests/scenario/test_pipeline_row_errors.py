@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from enmasse.client.blocking import Message
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.taking import take
+from tests.support.chance import kills
 from tests.support.stream_node import StreamNode
 
 pytestmark = [
@@ -204,3 +207,47 @@ def test_groups_joins_and_generators_are_made_of_the_rows_that_can_be_computed(
     ]
     place.until(lambda: failed(place, "demo.grouped") == [("pairs", 1), ("totals", 2)])
     place.send(command="delete", name="demo.grouped", purge=True)
+
+
+@pytest.mark.chance
+def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed(
+    node: StreamNode, place: RunnerPlace, story_chance: random.Random
+) -> None:
+    node.create("killed", partitions=2)
+    node.create("killed-bad", "queue")
+    kinds = {"killed": STREAM, "killed-bad": QUEUE}
+    spec = {
+        "sources": [readings("killed", maxRowsPerBatch=25)],
+        "steps": [
+            {"name": "computed", "sql": "SELECT id, b, a / b AS share FROM readings", "badRecords": "killed-bad"},
+            {"name": "totals", "sql": "SELECT b, count(*) AS n, sum(id) AS total FROM computed GROUP BY b"},
+        ],
+        # The query with state sends the letters.
+        "sinks": [
+            {"input": "totals", "table": "killed_totals", "mode": "update", "keys": ["b"]},
+            {"input": "computed", "table": "killed_rows"},
+        ],
+        "trigger": "0s",
+    }
+    sent = 0
+    for _ in range(kills(2)):
+        place.put("demo.killed", spec, kinds)
+        more = story_chance.randrange(100, 200)
+        send(node, "killed", [{"id": n, "a": 8, "b": n % 5} for n in range(sent, sent + more)])
+        before, sent = place.count("killed_rows"), sent + more
+        place.until(lambda: place.count("killed_rows") > before)  # noqa: B023  # called at once
+        time.sleep(story_chance.uniform(0.0, 1.0))  # anywhere in the batches that follow
+        place.kill()
+        place.start()
+        place.next_event("ready")
+    place.put("demo.killed", spec, kinds)
+    good = [n for n in range(sent) if n % 5]
+    place.until(lambda: place.count("killed_rows") >= len(good))
+    place.until(lambda: sum(row["n"] for row in place.rows("killed_totals")) >= len(good))
+    letters = take(node, "killed-bad", sent - len(good))
+    assert sorted(json.loads(letter.body)["id"] for letter in letters) == [n for n in range(sent) if n % 5 == 0]
+    assert sorted(row["id"] for row in place.rows("killed_rows")) == good
+    totals = {row["b"]: (row["n"], row["total"]) for row in place.rows("killed_totals")}
+    of = {b: [n for n in good if n % 5 == b] for b in range(1, 5)}
+    assert totals == {b: (len(found), sum(found)) for b, found in of.items()}
+    place.send(command="delete", name="demo.killed", purge=True)

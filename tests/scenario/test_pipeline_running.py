@@ -424,7 +424,7 @@ def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_o
     )
     write_code(place, "demo.fails", bad=source)
     write_code(place, "demo.hangs", bad=source)
-    place.put("demo.fails", with_function("trouble", "fails", "bad:fails"), {"trouble": STREAM})
+    place.put("demo.fails", with_function("trouble", "fails", "bad:fails", onError="fail"), {"trouble": STREAM})
     place.put("demo.hangs", with_function("trouble", "hangs", "bad:hangs", timeout="1s"), {"trouble": STREAM})
     place.put("demo.absent", with_function("trouble", "absent", "gone:score"), {"trouble": STREAM})
     place.put("demo.beside", to_table("trouble", "beside"), {"trouble": STREAM})
@@ -441,7 +441,7 @@ def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_o
     send(node, "trouble", "y")
     place.until(lambda: texts(place, "beside") == ["x", "y"])
     write_code(place, "demo.fails", bad="def fails(rows):\n    return rows.assign(score=0.0)\n")
-    place.put("demo.fails", with_function("trouble", "fails", "bad:fails"), {"trouble": STREAM})
+    place.put("demo.fails", with_function("trouble", "fails", "bad:fails", onError="fail"), {"trouble": STREAM})
     place.until(lambda: texts(place, "fails") == ["x", "y"])
     for name in ("fails", "hangs", "absent", "beside"):
         place.send(command="delete", name=f"demo.{name}", purge=True)
