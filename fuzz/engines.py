@@ -170,6 +170,8 @@ class Handed:
 class LargeMessage:
     """Takes a message while it comes."""
 
+    is_kept = False
+
     def __init__(self, application: Application, link: ReceivingLink, delivery_id: int) -> None:
         self._application = application
         self._link = link
