@@ -107,6 +107,19 @@ def is_stateful(frame: DataFrame) -> bool:
     return any(not line.startswith("source ") for line in fingerprint_of(frame))
 
 
+def goes_by_clock(frame: DataFrame) -> bool:
+    """Return whether a streaming frame has timers that run out by the clock of the machine."""
+    return _goes_by_clock(analyzed(frame))
+
+
+def _goes_by_clock(plan: Any) -> bool:
+    if str(plan.nodeName()) == "FlatMapGroupsInPandasWithState" and "ProcessingTime" in str(
+        plan.timeout().toString()
+    ):
+        return True
+    return any(map(_goes_by_clock, each(plan.children())))
+
+
 _WINDOW: Final = re.compile(r"named_struct\(start, .*precisetimestampconversion")
 _FIXED_END: Final = re.compile(r" \+ (\d+)\), LongType, Timestamp(?:NTZ)?Type\)\)\)$")
 """How the end of a window is computed: its start, in microseconds, and its size."""

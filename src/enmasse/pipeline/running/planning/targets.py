@@ -7,7 +7,8 @@ query alone may read it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,7 @@ from enmasse.pipeline.errors import PlanError, TableSchemaError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.running.logical_plans import has_fixed_order, is_stateful, reads_any
+from enmasse.pipeline.running.logical_plans import goes_by_clock, has_fixed_order, is_stateful, reads_any
 from enmasse.pipeline.running.planning.plans import AddressTarget, DatabaseTarget, JobPlan, QueryPlan, SharedTarget
 from enmasse.pipeline.session import activate
 
@@ -133,8 +134,25 @@ def start_query(
         writer = plan.frame.writeStream.outputMode(target.mode).foreachBatch(add)
     writer = writer.queryName(f"{context.pipeline}/{plan.name}").option("checkpointLocation", str(checkpoint))
     if trigger_s is None:
-        return writer.trigger(availableNow=True).start()
+        with _ending(context.spark, plan):
+            return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
+
+
+@contextmanager
+def _ending(spark: SparkSession, plan: QueryPlan) -> Iterator[None]:
+    """Have a query that starts end where timers go by the clock: Spark would make batches without rows for ever."""
+    if not goes_by_clock(plan.frame):
+        yield
+        return
+    spark.conf.set(_WITHOUT_ROWS, "false")  # a query takes what the session has when it starts
+    try:
+        yield
+    finally:
+        spark.conf.unset(_WITHOUT_ROWS)
+
+
+_WITHOUT_ROWS: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt: bool, shares: bool = False) -> Add:
