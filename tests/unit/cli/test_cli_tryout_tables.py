@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from enmasse.cli.commands.use.pipeline_tryout import compared, differing
-from enmasse.cli.commands.use.tryout_tables import write_table
+from enmasse.cli.commands.use.tryout_tables import write_file, write_table
+from enmasse.cli.commands.use.tryout_trial import compared, differing
 from enmasse.cli.errors import UsageError
 
 SCHEMA = "id INT NOT NULL, at TIMESTAMP, price DECIMAL(6,2), tags ARRAY<STRING>"
@@ -27,6 +29,13 @@ def test_rows_are_those_of_the_schema_and_those_of_a_second_part_are_added(tmp_p
     assert table["tags"].to_pylist() == [None, ["a"]]
     write_table(tmp_path, "empty", SCHEMA, [])
     assert DeltaTable(tmp_path / "empty").to_pyarrow_table().num_rows == 0
+
+
+def test_rows_of_a_file_are_those_of_the_schema(tmp_path: Path) -> None:
+    write_file(tmp_path / "orders", "orders", SCHEMA, [{"id": 1, "price": 2.5}])
+    assert pq.read_table(tmp_path / "orders").to_pylist() == [
+        {"id": 1, "at": None, "price": Decimal("2.50"), "tags": None}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from enmasse.model.schema.kinds import kind_named
 from enmasse.model.schema.manifest import MAX_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _ASKED = "DryRun"  # the reason why nothing is ready after a dry run
@@ -65,10 +66,15 @@ def apply(
             results = api.apply_all(documents, present)
     write_results(writer, output, [(item, what + (_preview(item) if dry_run else "")) for item, what in results])
     if wait and not dry_run:
-        _wait([item for item, _ in results], wait, data)
+        wait_until_ready([item for item, _ in results], wait, data)
 
 
-def _wait(items: list[dict[str, Any]], seconds: float, data: Path) -> None:
+def wait_until_ready(items: Iterable[dict[str, Any]], seconds: float, data: Path) -> None:
+    """Wait until objects are ready, as far as their kinds say that they are.
+
+    Raises:
+        UnreachableError: some are not in time.
+    """
     awaited = []
     for item in items:
         kind = kind_named(item["kind"])

@@ -24,19 +24,24 @@ if TYPE_CHECKING:
 
 
 class Given(Model):
-    """What there is: rows of a table that is joined, or messages of an address, in a batch of their own."""
+    """What there is: rows of a table, or messages of an address or files of a folder, in a batch of their own."""
 
     address: str | None = None
     subject: str | None = None
     table: TableName | None = None
+    files: str | None = None
     schema_: str | None = Field(default=None, alias="schema")
     rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        place = _only(self, ("address", "table"))
-        own = {"schema_", "rows"} if place == "table" else {"subject", "messages"}
+        place = _only(self, ("address", "table", "files"))
+        own = {
+            "address": {"subject", "messages"},
+            "table": {"schema_", "rows"},
+            "files": {"schema_", "rows"} if "rows" in self.model_fields_set else {"messages"},
+        }[place]
         _take_only(self, place, own, needed=("messages", "rows"))
         return self
 
@@ -61,6 +66,7 @@ class Expected(Model):
 class Rows(Model):
     """The file with what is given and what is expected."""
 
+    pipeline: str | None = None
     given: tuple[Given, ...] = Field(strict=False, min_length=1)
     expect: tuple[Expected, ...] = Field(strict=False, min_length=1)
 
@@ -114,6 +120,7 @@ class Ends(NamedTuple):
     read: tuple[str, ...]
     """Addresses, and patterns of them."""
     joined: tuple[str, ...]
+    files: tuple[str, ...]
     written: tuple[str, ...]
     letters: tuple[str, ...]
     """Addresses for rows that are not used."""
@@ -130,7 +137,7 @@ def ends_of(spec: PipelineSpec) -> Ends:
     if spec.builtin is not None:
         own = BUILTINS[spec.builtin.name].model_validate(dict(spec.builtin.parameters))
         joined = getattr(own, "table", None) if not own.reads() else None  # it is trained with the table
-        return Ends(own.reads(), tuple(filter(None, [joined])), own.writes(), (), own.tables())
+        return Ends(own.reads(), tuple(filter(None, [joined])), (), own.writes(), (), own.tables())
     sources = spec.sources
     read = [name for one in sources for name in (one.address, *one.addresses, one.address_pattern)]
     letters = [part.bad_records for parts in (sources, spec.steps, spec.sinks) for part in parts]
@@ -144,6 +151,7 @@ def ends_of(spec: PipelineSpec) -> Ends:
     return Ends(
         tuple(filter(None, read)),
         tuple(tables(sources)),
+        tuple(source.files.path for source in sources if source.files is not None),
         tuple(sink.address for sink in spec.sinks if sink.address is not None),
         tuple(filter(None, letters)),
         tuple(tables(spec.sinks)),
@@ -168,6 +176,8 @@ def check_rows(place: str, rows: Rows, ends: Ends, declared: Collection[str]) ->
             raise UsageError(f"{where}: no source reads the address {given.address}: {_names(ends.read)}")
         if given.table is not None and given.table not in (*ends.joined, *ends.tables):
             raise UsageError(f"{where}: no source reads the table {given.table}: {_names(ends.joined)}")
+        if given.files is not None and not any(_is_within(given.files, path) for path in ends.files):
+            raise UsageError(f"{where}: no source reads files of {given.files}: {_names(ends.files)}")
     sent = (*ends.written, *ends.letters)
     for number, expected in enumerate(rows.expect):
         where = f"{place}: expect.{number}"
@@ -184,6 +194,10 @@ def is_read(address: str, read: Iterable[str]) -> bool:
         address == name or address.startswith(f"{name}/") or (is_pattern(name) and matches(parse(name), address))
         for name in read
     )
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return ".." not in path.split("/") and f"{path.strip('/')}/".startswith(f"{folder.strip('/')}/")
 
 
 def _names(names: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from enmasse.cli.errors import UsageError
@@ -29,6 +30,25 @@ def write_table(lake: Path, name: str, schema: str | None, rows: Iterable[Mappin
     Raises:
         UsageError: there is no schema, or a row does not fit it.
     """
+    write_deltalake(lake / name, _made(name, schema, rows), mode="append")
+
+
+def write_file(path: Path, name: str, schema: str | None, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows into a new file of Parquet.
+
+    Args:
+        path: of the file.
+        name: what errors call it.
+        schema: as of a table.
+        rows: as of a table.
+
+    Raises:
+        UsageError: there is no schema, or a row does not fit the schema.
+    """
+    pq.write_table(_made(name, schema, rows), path)
+
+
+def _made(name: str, schema: str | None, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     try:
         columns = parse_ddl(schema or "")
     except DdlError as error:
@@ -43,4 +63,4 @@ def write_table(lake: Path, name: str, schema: str | None, rows: Iterable[Mappin
             raise UsageError(f"given table {name}, row {number}: {problem}") from None
     fields = [pa.field(column.name, arrow_type(column.type), column.is_nullable) for column in columns]
     arrays = [pa.array([row[index] for row in shaped], field.type) for index, field in enumerate(fields)]
-    write_deltalake(lake / name, pa.Table.from_arrays(arrays, schema=pa.schema(fields)), mode="append")
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
