@@ -183,6 +183,12 @@ def test_groups_joins_and_generators_are_made_of_the_rows_that_can_be_computed(
             "sql": "SELECT r.id, o.id AS to FROM readings AS r JOIN other AS o ON r.id = CAST(o.s AS INT)",
             "onError": "drop",
         },
+        {
+            "name": "ranges",
+            "sql": "SELECT r.id, o.id AS to, nullif(r.a / r.b, 4) AS n FROM readings AS r JOIN other AS o "
+            "ON r.id = o.id AND CAST(r.s AS INT) BETWEEN o.id AND o.id + 3",
+            "onError": "drop",
+        },
     ]
     sources = [readings("grouped", badRecords="grouped-bad"), readings("grouped") | {"name": "other"}]
     spec = {
@@ -191,6 +197,7 @@ def test_groups_joins_and_generators_are_made_of_the_rows_that_can_be_computed(
         "sinks": [
             {"table": "totals", "input": "totals", "mode": "update", "keys": ["n"]},
             {"table": "pairs", "input": "pairs"},
+            {"table": "ranges", "input": "ranges"},
         ],
     }
     place.put("demo.grouped", spec, {"grouped": STREAM, "grouped-bad": QUEUE})
@@ -200,12 +207,14 @@ def test_groups_joins_and_generators_are_made_of_the_rows_that_can_be_computed(
         )
     )
     place.until(lambda: {(row["id"], row["to"]) for row in place.rows("pairs")} == {(4, 1), (4, 2), (5, 4)})
+    place.until(lambda: len(place.rows("ranges")) == 2)
+    assert {tuple(row.values()) for row in place.rows("ranges")} == {(1, 1, None), (4, 4, 2147483647.0)}
     letters = sorted(take(node, "grouped-bad", 2), key=lambda one: int(one.properties["offset"]))
     assert [one.properties["reason"] for one in letters] == [
         "a / b: division by zero",
         "CAST(s AS INT): 'four' is no INT",
     ]
-    place.until(lambda: failed(place, "demo.grouped") == [("pairs", 1), ("totals", 2)])
+    place.until(lambda: failed(place, "demo.grouped") == [("pairs", 1), ("ranges", 2), ("totals", 2)])
     place.send(command="delete", name="demo.grouped", purge=True)
 
 

@@ -9,7 +9,7 @@ what is within a condition there. Therefore each stands in one that is always tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,6 +127,27 @@ class Expressions:
         )
         return self._catalyst.If(problem, raised, value)
 
+    def written_out(self, expression: Any, named: Mapping[str, Any] | None = None) -> Any:
+        """Return an expression that can be taken apart: Spark names what BETWEEN and NULLIF compare, and has it once.
+
+        Args:
+            expression: that may have such names.
+            named: what stands for the names that are known around it.
+        """
+        known, kind = named or {}, kind_of(expression)
+        if kind == "CommonExpressionRef":
+            return known.get(str(expression.id()), expression)
+        if kind == "Between":
+            return self.written_out(expression.child(), known)  # its two comparisons are conditions of their own
+        if kind == "With":
+            made = {str(one.id()): self.written_out(one.child(), known) for one in each(expression.defs())}
+            return self.written_out(expression.child(), {**known, **made})
+        former = each(expression.children())
+        new = [self.written_out(one, known) for one in former]
+        if all(one is other for one, other in zip(new, former, strict=True)):
+            return expression
+        return expression.withNewChildren(self.seq(new))
+
     def is_safe(self, expression: Any) -> bool:
         """Return whether an expression raises for no row."""
         if kind_of(expression) == "Alias" and _is_window(expression):
@@ -157,7 +178,7 @@ class Expressions:
         """
         branches: list[Any] = []
         for name, value in values:
-            found = list(self._reasons(value))
+            found = list(self._reasons(self.written_out(value)))
             if len(branches) + len(found) <= MOST_NODES:
                 branches += [self._branch(failed, name, words) for failed, words in found]
             said = self.literal(f"{fragment_of(value)}: {_UNKNOWN}")

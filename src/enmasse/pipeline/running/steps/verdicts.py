@@ -210,7 +210,7 @@ class Verdicts:
     def _join(self, plan: Any) -> Any:
         if not plan.condition().isDefined():
             return plan
-        conditions = list(_conjuncts(plan.condition().get()))
+        conditions = list(_conjuncts(self._make.written_out(plan.condition().get())))
         failing = [one for one in conditions if self._may_fail(one)]
         if not failing:
             return plan
