@@ -130,7 +130,8 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
     answer = place.ask("SELECT count(*) FROM flow", addresses={"flow": STREAM})
     assert "`table:flow` or `address:flow`" in answer["error"]
     listed = place.ask("SHOW TABLES", addresses={"flow": STREAM, "clicks": STREAM})
-    assert [row[:3] for row in listed["rows"]] == [
+    # The place is shared: other tests have tables of theirs.
+    assert [row[:3] for row in listed["rows"] if row[0] in ("broken", "clicks", "flow")] == [
         ["broken", "table", None],
         ["flow", "table", "delta"],
         ["clicks", "stream", None],

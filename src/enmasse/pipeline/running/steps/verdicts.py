@@ -248,10 +248,13 @@ class Verdicts:
         return self._logical.Project(former.output(), plan)
 
     def _failing(self, expressions: Sequence[Any]) -> list[Any]:
-        """Return those of some expressions that may fail, each once."""
+        """Return those of some expressions that may fail for a row, each once; constants are the same for all rows.
+
+        Spark asks for constants in some places, such as the share of ``percentile_approx``.
+        """
         found: list[Any] = []
         for one in expressions:
-            if self._may_fail(one) and not any(one.semanticEquals(other) for other in found):
+            if not one.foldable() and self._may_fail(one) and not any(one.semanticEquals(other) for other in found):
                 found.append(one)
         return found
 
