@@ -143,8 +143,8 @@ def _examine(
     """Check every part of a tree; return its relations and functions.
 
     Args:
-        tree: of the text.
-        text: as it was written.
+        tree: the tree of the text.
+        text: the text, as it was written.
         declared: the relations, by their names in lower case; None: any there may be.
         own: functions of the user's own.
     """

@@ -349,7 +349,7 @@ def json_value(value: Any, kind: DataType | None = None) -> Any:  # one line for
     ``base64:...``, decimals and numbers that JSON lacks are text, structures are objects.
 
     Args:
-        value: as Spark gives it to Python.
+        value: the value, as Spark gives it to Python.
         kind: its type, which alone tells moments with a zone from those without; None: they have one.
     """
     if value is None or isinstance(value, bool | int | str):

@@ -1,4 +1,4 @@
-"""What ``enmasse pipeline test`` declares for a pipeline: its file, and what nobody declares.
+"""The declarations of ``enmasse pipeline test`` for a pipeline: its file, and all that it needs and nobody declares.
 
 Rules:
 1. Addresses that the file does not declare are streams where they are read (topics, where messages are given to names
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 USER: Final = "enmasse-test"
-"""Who gives messages and looks what came, where a space lets in its users alone."""
+"""The user who gives messages and looks for results, where a space lets in its users alone."""
 
 _API: Final = {"apiVersion": "enmasse.io/v1beta1"}
 _AWAY: Final = ("plan", "forwarders")
@@ -46,7 +46,7 @@ UNKEPT: Final = ("topic", *_DIRECT)
 
 
 class Declared(NamedTuple):
-    """What is declared before the pipeline, and the password of ``USER``; empty: the space lets in everybody."""
+    """The resources declared before the pipeline, and the password of ``USER``; empty: the space lets in all."""
 
     documents: list[Document]
     password: str
@@ -61,9 +61,9 @@ def declared(pipeline: Pipeline, resources: Sequence[Resource], rows: Rows) -> D
     """Return what is declared before a pipeline.
 
     Args:
-        pipeline: that is tested.
-        resources: of its file.
-        rows: that are given and expected.
+        pipeline: the pipeline that is tested.
+        resources: all resources of its file.
+        rows: the rows that are given and expected.
     """
     kept = [one for one in resources if one.kind not in (PIPELINE.name, AuthenticationService.__name__)]
     documents = [one.to_dict() for one in kept if not isinstance(one, AddressSpace)]

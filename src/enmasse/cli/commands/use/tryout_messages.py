@@ -55,7 +55,7 @@ class GivenMessage(Model):
 
     @property
     def is_json(self) -> bool:
-        """Whether it is given as JSON."""
+        """True if it is given as JSON."""
         return "json_" in self.model_fields_set
 
     @property
@@ -67,7 +67,7 @@ class GivenMessage(Model):
 
     @property
     def readable(self) -> str:
-        """What it says, as ``readable_body`` has it."""
+        """The body, as ``readable_body`` has it."""
         return readable(self.json_) if self.is_json else readable_body(self.body)
 
 
@@ -166,8 +166,8 @@ def readable(value: Any, *, zone: tzinfo | None = None) -> str:
     """Return a value as JSON with its keys in order; moments and numbers are the same however they are written.
 
     Args:
-        value: as YAML or JSON has it.
-        zone: of moments that have none; None: they are left so.
+        value: the value, as YAML or JSON has it.
+        zone: the zone of moments that have none; None: they are left so.
     """
     return json.dumps(_plain(value, zone), sort_keys=True, ensure_ascii=False, default=str)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Given(Model):
-    """What there is: rows of a table, or messages of an address or files of a folder, in a batch of their own."""
+    """The input: rows of a table, or messages of an address or files of a folder, in a batch of their own."""
 
     address: str | None = None
     subject: str | None = None
@@ -47,7 +47,7 @@ class Given(Model):
 
 
 class Expected(Model):
-    """What is to come of it, in any order: of rows the columns that are named, of messages the bodies."""
+    """The output to expect, in any order: of rows the columns that are named, of messages the bodies."""
 
     address: str | None = None
     type: Literal["stream", "queue"] = "queue"
@@ -128,7 +128,7 @@ class Ends(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether rows name the addresses that they go to."""
+        """True if rows name the addresses that they go to."""
         return "*" in self.written
 
 
@@ -163,8 +163,8 @@ def check_rows(place: str, rows: Rows, ends: Ends, declared: Collection[str]) ->
 
     Args:
         place: the file.
-        rows: what it says.
-        ends: of the pipeline.
+        rows: the rows that the file says.
+        ends: the ends of the pipeline.
         declared: the addresses that the pipeline's file declares.
 
     Raises:

@@ -37,10 +37,10 @@ def write_file(path: Path, name: str, schema: str | None, rows: Iterable[Mapping
     """Write rows into a new file of Parquet.
 
     Args:
-        path: of the file.
-        name: what errors call it.
-        schema: as of a table.
-        rows: as of a table.
+        path: the path of the file.
+        name: the name of the file in errors.
+        schema: the schema, as of a table.
+        rows: the rows, as of a table.
 
     Raises:
         UsageError: there is no schema, or a row does not fit the schema.

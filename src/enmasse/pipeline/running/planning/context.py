@@ -106,7 +106,7 @@ class RunningContext:
 
         Args:
             failed: the parts that nothing can be said of.
-            name: of the part.
+            name: the name of the part.
         """
         try:
             yield

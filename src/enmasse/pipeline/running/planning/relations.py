@@ -311,8 +311,8 @@ class Relations:
         """Return how the rows of a relation are judged; None: they are not, and an error fails the query.
 
         Args:
-            name: of the relation.
-            place: what of one query alone is judged, if it is not the relation itself.
+            name: the name of the relation.
+            place: the part of one query alone that is judged, if it is not the relation itself.
         """
         found, context = self._errors[name], self._context
         if found.action == "fail":

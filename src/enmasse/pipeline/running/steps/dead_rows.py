@@ -33,7 +33,7 @@ class DeadRows:
 
     Attributes:
         relation: its name.
-        options: of the sink that letters go to.
+        options: the options of the sink that letters go to.
     """
 
     relation: str

@@ -131,8 +131,8 @@ class Expressions:
         """Return an expression that can be taken apart: Spark names what BETWEEN and NULLIF compare, and has it once.
 
         Args:
-            expression: that may have such names.
-            named: what stands for the names that are known around it.
+            expression: the expression, which may have such names.
+            named: the expressions that stand for the names that are known around it.
         """
         known, kind = named or {}, kind_of(expression)
         if kind == "CommonExpressionRef":

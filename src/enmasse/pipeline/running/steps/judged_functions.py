@@ -38,7 +38,7 @@ def judged_functions(code: Code | None, modules: Mapping[str, str]) -> dict[str,
     """Return the functions that SQL of a pipeline may call, by name; each gives ``value`` and ``error``.
 
     Args:
-        code: as declared.
+        code: the code, as declared.
         modules: source by module name.
 
     Raises:
@@ -154,7 +154,7 @@ class JudgedCall:
     Attributes:
         call: the function.
         kinds: the columns that it gets, by name.
-        known: what each letter says beside its reason.
+        known: the properties of each letter beside its reason.
     """
 
     call: FunctionCall
@@ -204,8 +204,8 @@ def judged_rows(frame: DataFrame, call: FunctionCall, columns: StructType, judgi
     Args:
         frame: the rows.
         call: the function.
-        columns: what it gives.
-        judging: how they are judged.
+        columns: the columns that it gives.
+        judging: the rules by which they are judged.
     """
     from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415

@@ -30,7 +30,7 @@ def sql_functions(code: Code | None, modules: Mapping[str, str]) -> dict[str, Us
     """Return the functions that SQL of a pipeline may call, by name.
 
     Args:
-        code: as declared.
+        code: the code, as declared.
         modules: source by module name.
 
     Raises:

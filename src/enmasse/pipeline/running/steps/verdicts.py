@@ -70,8 +70,8 @@ def only_good(
     Args:
         frame: the rows.
         judging: their relation.
-        number: of this place among those of the relation where rows are judged.
-        failed: whether a row fails.
+        number: the number of this place among those of the relation where rows are judged.
+        failed: true where a row fails.
         reason: why it does.
         letter: the dead letter of one that fails, else NULL; None: none is sent.
     """
@@ -284,7 +284,7 @@ class Verdicts:
         """Return a plan whose rows are judged, and what stands for the values that may fail.
 
         Args:
-            child: of whose rows they are computed.
+            child: the plan of whose rows they are computed.
             named: the values, and what they are called.
         """
         make, rows = self._make, {str(one.name()): one for one in each(child.output())}
