@@ -23,7 +23,7 @@ _INSTALLERS = {
     "uv-receipt.toml": "uv tool install --force",
     "pipx_metadata.json": "pipx install --force",
 }
-"""What these leave in an environment, in which pip would be the wrong tool, or is none."""
+"""The files that these leave in an environment, in which pip would be the wrong tool, or is none."""
 
 
 def install_command(extra: str) -> str:

@@ -73,7 +73,7 @@ class SharedCut(Cut):
 
 
 class _Ahead:
-    """What is done of a cut ahead of it."""
+    """The part of a cut that is done ahead of it."""
 
     __slots__ = ("cut", "is_done", "operations", "parts")
 
@@ -81,7 +81,7 @@ class _Ahead:
         self.operations = operations
         self.cut = cut
         self.parts: list[Iterator[int]] = []
-        """What places each of its frames."""
+        """The work that places each of its frames."""
         self.is_done = False
 
 
