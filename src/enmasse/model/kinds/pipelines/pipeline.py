@@ -121,7 +121,7 @@ class PipelineSpec(Model):
     sinks: tuple[SinkSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
     """Where it goes: each a streaming query of its own."""
     on_error: OnError | None = None
-    """What becomes of a row for which an expression of a step fails, where neither step nor source says."""
+    """The verdict on a row for which an expression of a step fails, where neither step nor source says."""
     builtin: Builtin | None = None
     """Instead of sources, steps and sinks."""
     code: Code | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 OnError = Literal["dead-letter", "drop", "null", "fail"]
-"""What becomes of a row for which an expression fails."""
+"""The verdict on a row for which an expression fails."""
 
 
 class Expectation(Model):

@@ -1,4 +1,4 @@
-"""What becomes of a row for which an expression fails, by the steps' own words, their sources' and the pipeline's.
+"""The verdict on a row for which an expression fails, by the steps' own words, their sources' and the pipeline's.
 
 Rules:
 1. A step's own ``onError`` counts; else that of the sources that its rows come from; else the pipeline's; else
@@ -31,7 +31,7 @@ DEGRADED_ABOVE: Final = 0.05
 
 @dataclass(frozen=True)
 class RowErrors:
-    """What becomes of the rows of a relation that an expression fails for."""
+    """The verdict on rows of a relation that an expression fails for."""
 
     action: OnError
     bad_records: str | None

@@ -145,7 +145,7 @@ class SourceSpec(Model):
     include_topic_name: bool | None = None
     """Whether there is a column ``topic_name``: the name that the message was sent to, at a topic or below it."""
     include_present: bool | None = None
-    """Whether there is a column ``_present``: the names of the fields that a message has, be they null or not. A sink
+    """True for a column ``_present``: the names of the fields that a message has, be they null or not. A sink
     with ``update: present`` sets those to NULL that are null."""
     watermark: Watermark | None = None
     """How late a row may be and still count; needed where windows are to end."""
@@ -156,7 +156,7 @@ class SourceSpec(Model):
     ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON and CSV, values that do not fit are NULL;
     ``fail``: the query fails."""
     on_error: OnError | None = None
-    """What becomes of a row made of its rows for which an expression of a step fails, where the step does not say:
+    """The verdict on a row made of its rows for which an expression of a step fails, where the step does not say:
     ``dead-letter``, ``drop``, ``null`` or ``fail``."""
     tombstones: bool | None = None
     """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the

@@ -77,7 +77,7 @@ class StepSpec(Model):
     bad_records: str | None = None
     """The address that rows go to, as JSON, that an expectation, or ``onError``, sends to dead letters."""
     on_error: OnError | None = None
-    """What becomes of a row for which an expression fails, as a division by zero or a text that is no number:
+    """The verdict on a row for which an expression fails, as a division by zero or a text that is no number:
     ``dead-letter``: it goes to ``badRecords``; ``drop``: it is left out and counted; ``null``: the expression is
     NULL; ``fail``: the query fails. Left out: as its sources say, or the pipeline; else ``dead-letter`` where it or
     its source names ``badRecords``, and ``drop`` where not."""
