@@ -210,9 +210,11 @@ def test_nothing_that_was_said_is_lost(name: str, tmp_path: Path) -> None:
     assert events[said[-1]][1] == "12"
     assert [event for event in events if event[0] == "write"]
     chance = random.Random(SEED)
-    # Most right after something was said, when all of it must be there.
-    moments = [chance.choice(said) for _ in range(kills(12))] + [
-        chance.randrange(len(events)) for _ in range(kills(6))
+    # Most right after something was said, when all of it must be there; many while the files are made.
+    moments = [
+        *(chance.choice(said) for _ in range(kills(12))),
+        *(chance.randrange(len(events)) for _ in range(kills(6))),
+        *(chance.randrange(said[0]) for _ in range(kills(40))),
     ]
     for moment in moments:
         disk = Disk(root)

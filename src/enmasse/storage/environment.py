@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from enmasse.storage.batch import Batch
+
+# ruff: noqa: PTH100, PTH103, PTH105, PTH107, PTH106, PTH110, PTH118, PTH120, PTH202 - see lock.py
 
 DEFAULT_MAP_BYTES = 1 << 40
 """1 TiB of addresses; the map is sparse, so it costs nothing and never has to grow."""
@@ -108,6 +111,9 @@ class WriteEnvironment:
     __slots__ = ("_env", "epoch", "failed", "mended", "number")
 
     def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+        path = os.path.join(directory, "data.mdb")
+        if not os.path.exists(path) or not os.path.getsize(path):
+            _begin(directory)
         self.mended = check_pages(directory)
         _reserve_lock_file(directory)
         try:
@@ -157,8 +163,6 @@ class WriteEnvironment:
                     _add_checksums(txn)
                 txn.put(FORMAT_KEY, encode_format(FORMAT_VERSION))
                 _put(txn, SEAL_KEY, encode_seal(txn.id(), {LAST_KEY: last}))
-        if found is None:
-            _sync_directory(directory)
         return last or _LAST.pack(0, 0)
 
     def apply(self, batches: Sequence[Batch], failed: Sequence[int] = ()) -> None:
@@ -206,13 +210,38 @@ class WriteEnvironment:
         self._env.close()
 
 
+def _begin(directory: str) -> None:
+    """Make a journal without anything in it, at once or not at all: LMDB does not sync what a file begins with.
+
+    Raises:
+        OSError: the directory cannot be written.
+        lmdb.Error: likewise.
+    """
+    partial = os.path.join(directory, "partial")
+    data = os.path.join(partial, "data.mdb")
+    os.makedirs(partial, mode=0o700, exist_ok=True)
+    with suppress(FileNotFoundError):
+        os.remove(data)
+    environment = lmdb.open(partial, map_size=_LEAST_MAP_BYTES, max_dbs=0, lock=False)
+    try:
+        with environment.begin(write=True) as txn:
+            txn.put(FORMAT_KEY, encode_format(FORMAT_VERSION))
+            _put(txn, SEAL_KEY, encode_seal(txn.id(), {LAST_KEY: None}))
+    finally:
+        environment.close()
+    os.replace(data, os.path.join(directory, "data.mdb"))
+    _sync_directory(directory)
+    with suppress(OSError):
+        os.rmdir(partial)
+
+
 def _reserve_lock_file(directory: str) -> None:
     """Give LMDB's table of readers its place: it is mapped, so that a full disk would be a signal.
 
     Raises:
         OSError: the disk is full, or the directory cannot be written.
     """
-    fd = os.open(os.path.join(directory, "lock.mdb"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # noqa: PTH118 - see lock.py
+    fd = os.open(os.path.join(directory, "lock.mdb"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, _LOCK_FILE_BYTES)
     finally:
@@ -433,7 +462,7 @@ class ReadEnvironment:
 
 def _sync_directory(directory: str) -> None:
     """Make a new file's name as durable as its content; LMDB leaves that to its user."""
-    for name in (directory, os.path.dirname(os.path.abspath(directory))):  # noqa: PTH100, PTH120 - see lock.py
+    for name in (directory, os.path.dirname(os.path.abspath(directory))):
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
