@@ -16,10 +16,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from fuzz.registry import CORPUS, TARGETS, target_of
+from fuzz.registry import TARGETS, corpus_of, target_of
 from fuzz.target import metered
 
 BUILD = Path("build/fuzz")
@@ -38,12 +39,14 @@ def fuzz(name: str, seconds: int) -> int:
     """
     found = BUILD / name
     found.mkdir(parents=True, exist_ok=True)
+    for data in corpus_of(name):
+        (found / sha256(data).hexdigest()[:16]).write_bytes(data)
     FAILED.mkdir(parents=True, exist_ok=True)
     log = BUILD / f"{name}.log"
     with log.open("wb") as out:
         done = subprocess.run(
             [
-                sys.executable, "-m", "fuzz.one", name, str(found), str(CORPUS / name),
+                sys.executable, "-m", "fuzz.one", name, str(found),
                 f"-max_total_time={seconds}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={LARGEST_MB}",
                 f"-artifact_prefix={FAILED}/{name}-",
             ],

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import enmasse
-from fuzz.registry import CORPUS, target_of
+from fuzz.registry import corpus_of, keep_corpus, target_of
 from fuzz.target import Target
 
 __all__ = ["choose", "reached"]
@@ -77,15 +76,10 @@ def main() -> int:
     """Add to what is committed; nothing is lost that reaches something."""
     name, *folders = sys.argv[1:]
     target = target_of(name)
-    home = CORPUS / name
-    home.mkdir(parents=True, exist_ok=True)
-    files = [path for folder in (home, *map(Path, folders)) for path in folder.iterdir() if path.is_file()]
-    inputs = [path.read_bytes() for path in files]
+    files = [path for folder in map(Path, folders) for path in folder.iterdir() if path.is_file()]
+    inputs = [*corpus_of(name), *(path.read_bytes() for path in files)]
     chosen = choose(target, [*inputs, *target.seeds()])
-    for path in home.iterdir():
-        path.unlink()
-    for data in chosen:
-        (home / sha256(data).hexdigest()[:16]).write_bytes(data)
+    keep_corpus(name, chosen)
     print(f"{name}: {len(chosen)} of {len(set(inputs))} inputs, {sum(map(len, chosen))} bytes")
     return 0
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from fuzz.target import Target
 
-__all__ = ["CORPUS", "TARGETS", "corpus_of", "target_of"]
+__all__ = ["CORPUS", "TARGETS", "corpus_of", "keep_corpus", "target_of"]
 
 CORPUS = Path(__file__).parent / "corpus"
+"""Of each target the committed inputs, as one archive."""
 
 TARGETS = {
     "types": "values",
@@ -40,6 +44,17 @@ def target_of(name: str) -> Target:
     return target
 
 
-def corpus_of(name: str) -> list[Path]:
-    """The committed inputs of a target."""
-    return sorted(path for path in (CORPUS / name).iterdir() if path.is_file())
+def corpus_of(name: str) -> list[bytes]:
+    """The committed inputs of a target; empty without any."""
+    path = CORPUS / f"{name}.zip"
+    if not path.exists():
+        return []
+    with ZipFile(path) as archive:
+        return [archive.read(each) for each in sorted(archive.namelist())]
+
+
+def keep_corpus(name: str, inputs: Iterable[bytes]) -> None:
+    """Make these the inputs of a target that are committed: the same ones always give the same file."""
+    with ZipFile(CORPUS / f"{name}.zip", "w", ZIP_DEFLATED) as archive:
+        for member, data in sorted((sha256(data).hexdigest()[:16], data) for data in inputs):
+            archive.writestr(ZipInfo(member), data, ZIP_DEFLATED)

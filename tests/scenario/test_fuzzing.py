@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz import minimise
+from fuzz import minimise, registry
 from fuzz.registry import corpus_of
 from tests.support.foreign_tools import require
 
@@ -38,12 +38,11 @@ def test_two_targets_are_fuzzed_and_counted(tmp_path: Path) -> None:
 
 
 def test_minimising_again_keeps_the_corpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home = tmp_path / "types"
-    home.mkdir()
-    for path in corpus_of("types"):
-        (home / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(minimise, "CORPUS", tmp_path)
+    before = corpus_of("types")
+    monkeypatch.setattr(registry, "CORPUS", tmp_path)
+    registry.keep_corpus("types", before)
+    packed = (tmp_path / "types.zip").read_bytes()
     monkeypatch.setattr(sys, "argv", ["minimise", "types"])
-    before = {path.name for path in home.iterdir()}
     assert minimise.main() == 0
-    assert {path.name for path in home.iterdir()} == before
+    assert corpus_of("types") == before
+    assert (tmp_path / "types.zip").read_bytes() == packed
