@@ -12,7 +12,7 @@ SEEDS ?= 500
 JOBS ?= 3
 # File by file; those that share Spark are as one, which is the longest and first (tests/conftest.py). The others come
 # in the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40 --durations-min=5)
 
 .PHONY: help setup demo test lint check fast format reference console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.support.chance import FEW_EXAMPLES, SEED
 from tests.support.foreign_tools import bring, missing_tool
+
+SLOWEST_FILES = 60
+"""How many are named in CI."""
 
 # Examples are never timed, as the machine is shared. Some are new in each run, also where CI=true.
 settings.register_profile(
@@ -118,8 +121,21 @@ def keep_umask() -> Iterator[None]:
     os.umask(before)
 
 
+SECONDS_OF: defaultdict[str, float] = defaultdict(float)
+"""How long the tests of each file took, with what they set up."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    SECONDS_OF[report.nodeid.partition("::")[0]] += report.duration
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was not tested, and the command that changes it."""
+    """Name what was not tested, and the command that changes it; in CI also the files that take longest."""
+    if os.environ.get("CI") == "true":
+        slowest = sorted(SECONDS_OF.items(), key=lambda item: -item[1])[:SLOWEST_FILES]
+        terminalreporter.section(f"slowest of {len(SECONDS_OF)} files, {sum(SECONDS_OF.values()):,.0f} s in all")
+        for file, seconds in slowest:
+            terminalreporter.line(f"{seconds:6.1f} s  {file}")
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])
     )
