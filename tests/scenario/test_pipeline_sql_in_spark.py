@@ -119,6 +119,10 @@ QUERIES = (
     "SELECT number + 1 AS m, m * 2 AS d FROM t ORDER BY m",
     "SELECT `device` AS `a``b c`, t.number AS `select` FROM t ORDER BY 1",
     "SELECT max(struct(ts, number)).number AS last FROM t",
+    "SELECT d.state.at.`x.y`.room.floor, state.at.`x.y`.tags[0] AS tag, transform(state.list, i -> i.at.room.floor) AS f, "
+    "state.at.* EXCEPT (n), d.state.at.`x.y`.room.* FROM (SELECT named_struct('at', named_struct('x.y', struct(room, tags), "
+    "'n', number), 'list', array(named_struct('at', struct(room)))) AS state FROM t) d WHERE state.at.`x.y`.room.floor > 0",
+    "SELECT t.room, t.room.floor FROM (SELECT struct(t.room) AS t, device FROM t) t",
 )
 
 

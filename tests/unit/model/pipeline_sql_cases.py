@@ -100,6 +100,38 @@ GOOD: list[tuple[str, str, Columns]] = [
     ),
     ("SELECT room.floor FROM readings", "SELECT `room`.`floor` FROM `readings`", ("floor",)),
     (
+        "SELECT room.a.b.c.d.e.f, r.room.a.b AS deep, r.room.`x.y`.`a``b` FROM readings r WHERE r.room.a.b.c IS NULL",
+        "SELECT `room`.`a`.`b`.`c`.`d`.`e`.`f`, `r`.`room`.`a`.`b` AS `deep`, `r`.`room`.`x.y`.`a``b` FROM `readings` AS `r` WHERE `r`.`room`.`a`.`b`.`c` IS NULL",
+        ("f", "deep", "a`b"),
+    ),
+    ("SELECT room.* FROM readings", "SELECT `room`.* FROM `readings`", None),
+    (
+        "SELECT room.a.b.* EXCEPT (c), readings.room.a.* FROM readings",
+        "SELECT `room`.`a`.`b`.* EXCEPT (`c`), `readings`.`room`.`a`.* FROM `readings`",
+        None,
+    ),
+    (
+        "SELECT max(room.at.ts) AS last, count(room.at.*) AS n FROM readings GROUP BY window(room.at.ts, '1 minute'), list[0].at.x.y",
+        "SELECT max(`room`.`at`.`ts`) AS `last`, count(`room`.`at`.*) AS `n` FROM `readings` GROUP BY window(`room`.`at`.`ts`, '1 minute'), `list`[0].`at`.`x`.`y`",
+        ("last", "n"),
+    ),
+    (
+        "SELECT tag.at.x.y, transform(list, i -> i.at.x.y) AS ys FROM readings LATERAL VIEW explode(room.at.tags) t AS tag",
+        "SELECT `tag`.`at`.`x`.`y`, transform(`list`, `i` -> `i`.`at`.`x`.`y`) AS `ys` FROM `readings` LATERAL VIEW explode(`room`.`at`.`tags`) t AS `tag`",
+        ("y", "ys"),
+    ),
+    (
+        "SELECT a.room.at.x FROM readings a JOIN readings b ON a.room.at.x = b.room.at.x AND a.list[0].y.z = b.room.y.z",
+        "SELECT `a`.`room`.`at`.`x` FROM `readings` AS `a` JOIN `readings` AS `b` ON `a`.`room`.`at`.`x` = `b`.`room`.`at`.`x` AND `a`.`list`[0].`y`.`z` = `b`.`room`.`y`.`z`",
+        ("x",),
+    ),
+    (
+        "SELECT room.floor, room.room.floor.at FROM (SELECT room FROM readings) room",
+        "SELECT `room`.`floor`, `room`.`room`.`floor`.`at` FROM (SELECT `room` FROM `readings`) AS `room`",
+        ("floor", "at"),
+    ),
+    ("SELECT a.b.c.d.e.f, a.b.c.* FROM raw", "SELECT `a`.`b`.`c`.`d`.`e`.`f`, `a`.`b`.`c`.* FROM `raw`", None),
+    (
         "SELECT n + 1 AS m, temperature AS n FROM readings",
         "SELECT `n` + 1 AS `m`, `temperature` AS `n` FROM `readings`",
         ("m", "n"),
@@ -199,7 +231,7 @@ BAD = [
     ),
     (
         "SELECT q.x FROM readings r",
-        "line 1, column 10: there is no relation or column 'q'; there are device, temperature, ts, room, list, tags",
+        "line 1, column 8: there is no relation or column 'q'; there are device, temperature, ts, room, list, tags",
     ),
     (
         "SELECT * FROM reading",
@@ -330,8 +362,20 @@ BAD = [
         "line 1, column 8: ⅽurrent_user() is not among the functions that may be called",
     ),
     ("SELECT * FROM readings@v1", "line 1, column 23: variables are not taken"),
-    ("SELECT session.x", "line 1, column 16: there is no relation or column 'session'; there are none"),
-    ("SELECT system.session.x FROM raw", "line 1, column 23: expected the name of a relation, without a dot"),
+    ("SELECT session.x", "line 1, column 8: there is no relation or column 'session'; there are none"),
+    (
+        "SELECT system.session.x FROM readings",
+        "line 1, column 8: there is no relation or column 'system'; there are device, temperature, ts, room, list, tags",
+    ),
+    (
+        "SELECT room.at.x, r.rom.at.x FROM readings r",
+        "line 1, column 21: 'r' has no column 'rom'; did you mean 'room'?",
+    ),
+    ("SELECT rom.at.* FROM readings", "line 1, column 8: there is no relation or column 'rom'; did you mean 'room'?"),
+    ("SELECT rom.* FROM readings", "line 1, column 8: there is no relation or column 'rom'; did you mean 'room'?"),
+    ("SELECT * EXCEPT (rom) FROM readings", "line 1, column 18: there is no column 'rom'; did you mean 'room'?"),
+    ("SELECT room.at._metadata.x FROM readings", "line 1, column 16: '_metadata' is not taken as a name"),
+    ("SELECT room.at.reflect('x') FROM readings", "line 1, column 16: behind a dot stands the name of a field"),
     ("SELECT * FROM global_temp.x", "line 1, column 27: expected the name of a relation, without a dot"),
     ("EXPLAIN SELECT 1", "line 1, column 1: expected SELECT or WITH, got 'EXPLAIN'"),
     ("DESCRIBE readings", "line 1, column 1: expected SELECT or WITH, got 'DESCRIBE'"),
@@ -361,7 +405,6 @@ BAD = [
         "SELECT xpath_string('<a/>', 'a')",
         "line 1, column 8: xpath_string() is not among the functions that may be called",
     ),
-    ("SELECT a.b.c.d.e.f FROM raw", "line 1, column 14: expected the name of a relation, without a dot"),
     ("BEGIN SELECT 1; END", "line 1, column 15: expected one query, got ';' and more"),
     (
         "SELECT OVERLAY('a' PLACING 'b' FROM 1), XMLELEMENT(a)",

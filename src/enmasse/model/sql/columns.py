@@ -127,8 +127,8 @@ def _check_names(
             if not isinstance(part.parent, exp.From | exp.Join | exp.CTE):
                 _query(part, relations, scope, text)
             continue
-        if isinstance(part, exp.With):
-            continue
+        if isinstance(part, exp.With) or (isinstance(part, exp.Star) and _is_of_structure(part, scope)):
+            continue  # what a structure's star leaves out are fields
         if isinstance(part, exp.Lambda):
             arguments |= {name.name.lower() for name in part.expressions}
         if isinstance(part, exp.Column):
@@ -136,29 +136,38 @@ def _check_names(
         pending += [(child, arguments, False) for child in part.iter_expressions()]
 
 
+def _is_of_structure(star: exp.Star, scope: _Scope) -> bool:
+    """Return whether a star means the fields of a structure, and not the columns of relations."""
+    above = star.parent
+    return isinstance(above, exp.Dot) or (
+        isinstance(above, exp.Column) and bool(above.table) and scope.source(above.table.lower()) is None
+    )
+
+
 def _check_column(column: exp.Column, scope: _Scope, arguments: frozenset[str], text: str) -> None:
-    if isinstance(column.this, exp.Star):
-        return
+    is_star = isinstance(column.this, exp.Star)
     name, owner = column.name.lower(), column.table.lower()
     first = owner or name
     if first in arguments or first in _ADDED_BY_SPARK or not scope.is_known():
         return
     if owner:
         source = scope.source(owner)
+        if scope.has(owner):
+            return  # a structure, which may be called as its relation is
         if source is None:
-            if not scope.has(owner):
-                _refuse(f"there is no relation or column '{column.table}'", owner, scope, column, text)
-        elif source[1] is not None and name not in _lower(source[1]):
+            place = column.args["table"]
+            _refuse(f"there is no relation or column '{column.table}'", owner, scope, place, text)
+        elif not is_star and source[1] is not None and name not in _lower(source[1]):
             _refuse(f"'{column.table}' has no column '{column.name}'", name, scope, column, text)
-    elif not scope.has(name) and scope.source(name) is None:
+    elif not is_star and not scope.has(name) and scope.source(name) is None:
         _refuse(f"there is no column '{column.name}'", name, scope, column, text)
 
 
-def _refuse(message: str, name: str, scope: _Scope, column: exp.Column, text: str) -> None:
+def _refuse(message: str, name: str, scope: _Scope, place: exp.Expr, text: str) -> None:
     names = list(dict.fromkeys(scope.names()))
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names[:20]) or 'none'}"
-    raise SqlError(f"{message}; {hint}", *place_of(column, text))
+    raise SqlError(f"{message}; {hint}", *place_of(place, text))
 
 
 def _results(select: exp.Select, sources: tuple[tuple[str, Columns], ...]) -> Columns:
@@ -175,7 +184,7 @@ def _results(select: exp.Select, sources: tuple[tuple[str, Columns], ...]) -> Co
                 found += [column for column in columns if column.lower() not in left_out]
             case exp.Alias() | exp.Aliases():
                 found += _names_given(item)
-            case exp.Column() | exp.Dot():
+            case exp.Column() | exp.Dot(expression=exp.Identifier()):
                 found.append(item.name)
             case _:
                 return None  # Spark names it after how it writes it

@@ -106,6 +106,7 @@ def read(text: str) -> exp.Expression:
     if not isinstance(tree, exp.Expression):
         raise SqlError("expected one query")
     _check_depth(tree, text)
+    _spell_paths(tree)
     return tree
 
 
@@ -151,6 +152,18 @@ def _check_depth(tree: exp.Expression, text: str) -> None:
         if not level:
             return
     raise SqlError("this is too deeply nested", *place_of(level[0], text))
+
+
+def _spell_paths(tree: exp.Expression) -> None:
+    """Have what follows the second name of a path be fields: for the parser ``a.b.c`` has a database and a table."""
+    for column in list(tree.find_all(exp.Column)):
+        first, *rest = column.parts
+        if len(rest) < 2:
+            continue
+        path: exp.Expr = exp.Column(this=rest[0], table=first)
+        for name in rest[1:]:
+            path = exp.Dot(this=path, expression=name)
+        column.replace(path)
 
 
 def _is_doubled_quote(text: str, tokens: list[Token], index: int) -> bool:
