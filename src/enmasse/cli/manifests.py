@@ -31,11 +31,17 @@ def read_manifests(places: Sequence[str], namespace: str | None) -> list[Resourc
 
     Raises:
         NotFoundError: when a place does not exist.
-        ManifestError: when anything in any of them is wrong.
+        ManifestError: with everything that is wrong in any of them.
     """
     found: dict[tuple[str, str], tuple[Resource, str]] = {}
+    wrong: list[ManifestError] = []
     for source, text in _texts(places):
-        for loaded in load_manifest(text, source):
+        try:
+            resources = load_manifest(text, source)
+        except ManifestError as error:
+            wrong.append(error)
+            continue
+        for loaded in resources:
             resource = _placed(loaded, namespace, source)
             key = (resource.kind, resource.key)
             if key in found and found[key][0] != resource:
@@ -44,6 +50,8 @@ def read_manifests(places: Sequence[str], namespace: str | None) -> list[Resourc
                 )
                 raise ManifestError(source, None, [problem])
             found.setdefault(key, (resource, source))
+    if wrong:
+        raise ManifestError.joined(wrong)
     if not found:
         raise UsageError(f"there are no resources in {', '.join(places)}")
     return in_order(resource for resource, _ in found.values())

@@ -76,6 +76,18 @@ def test_an_error_in_a_list_names_the_item() -> None:
     )
 
 
+def test_everything_that_is_wrong_in_any_document_is_told_once() -> None:
+    wrong = QUEUE.replace("queue", "quue")
+    told = refusal(f"{wrong}---\n{SPACE}---\nkind: List\nitems: 7\n---\n{wrong}").splitlines()
+    assert [line.split(": ")[1:3] for line in told] == [
+        ["document 1", "spec.type"],
+        ["document 3", "items"],
+        ["document 4", "spec.type"],
+    ]
+    many = refusal("---".join([wrong] * 60)).splitlines()
+    assert (len(many), many[-1]) == (51, "and 10 more")
+
+
 def test_text_that_is_no_yaml_is_refused_with_line_and_column() -> None:
     assert refusal("a: 1\nb: [1,\nc: }") == (
         "shop.yaml: not valid YAML: line 3, column 4: did not find expected node content"

@@ -48,6 +48,10 @@ class InvalidResourceError(ConfigError):
         self.problems = tuple(problems)
 
 
+MAX_TOLD = 50
+"""Problems of many documents that an error tells, each in a line."""
+
+
 class ManifestError(ConfigError):
     """A file of resources cannot be used.
 
@@ -63,3 +67,15 @@ class ManifestError(ConfigError):
         self.source = source
         self.document = document
         self.problems = tuple(problems)
+
+    @classmethod
+    def joined(cls, errors: Sequence[ManifestError]) -> ManifestError:
+        """Return one error that says all that some say, at least one."""
+        first = errors[0]
+        if len(errors) == 1:
+            return first
+        error = cls(first.source, None, [problem for each in errors for problem in each.problems])
+        lines = "\n".join(map(str, errors)).split("\n")
+        more = [f"and {len(lines) - MAX_TOLD:,} more"] if len(lines) > MAX_TOLD else []
+        error.args = ("\n".join(lines[:MAX_TOLD] + more),)
+        return error

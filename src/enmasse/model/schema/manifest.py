@@ -199,18 +199,25 @@ def load_manifest(text: str, source: str) -> list[Resource]:
         source: the file's name, for messages.
 
     Raises:
-        ManifestError: naming file, document and path of everything that is
-            wrong in the first document that is wrong.
+        ManifestError: naming file, document and path of everything that is wrong.
     """
     resources: list[Resource] = []
+    wrong: list[ManifestError] = []
     for number, document in enumerate(read_documents(text, source), start=1):
         if document is None:
             continue  # nothing but comments between two `---`
-        for path, item in _items(document, source, number):
+        try:
+            items = _items(document, source, number)
+        except ManifestError as error:
+            wrong.append(error)
+            continue
+        for path, item in items:
             try:
                 resources.append(decode(item))
             except InvalidResourceError as error:
-                raise ManifestError(source, number, _below(path, error.problems)) from None
+                wrong.append(ManifestError(source, number, _below(path, error.problems)))
+    if wrong:
+        raise ManifestError.joined(wrong)
     return resources
 
 
