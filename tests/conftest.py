@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,21 +121,38 @@ def keep_umask() -> Iterator[None]:
     os.umask(before)
 
 
-SECONDS_OF: defaultdict[str, float] = defaultdict(float)
-"""How long the tests of each file took, with what they set up."""
+SECONDS_OF: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+"""How long the tests of each file took, with what they set up, and the processor: that is the same beside others."""
+
+cpu_s = [0.0]
+"""Of this process and of the processes that it has waited for, as of the last test."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "teardown":
+        used = os.times()
+        before, cpu_s[0] = cpu_s[0], used.user + used.system + used.children_user + used.children_system
+        report.user_properties.append(("cpu_s", cpu_s[0] - before))
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    SECONDS_OF[report.nodeid.partition("::")[0]] += report.duration
+    file = report.nodeid.partition("::")[0]
+    wall, cpu = SECONDS_OF[file]
+    if report.when == "teardown":
+        cpu += sum(float(str(value)) for name, value in report.user_properties if name == "cpu_s")
+    SECONDS_OF[file] = wall + report.duration, cpu
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was not tested, and the command that changes it; in CI also the files that take longest."""
     if os.environ.get("CI") == "true":
-        slowest = sorted(SECONDS_OF.items(), key=lambda item: -item[1])[:SLOWEST_FILES]
-        terminalreporter.section(f"slowest of {len(SECONDS_OF)} files, {sum(SECONDS_OF.values()):,.0f} s in all")
-        for file, seconds in slowest:
-            terminalreporter.line(f"{seconds:6.1f} s  {file}")
+        in_all = "{:,.0f} s in all, {:,.0f} s of processors".format(*map(sum, zip(*SECONDS_OF.values(), strict=True)))
+        terminalreporter.section(f"slowest of {len(SECONDS_OF)} files: {in_all}")
+        for file, (wall, cpu) in sorted(SECONDS_OF.items(), key=lambda item: -max(item[1]))[:SLOWEST_FILES]:
+            terminalreporter.line(f"{wall:6.1f} s  {cpu:6.1f} s of processors  {file}")
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])
     )
