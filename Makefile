@@ -1,9 +1,11 @@
-# Every target sets up what it needs in .venv; the second run is quick.
+# Every target sets up what it needs in .venv, layer by layer; the second run is quick.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
-CLASSES := $(VENV)/.spark-classes
+CORE := $(VENV)/.core
+SPARK := $(VENV)/.spark
+DEV := $(VENV)/.dev
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 SECONDS ?= 0
 # What `make soak` does at length, and `make test` a few times.
 KILLS ?= 30
@@ -16,6 +18,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 
 .PHONY: help setup demo test lint check fast format reference console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
+	@echo "make setup              the core alone, in .venv; what else a target needs comes with its first run"
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test [JOBS=3]      the whole test suite; what asks for a tool that is missing skips"
 	@echo "make lint               format, lint, types, layers"
@@ -31,30 +34,42 @@ help:
 	@echo "make test-tools         what only the tests need: apt (as root), npm, Maven, go, cargo"
 	@echo "make clean              remove everything that was made here"
 
-$(STAMP): pyproject.toml
+# Three layers, each with a stamp. A first message needs the core alone; the others come with the first `make demo` and
+# the first `make test` or `make check`.
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "EnMasse needs Python 3.11 or newer; $(PYTHON) is older. Name one with PYTHON=..."; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing EnMasse and its tools into $(VENV) (about two minutes the first time) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,dev]'
-	@# Without the cache: what was built before TLS and SASL were here would lack them.
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-cache-dir -e '.[proton]' > $(VENV)/proton.log 2>&1 || \
-		echo "python-qpid-proton was not built (see $(VENV)/proton.log): it needs a C compiler; all else works without it."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fuzz]' > $(VENV)/atheris.log 2>&1 || \
-		echo "atheris was not installed (see $(VENV)/atheris.log): all but fuzzing works without it."
+	@test -x $(BIN)/python || { echo "Making an environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing EnMasse, without Spark and test tools, into $(VENV) (160 MB) ..."
+	@./with-progress $(VENV)/core.log $(INSTALL) -e .
 	@touch $@
 
-$(CLASSES): $(STAMP)
+$(SPARK): pyproject.toml | $(CORE)
+	@echo "Installing Spark and what the demo shows (1.1 GB; minutes the first time) ..."
+	@./with-progress $(VENV)/spark.log $(INSTALL) -e '.[demo]'
 	@if java -version > /dev/null 2>&1; then \
 		echo "Keeping Spark's classes in one file, so that it starts in half the time (half a minute, once) ..."; \
-		$(BIN)/python -m enmasse.pipeline prepare && touch $@ || echo "Spark works without it."; \
+		./with-progress $(VENV)/classes.log $(BIN)/python -m enmasse.pipeline prepare && touch $@ || \
+			echo "Spark works without it."; \
 	else \
 		echo "No Java found: everything but Spark works. For Spark: apt-get install openjdk-17-jre-headless"; \
 	fi
 
-setup: $(STAMP) $(CLASSES)
+$(DEV): pyproject.toml | $(SPARK)
+	@echo "Installing what checks and tests are made with (900 MB) ..."
+	@./with-progress $(VENV)/dev.log $(INSTALL) -e '.[dev]'
+	@echo "Building python-qpid-proton, a foreign client of tests ..."
+	@# Without the cache: what was built before TLS and SASL were here would lack them.
+	@./with-progress $(VENV)/proton.log $(INSTALL) --no-cache-dir -e '.[proton]' 2> /dev/null || \
+		echo "python-qpid-proton was not built (see $(VENV)/proton.log): it needs a C compiler; all else works without it."
+	@echo "Installing atheris, for fuzzing ..."
+	@./with-progress $(VENV)/atheris.log $(INSTALL) -e '.[fuzz]' 2> /dev/null || \
+		echo "atheris was not installed (see $(VENV)/atheris.log): all but fuzzing works without it."
+	@touch $@
 
-demo: setup
+setup: $(CORE)
+
+demo: $(SPARK)
 	@$(BIN)/enmasse demo --seconds $(SECONDS)
 
 # Root brings the tools first where nobody is there to be asked; Proton is built after that, and so has SASL and TLS.
@@ -62,10 +77,10 @@ test:
 	@if [ "$$(id -u)" -eq 0 ] && { [ "$$CI" = true ] || [ ! -t 0 ]; }; then \
 		./tests/install-tools || [ "$$CI" != true ]; \
 	fi
-	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory $(DEV)
 	@$(PYTEST)
 
-lint: setup
+lint: $(DEV)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -75,14 +90,14 @@ lint: setup
 check:
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
-fast: setup
+fast: $(DEV)
 	@$(PYTEST) -m "not slow and not spark"
 
-format: setup
+format: $(DEV)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-reference: setup
+reference: $(DEV)
 	@$(BIN)/enmasse kube crds --to deploy/crds
 	@$(BIN)/python -m tests.unit.model.fields_page
 	@$(BIN)/python -m tests.unit.model.pipelines_page
@@ -93,26 +108,26 @@ reference: setup
 console:
 	@cd console && npm ci --no-audit --no-fund && npm run build
 
-screenshots: setup
+screenshots: $(DEV)
 	@$(BIN)/python -m tests.console.pictures
 
-bench: setup
+bench: $(DEV)
 	@$(BIN)/python -m benchmarks
 
 bench-tools:
 	@./benchmarks/install-kafka
 
-soak: setup
+soak: $(DEV)
 	@ENMASSE_TEST_KILLS=$(KILLS) ENMASSE_TEST_SEEDS=$(SEEDS) $(PYTEST) -m "chance or hypothesis" --hypothesis-profile=soak \
 		--timeout=3600
 	@ENMASSE_TEST_WHEELS=all $(PYTEST) tests/distribution
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 
-fuzz: setup
+fuzz: $(DEV)
 	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fuzz]'
 	@$(BIN)/python -m fuzz $(if $(filter-out 0,$(SECONDS)),--seconds $(SECONDS))
 
-fuzz-api: setup
+fuzz-api: $(DEV)
 	@ENMASSE_API_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest --timeout=3600 tests/contract/test_*_against_its_openapi.py
 
 test-tools:

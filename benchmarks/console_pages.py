@@ -63,7 +63,7 @@ _AWAIT_TOTAL = """
 def missing_browser() -> str:
     """What is needed and is not here."""
     if importlib.util.find_spec("playwright") is None:
-        return "playwright, which `make setup` installs"
+        return "playwright, which `make test` installs"
     return "" if shutil.which(CHROMIUM) else "Chromium: apt-get install chromium"
 
 

@@ -16,7 +16,7 @@ from enmasse.pipeline.session import find_java, sharing_options
 def test_java_takes_sparks_classes_from_the_archive_that_setup_made(needs_spark: None) -> None:
     options = sharing_options(find_java()).replace("-Xlog:disable", "-Xlog:class+load").split()
     if not options:
-        pytest.fail("there is no archive: make setup")
+        pytest.fail("there is no archive: python -m enmasse.pipeline prepare")
     home = Path(pyspark.__file__).parent
     (first,) = (home / "jars").glob("slf4j-api-*.jar")
     # As Spark's own script puts it; an archive fits one class path.
