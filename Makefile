@@ -16,13 +16,14 @@ JOBS ?= 3
 # in the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40 --durations-min=5)
 
-.PHONY: help setup demo test lint check fast format reference console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
+.PHONY: help setup demo test lint check fast format reference advisories console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make setup              the core alone, in .venv; what else a target needs comes with its first run"
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test [JOBS=3]      the whole test suite; what asks for a tool that is missing skips"
 	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
+	@echo "make advisories         the published holes that our dependencies are held against, from OSV; needs a network"
 	@echo "make reference          write anew what is made from declarations: CRDs, tables of the reference"
 	@echo "make console            the console's pages, from console/ into the package; needs Node.js 20"
 	@echo "make screenshots        the pictures of the console in docs/howto; needs Chromium"
@@ -104,6 +105,9 @@ reference: $(DEV)
 	@$(BIN)/python -m tests.unit.model.settings_table
 	@$(BIN)/python -m enmasse.api.metrics.catalogue docs/reference/metrics.md
 	@$(BIN)/python -m tests.limits.limit_page
+
+advisories: setup
+	@$(BIN)/python -m tests.distribution.advisories
 
 console:
 	@cd console && npm ci --no-audit --no-fund && npm run build

@@ -1,7 +1,7 @@
 """The wheel: it is built the same everywhere, and works in bare environments, for a user who is not root.
 
-``make test`` installs the core, by each installer. ``make soak`` installs each extra, and the core for each other
-Python that is here. Installers keep their caches.
+``make test`` installs the core, by each installer, and with the oldest packages that its ranges admit. ``make soak``
+installs each extra so, and the core for each other Python that is here. Installers keep their caches.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email import message_from_bytes
+from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
 import pytest
+from packaging.utils import canonicalize_name
 from paho.mqtt import publish
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from enmasse.version import __version__
 from hatch_build import page_of
+from tests.distribution.advisories import holes
 from tests.support import whole_package
 from tests.support.stomp_peer import StompPeer
 
@@ -86,6 +89,11 @@ class Environment:
         assert process.returncode == code, f"{words}\n{said}"
         return said
 
+    def packages(self) -> Iterator[tuple[str, str]]:
+        """Name and version of each package that is installed."""
+        for there in distributions(path=[str(path) for path in self.programs.parent.glob("lib/*/site-packages")]):
+            yield canonicalize_name(there.name), there.version
+
     def whole_package(self) -> dict[str, Any]:
         """Import every module and show every help."""
         program = self.home / "whole_package.py"
@@ -132,26 +140,28 @@ def interpreter() -> str:
     pytest.skip("no Python 3.11 that users other than root can start")
 
 
-def make_environment(python: str, home: Path, wheel: Path, extra: str = "") -> Environment:
-    """Make an environment as ``python -m venv`` and pip do."""
+def make_environment(python: str, home: Path, wheel: Path, extra: str = "", *, lowest: bool = False) -> Environment:
+    """Make an environment as ``python -m venv`` and pip do; or with the lowest versions that our ranges admit."""
     folder = home.with_name(f"{home.name}-env")
     run(python, "-m", "venv", "--without-pip", folder)
-    install: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        folder / "bin" / "python",
-        "install",
-        "--quiet",
-    ]
-    run(*install, "--no-compile", f"{wheel}[{extra}]" if extra else wheel)
+    its_python = str(folder / "bin" / "python")
+    pip = ["pip", "--python", its_python, "install", "--no-compile"]
+    uv = ["uv", "pip", "install", "--python", its_python, "--resolution", "lowest-direct"]
+    run(sys.executable, "-m", *(uv if lowest else pip), "--quiet", f"{wheel}[{extra}]" if extra else wheel)
     return Environment(folder / "bin", home)
 
 
 @pytest.fixture(scope="module")
 def core(interpreter: str, place: Path, wheel: Path) -> Environment:
     return make_environment(interpreter, place / "core", wheel)
+
+
+@pytest.fixture(scope="module", params=["highest", "lowest"])
+def each_core(request: pytest.FixtureRequest, interpreter: str, place: Path, wheel: Path) -> Environment:
+    """The core with the newest packages, as pip installs it, and with the oldest that it says it works with."""
+    if request.param == "highest":
+        return request.getfixturevalue("core")  # type: ignore[no-any-return]
+    return make_environment(interpreter, place / "lowest", wheel, lowest=True)
 
 
 def test_the_sdist_makes_the_same_wheel_and_the_same_sdist(built: Path, place: Path) -> None:
@@ -191,12 +201,19 @@ def test_links_of_the_page_lead_to_the_files_of_the_version_where_the_project_ha
     assert page_of(readme, None, "v1") == "*a picture* text, [there](https://example.org/) and [here](#below)"
 
 
-def test_the_core_imports_all_but_what_asks_for_an_extra_and_shows_every_help(core: Environment) -> None:
-    found = core.whole_package()
+def test_the_core_imports_all_but_what_asks_for_an_extra_and_shows_every_help(each_core: Environment) -> None:
+    found = each_core.whole_package()
     assert len(found["helped"]) > 100
     rooms = {name for name in found["missing"] if not name.startswith(("enmasse.pipeline.", "enmasse.demo."))}
     assert rooms == {"enmasse.cli.commands.use.tryout_tables"}
-    assert core("enmasse", "--version") == f"enmasse {__version__}\n"
+    assert each_core("enmasse", "--version") == f"enmasse {__version__}\n"
+
+
+def test_the_core_has_no_package_with_a_published_hole(each_core: Environment) -> None:
+    packages = dict(each_core.packages())
+    assert packages["enmasse"] == __version__
+    assert len(packages) > 40
+    assert holes("PyPI", packages.items()) == []
 
 
 @pytest.mark.parametrize(
@@ -266,15 +283,15 @@ def say_over(protocol: str, urls: dict[str, str], environment: Environment) -> N
             asyncio.run(say_over_stomp(url.port or 0, body.encode()))
 
 
-def test_the_first_message_is_as_the_page_says_and_others_come_by_each_protocol(core: Environment) -> None:
+def test_the_first_message_is_as_the_page_says_and_others_come_by_each_protocol(each_core: Environment) -> None:
     page = (ROOT / "docs" / "howto" / "install.md").read_text()
     first = page.partition("<!-- run: first -->\n```sh\n")[2].partition("```")[0]
-    with platform(core) as urls:
-        said = core("bash", "-euc", first).splitlines()
+    with platform(each_core) as urls:
+        said = each_core("bash", "-euc", first).splitlines()
         assert (said[0], said[-1]) == (f"enmasse {__version__}", "a first message")
         for protocol in PROTOCOLS:
-            say_over(protocol, urls, core)
-        received = core("enmasse", "receive", "orders", "--count", str(len(PROTOCOLS)))
+            say_over(protocol, urls, each_core)
+        received = each_core("enmasse", "receive", "orders", "--count", str(len(PROTOCOLS)))
     assert received.splitlines() == [f"by {protocol}" for protocol in PROTOCOLS]
 
 
@@ -330,8 +347,12 @@ def test_the_core_works_with_each_python_that_is_here(version: str, place: Path,
 
 @at_length
 @pytest.mark.parametrize("extra", ["spark", "models", "convert", "demo", "proton"])
-def test_each_extra_brings_all_that_it_is_for(extra: str, interpreter: str, place: Path, wheel: Path) -> None:
-    environment = make_environment(interpreter, place / extra, wheel, extra)
+@pytest.mark.parametrize("lowest", [False, True], ids=["highest", "lowest"])
+def test_each_extra_brings_all_that_it_is_for(
+    extra: str, interpreter: str, place: Path, wheel: Path, *, lowest: bool
+) -> None:
+    environment = make_environment(interpreter, place / f"{extra}-{lowest}", wheel, extra, lowest=lowest)
+    assert holes("PyPI", environment.packages()) == []
     missing = environment.whole_package()["missing"]
     assert [text for text in missing.values() if f"[{extra}]" in text] == []
     if extra == "demo":
