@@ -36,15 +36,27 @@ function stylesheet({ inputs, outputs }) {
   return css.map((path) => `@import "./${path}";`).join("\n");
 }
 
-/** The licences of all packages that are bundled, which ask to be kept with what is made of them. */
+// PatternFly has drawn most of its icons from this package, which it names among those that it is built with alone.
+const icons = `@fortawesome/free-solid-svg-icons 5.15.4 (CC-BY-4.0)
+
+Font Awesome Free, copyright Fonticons, Inc. (https://fontawesome.com). Its icons are under the licence Creative Commons
+Attribution 4.0 International (https://creativecommons.org/licenses/by/4.0/). Of these, PatternFly has made components
+of React, of which the console has some.
+`;
+
+/**
+ * The licences of all packages that are bundled, which ask to be kept with what is made of them. The package's own
+ * list of what it contains is read from here, too: a line "name version (licence)" before each text.
+ */
 async function licences(inputs) {
   const packages = new Set(Object.keys(inputs).flatMap((path) => path.match(/^node_modules\/(?:@[^/]+\/)?[^/]+/)?.[0] ?? []));
-  const texts = [...packages].sort().map(async (path) => {
+  const texts = [...packages].map(async (path) => {
     const { name, version, license } = JSON.parse(await readFile(join(here, path, "package.json"), "utf8"));
     const file = (await readdir(join(here, path))).find((entry) => /^licen[cs]e/i.test(entry));
-    return `${name} ${version} (${license})\n\n${file ? (await readFile(join(here, path, file), "utf8")).trim() : ""}\n`;
+    if (!file) throw new Error(`${name} has no file with its licence: find its text, and keep it here`);
+    return `${name} ${version} (${license})\n\n${(await readFile(join(here, path, file), "utf8")).trim()}\n`;
   });
-  return (await Promise.all(texts)).join(`\n${"-".repeat(72)}\n\n`);
+  return [icons, ...(await Promise.all(texts))].sort().join(`\n${"-".repeat(72)}\n\n`);
 }
 
 async function build() {

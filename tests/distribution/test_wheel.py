@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email import message_from_bytes
+from email.message import Message
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,13 +28,16 @@ from typing import Any
 
 import httpx
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from paho.mqtt import publish
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from enmasse.version import __version__
-from hatch_build import page_of
-from tests.distribution.advisories import holes
+from hatch_build import bill_of_materials, bundled_packages, page_of
+from tests.distribution.advisories import holes, of_console
 from tests.support import whole_package
 from tests.support.stomp_peer import StompPeer
 
@@ -176,14 +181,66 @@ def test_the_sdist_makes_the_same_wheel_and_the_same_sdist(built: Path, place: P
 
 
 def test_the_readme_is_the_page_of_the_package_and_has_no_link_that_leads_nowhere(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = message_from_bytes(archive.read(name))
+    metadata = metadata_of(wheel)
     page = str(metadata.get_payload(decode=True), "utf-8")  # type: ignore[arg-type]
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert page.startswith("# EnMasse\n")
     assert "[using the console]" not in page
     assert "using the console" in page
+
+
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name))
+
+
+def test_the_bill_of_materials_names_what_is_contained_and_what_is_asked_for(wheel: Path) -> None:
+    beside = wheel.with_name(f"enmasse-{__version__}.cdx.json").read_text()
+    with zipfile.ZipFile(wheel) as archive:
+        within = archive.read(f"enmasse-{__version__}.dist-info/sboms/enmasse-{__version__}.cdx.json").decode()
+    assert within == beside
+    assert JsonStrictValidator(SchemaVersion.V1_7).validate_str(beside) is None
+
+    components = json.loads(beside)["components"]
+    contained = {(entry["name"], entry["version"]) for entry in components if not entry.get("isExternal")}
+    assert {"react", "uplot", "@patternfly/react-core"} <= {name for name, _ in contained}
+    assert contained - set(of_console()) == {("@fortawesome/free-solid-svg-icons", "5.15.4")}
+    assert holes("npm", contained) == []
+
+    asked = {entry["name"]: entry["scope"] for entry in components if entry.get("isExternal")}
+    required = [Requirement(text) for text in metadata_of(wheel).get_all("Requires-Dist", [])]
+    assert asked == {
+        name: "required"
+        if any(name == canonicalize_name(each.name) for each in required if not each.marker)
+        else "optional"
+        for name in {canonicalize_name(each.name) for each in required} - {"enmasse"}
+    }
+
+
+def test_a_range_of_the_bill_is_one_that_is_asked_for() -> None:
+    bill = bill_of_materials("enmasse", "1", "MIT", "", [(Requirement("PyJWT[crypto]<3,>=2.13"), True)])
+    assert [(entry["name"], entry["versionRange"]) for entry in bill["components"]] == [
+        ("pyjwt", "vers:pypi/>=2.13|<3")
+    ]
+
+
+def test_the_licence_of_all_that_is_contained_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        kept = [archive.read(name) for name in names if ".dist-info/licenses/" in name]
+        pages = {name: archive.read(name) for name in names if name.startswith("enmasse/console/static/")}
+    assert kept == [(ROOT / "LICENSE").read_bytes(), pages["enmasse/console/static/licences.txt"]]
+    licences = kept[1].decode()
+    packages = bundled_packages(licences)
+    texts = licences.split(f"\n{'-' * 72}\n\n")
+    assert [text.partition(" ")[0] for text in texts] == [name for name, _, _ in packages]
+    assert all(len(text) > 200 for text in texts)
+    said = metadata_of(wheel)["License-Expression"].split(" AND ")
+    assert said == ["Apache-2.0", *sorted({licence for _, _, licence in packages})]
+    # None of these has a font, whose licence would be another one.
+    assert [name for name, page in pages.items() if re.search(rb"@font-face|data:(application/)?font", page)] == []
+    assert {Path(name).suffix for name in pages} == {".js", ".css", ".html", ".txt"}
 
 
 def test_what_the_demonstration_declares_is_in_the_wheel(wheel: Path) -> None:
