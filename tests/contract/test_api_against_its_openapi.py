@@ -50,7 +50,7 @@ from tests.support.chance import examples
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from enmasse.errors import EnmasseError
 
@@ -176,7 +176,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditLog]:
 
 
 @pytest.fixture(scope="module")
-def app(store: ResourceStore, audit: AuditLog) -> FastAPI:
+def app(store: ResourceStore, audit: AuditLog) -> Starlette:
     uids = itertools.count(1)
     registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
     registry.create_namespaces()
@@ -218,7 +218,7 @@ ASKED: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any] | Non
 
 @pytest.mark.parametrize(("method", "path", "place", "query", "body"), ASKED)
 def test_what_is_there_is_answered_as_described(
-    app: FastAPI, method: str, path: str, place: dict[str, Any], query: dict[str, Any], body: dict[str, Any] | None
+    app: Starlette, method: str, path: str, place: dict[str, Any], query: dict[str, Any], body: dict[str, Any] | None
 ) -> None:
     group = "user.enmasse.io" if "messagingusers" in path else "enmasse.io"
     full = f"/apis/{group}/v1beta1{'/namespaces/{namespace}' if place else ''}{path}"
@@ -232,7 +232,7 @@ def test_what_is_there_is_answered_as_described(
 
 
 @pytest.mark.parametrize("path", sorted(DOCUMENTS))
-def test_made_up_requests_are_answered_as_described(app: FastAPI, store: ResourceStore, path: str) -> None:
+def test_made_up_requests_are_answered_as_described(app: Starlette, store: ResourceStore, path: str) -> None:
     schema = openapi.from_dict(DOCUMENTS[path])
     for found in schema.get_all_operations():
         assert isinstance(found, Ok), found
@@ -280,7 +280,7 @@ def is_watch(response: httpx.Response) -> bool:
     return "transfer-encoding" in response.headers or "content-length" not in response.headers
 
 
-def send(app: FastAPI, case: Any) -> httpx.Response:
+def send(app: Starlette, case: Any) -> httpx.Response:
     """Send a request that was made up, without a socket."""
     options = case.as_transport_kwargs(base_url="http://localhost")
     options = {key: value for key, value in options.items() if value is not None and key != "cookies"}

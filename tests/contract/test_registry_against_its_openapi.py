@@ -35,7 +35,7 @@ from tests.support.chance import examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
 pytestmark = [pytest.mark.slow, pytest.mark.chance, pytest.mark.filterwarnings("ignore")]
 
@@ -61,7 +61,7 @@ def devices(store: DeviceStore) -> DeviceRegistry:
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory, store: DeviceStore, devices: DeviceRegistry) -> Iterator[FastAPI]:
+def app(tmp_path_factory: pytest.TempPathFactory, store: DeviceStore, devices: DeviceRegistry) -> Iterator[Starlette]:
     uids = itertools.count(1)
     # Without a project a tenant has no addresses, so that nothing is delivered, and whoever asks at once is refused.
     commands = CommandDispatcher(
@@ -76,7 +76,7 @@ def app(tmp_path_factory: pytest.TempPathFactory, store: DeviceStore, devices: D
         yield create_app(ApiParts(registry=registry, stop=asyncio.Event(), devices=devices, commands=commands))
 
 
-def test_made_up_requests_are_answered_as_described(app: FastAPI, devices: DeviceRegistry) -> None:
+def test_made_up_requests_are_answered_as_described(app: Starlette, devices: DeviceRegistry) -> None:
     plant = "plant"
     for found in openapi.from_dict(openapi_document()).get_all_operations():
         assert isinstance(found, Ok), found
@@ -108,7 +108,7 @@ def make(devices: DeviceRegistry, plant: str) -> None:
         devices.create_device(plant, "d-1", {"ext": {"a": [1, None, "b"]}}, "me")
 
 
-def send(app: FastAPI, case: Any) -> httpx.Response:
+def send(app: Starlette, case: Any) -> httpx.Response:
     """Send a request that was made up, without a socket."""
     options = case.as_transport_kwargs(base_url="http://localhost")
     options = {key: value for key, value in options.items() if value is not None and key != "cookies"}

@@ -32,7 +32,7 @@ from tests.support.chance import examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
 pytestmark = [pytest.mark.slow, pytest.mark.chance, pytest.mark.filterwarnings("ignore")]
 
@@ -54,7 +54,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory, schemas: SchemaRegistry) -> Iterator[FastAPI]:
+def app(tmp_path_factory: pytest.TempPathFactory, schemas: SchemaRegistry) -> Iterator[Starlette]:
     uids = itertools.count(1)
     with ResourceStore(tmp_path_factory.mktemp("api") / "resources.db") as store:
         registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
@@ -65,7 +65,7 @@ def app(tmp_path_factory: pytest.TempPathFactory, schemas: SchemaRegistry) -> It
         yield create_app(ApiParts(registry=registry, stop=asyncio.Event(), schemas=schemas))
 
 
-def test_made_up_requests_are_answered_as_described(app: FastAPI) -> None:
+def test_made_up_requests_are_answered_as_described(app: Starlette) -> None:
     for found in openapi.from_dict(openapi_document()).get_all_operations():
         assert isinstance(found, Ok), found
         operation = found.ok()

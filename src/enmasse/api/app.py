@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-from starlette.routing import Match
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from enmasse.api.access.account_routes import account_routes
 from enmasse.api.access.audit import Audit, AuditLog, audit_routes
@@ -56,7 +56,6 @@ from enmasse.api.schemas.routes import schema_routes
 from enmasse.api.spark_ui import Tickets, spark_ui_routes
 from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
-from enmasse.version import __version__
 
 if TYPE_CHECKING:
     import asyncio
@@ -148,73 +147,75 @@ class ApiParts:
     now: Callable[[], str] = _now
 
 
-def create_app(parts: ApiParts) -> FastAPI:
+def create_app(parts: ApiParts) -> Starlette:
     """Return the application."""
     registry, context = parts.registry, parts.context
-    app = FastAPI(
-        title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
-    )
     authenticator = parts.authenticator or Authenticator()
     rights = Rights(registry.store)
-    app.add_middleware(Access, authenticator=authenticator, rights=rights)
-    app.add_middleware(Guard, is_local=authenticator.is_local, is_own_name=parts.is_own_name)
-    app.add_middleware(Delivery)
-    if parts.audit is not None:
-        app.add_middleware(Audit, log=parts.audit)
+    middleware = [
+        *([Middleware(Audit, log=parts.audit)] if parts.audit is not None else ()),
+        Middleware(Delivery),
+        Middleware(Guard, is_local=authenticator.is_local, is_own_name=parts.is_own_name),
+        Middleware(Access, authenticator=authenticator, rights=rights),
+    ]
     watches = Watches(parts.stop)
     # Routes are tried in order. Most requests are for addresses, which are the last of the kinds.
+    routes: list[Route] = []
     for served in reversed(SERVED):
-        app.include_router(resource_routes(served, registry, watches))
-    app.include_router(account_routes(authenticator))
-    app.include_router(console_routes(authenticator))
+        routes += resource_routes(served, registry, watches)
+    routes += account_routes(authenticator)
+    routes += console_routes(authenticator)
     if parts.audit is not None:
-        app.include_router(audit_routes(parts.audit))
-    app.include_router(review_routes(rights))
+        routes += audit_routes(parts.audit)
+    routes += review_routes(rights)
     sessions = [node.sessions for node in parts.nodes.values() if node.sessions is not None]
     rows = Rows(registry.store, parts.sampler, sessions, time.monotonic)
     live = Live(registry.store, rights, rows, parts.sampler, watches, Feeds(parts.now))
-    app.include_router(rows_routes(live))
-    app.include_router(series_routes(live, ConnectionHistory(rows.connections, parts.sampler)))
-    app.include_router(overview_routes(live, Overview(rows, parts.sampler, context)))
-    app.include_router(discovery_routes())
-    app.include_router(openapi_routes())
+    routes += rows_routes(live)
+    routes += series_routes(live, ConnectionHistory(rows.connections, parts.sampler))
+    routes += overview_routes(live, Overview(rows, parts.sampler, context))
+    routes += discovery_routes()
+    routes += openapi_routes()
     nodes = parts.nodes.values()
     figures = [Figures(node.figures) for node in nodes if node.figures is not None]
-    app.include_router(health_routes(registry, figures, context))
+    routes += health_routes(registry, figures, context)
     if context is not None and figures:
-        app.include_router(node_routes(context, figures))
+        routes += node_routes(context, figures)
     own = ApiFigures(authenticator.logins, watches, parts.connections)
     canaries = [node.canary for node in nodes if node.canary is not None]
-    app.include_router(metrics_routes(registry, figures, parts.times or ControllerTimes(), canaries, own))
+    routes += metrics_routes(registry, figures, parts.times or ControllerTimes(), canaries, own)
     messages = {name: node.messages for name, node in parts.nodes.items() if node.messages is not None}
     if messages:
         node_of = _placing(messages, context)
-        app.include_router(action_routes(registry, messages, node_of))
-        app.include_router(message_routes(registry, messages, node_of, watches))
-    app.include_router(broker_routes(registry))
+        routes += action_routes(registry, messages, node_of)
+        routes += message_routes(registry, messages, node_of, watches)
+    routes += broker_routes(registry)
     if parts.devices is not None:
-        app.include_router(registry_routes(parts.devices, registry, parts.commands))
+        routes += registry_routes(parts.devices, registry, parts.commands)
         if parts.commands is not None:
-            app.include_router(registry_rows_routes(live, parts.devices, parts.commands))
+            routes += registry_rows_routes(live, parts.devices, parts.commands)
     if parts.schemas is not None:
-        app.include_router(schema_routes(parts.schemas, registry))
+        routes += schema_routes(parts.schemas, registry)
     if sessions:
-        app.include_router(connection_routes(registry, sessions))
+        routes += connection_routes(registry, sessions)
     if tracers := [node.traces for node in nodes if node.traces is not None]:
-        app.include_router(trace_routes(registry, tracers, watches))
+        routes += trace_routes(registry, tracers, watches)
     if retained := [node.retained for node in nodes if node.retained is not None]:
-        app.include_router(retained_routes(registry, retained))
+        routes += retained_routes(registry, retained)
     if users := [node.users for node in nodes if node.users is not None]:
-        app.include_router(user_check_routes(registry, users[0]))  # each node has all users
-    app.include_router(builtin_routes())
+        routes += user_check_routes(registry, users[0])  # each node has all users
+    routes += builtin_routes()
     if parts.pipelines is not None:
-        app.include_router(pipeline_routes(registry, parts.pipelines))
-        app.include_router(spark_ui_routes(registry, parts.pipelines, Tickets(authenticator, rights)))
-    app.add_exception_handler(EnmasseError, _on_error)
-    app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(ClientDisconnect, _on_disconnect)
-    app.add_exception_handler(Exception, _on_bug)
+        routes += pipeline_routes(registry, parts.pipelines)
+        routes += spark_ui_routes(registry, parts.pipelines, Tickets(authenticator, rights))
+    handlers = {
+        EnmasseError: _on_error,
+        HTTPException: _on_http_error,
+        ClientDisconnect: _on_disconnect,
+        Exception: _on_bug,
+    }
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+    app.router.redirect_slashes = False
     return app
 
 
@@ -235,12 +236,6 @@ def _placing(nodes: Iterable[str], context: Context | None) -> Callable[[str], s
 async def _on_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, EnmasseError)
     return answer_error(error)
-
-
-async def _on_wrong_parameter(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    found = [f"{item['loc'][-1]}: {item['msg']}" for item in error.errors()]
-    return answer(400, "; ".join(found))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -13,8 +13,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 import enmasse
 from enmasse.api.kube.status import RequestError
@@ -55,22 +56,20 @@ _HEADERS: Final = {
 }
 
 
-def console_routes(authenticator: Authenticator, static: Path = STATIC) -> APIRouter:
+def console_routes(authenticator: Authenticator, static: Path = STATIC) -> list[Route]:
     """Return the routes.
 
     Args:
         authenticator: of requests.
         static: where the files lie.
     """
-    router = APIRouter(prefix="/console", tags=["console"])
     files = _Files(static)
 
-    @router.get("", summary="Lead to the console")
-    async def lead() -> Response:
+    async def lead(_request: Request) -> Response:
         return RedirectResponse("/console/", 307)
 
-    @router.get("/config.json", summary="The version, and how one logs in", response_class=JSONResponse)
-    async def config() -> Response:
+    async def config(_request: Request) -> Response:
+        """Tell the version, and how one logs in."""
         accounts = authenticator.accounts
         login = {
             "required": authenticator.is_required,
@@ -79,8 +78,8 @@ def console_routes(authenticator: Authenticator, static: Path = STATIC) -> APIRo
         }
         return JSONResponse({"version": __version__, "login": login}, headers={"Cache-Control": "no-store"})
 
-    @router.get("/{path:path}", summary="The console's files", response_class=Response)
-    async def file(request: Request, path: str) -> Response:
+    async def file(request: Request) -> Response:
+        path: str = request.path_params["path"]
         found = files.read(path)
         if found is None and _HASHED.search(path):
             raise RequestError(404, f"the console has no file {path[:100]}")
@@ -91,7 +90,11 @@ def console_routes(authenticator: Authenticator, static: Path = STATIC) -> APIRo
         caching = "public, max-age=31536000, immutable" if _HASHED.search(path) else "no-cache"
         return found.answer(request, _HEADERS | {"Cache-Control": caching})
 
-    return router
+    return [
+        Route("/console", lead),
+        Route("/console/config.json", config),
+        Route("/console/{path:path}", file),
+    ]
 
 
 class _Files:

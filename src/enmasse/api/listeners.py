@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from enmasse.drivers.data_directory import Layout
@@ -68,7 +67,7 @@ def open_listener(host: str, port: int, *, is_protected: bool = False) -> socket
 
 
 async def serve_http(
-    app: FastAPI,
+    app: ASGIApp,
     listener: socket.socket,
     stop: asyncio.Event,
     certificate: ApiCertificate | None = None,
@@ -186,7 +185,7 @@ class Listeners:
         """Return true if a host, in lower case, is a name of the API."""
         return host in self.names or (self._protected is not None and self._protected[1].covers(host))
 
-    async def serve(self, app: FastAPI, stop: asyncio.Event) -> None:
+    async def serve(self, app: ASGIApp, stop: asyncio.Event) -> None:
         """Serve the application on all ports until ``stop`` is set."""
         async with asyncio.TaskGroup() as tasks:
             background = []

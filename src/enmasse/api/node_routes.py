@@ -16,10 +16,12 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
-from enmasse.api.kube.requests import OBJECTS, read_body
+from enmasse.api.kube.requests import OBJECTS, Query, place, read_body
 from enmasse.api.kube.status import RequestError
 from enmasse.control.errors import NodeUnavailableError, ResourceNotFoundError
 from enmasse.model.schema.kinds import ADDRESS_SPACE, MESSAGING_USER
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 
-def health_routes(registry: Registry, figures: Sequence[Figures], context: Context | None = None) -> APIRouter:
+def health_routes(registry: Registry, figures: Sequence[Figures], context: Context | None = None) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -47,15 +49,13 @@ def health_routes(registry: Registry, figures: Sequence[Figures], context: Conte
         figures: of each node.
         context: of the controllers; None: only what nodes report themselves is shown.
     """
-    router = APIRouter(tags=["operations"])
 
-    @router.get("/healthz", summary="Show that the process runs")
-    @router.get("/livez", summary="Show that the process runs, as Kubernetes calls it")
-    async def healthy() -> PlainTextResponse:
+    async def healthy(_request: Request) -> PlainTextResponse:
+        """Show that the process runs."""
         return PlainTextResponse("ok")
 
-    @router.get("/readyz", summary="Show that the resource store answers; with ?verbose, the state of nodes")
     async def ready(request: Request) -> Response:
+        """Show that the resource store answers; with ?verbose, the state of nodes."""
         registry.store.fact("version")
         wants_json = "application/json" in request.headers.get("accept", "")
         if not wants_json and "verbose" not in request.query_params:
@@ -69,7 +69,11 @@ def health_routes(registry: Registry, figures: Sequence[Figures], context: Conte
             lines.append(": ".join([f"[{sign}] node {node['name']}", *node["problems"]]))
         return PlainTextResponse("\n".join([*lines, "readyz passed", ""]))
 
-    return router
+    return [
+        Route("/healthz", healthy),
+        Route("/livez", healthy),
+        Route("/readyz", ready),
+    ]
 
 
 async def _node(figures: Figures, context: Context | None) -> Document:
@@ -93,15 +97,13 @@ async def _node(figures: Figures, context: Context | None) -> Document:
     }
 
 
-def node_routes(context: Context, figures: Sequence[Figures]) -> APIRouter:
+def node_routes(context: Context, figures: Sequence[Figures]) -> list[Route]:
     """Return the routes.
 
     Args:
         context: of the controllers.
         figures: of each node.
     """
-    router = APIRouter(tags=["operations"])
-
     figures_of = {item.name: item for item in figures}
 
     def find_node(name: str) -> Node:
@@ -109,10 +111,9 @@ def node_routes(context: Context, figures: Sequence[Figures]) -> APIRouter:
             raise ResourceNotFoundError("Node", "", name)
         return context.nodes[name]
 
-    @router.get(
-        "/nodes/{name}/journal", summary="Show which installation the journal of a node belongs to, and what it holds"
-    )
-    async def journal(name: str) -> Response:
+    async def journal(request: Request) -> Response:
+        """Show which installation the journal of a node belongs to, and what it holds."""
+        name: str = request.path_params["name"]
         node, asked = find_node(name), figures_of[name]
         found = await asked.read()
         if found is None:
@@ -125,8 +126,9 @@ def node_routes(context: Context, figures: Sequence[Figures]) -> APIRouter:
         }
         return JSONResponse(answer)
 
-    @router.post("/nodes/{name}/adopt", summary="Have the journal of a node belong to this installation")
-    async def adopt(name: str, request: Request) -> Response:
+    async def adopt(request: Request) -> Response:
+        """Have the journal of a node belong to this installation."""
+        name: str = request.path_params["name"]
         node = find_node(name)
         body = await read_body(request, OBJECTS)
         installation = body.get("installation")
@@ -135,22 +137,24 @@ def node_routes(context: Context, figures: Sequence[Figures]) -> APIRouter:
         await node.take_in(installation)
         return JSONResponse(await node.journal())
 
-    return router
+    return [
+        Route("/nodes/{name}/journal", journal),
+        Route("/nodes/{name}/adopt", adopt, methods=["POST"]),
+    ]
 
 
-Continue = Annotated[
-    str, Query(alias="continue", pattern=r"^\d{1,9}(\.\d{1,4})?$", description="where the former page ended")
-]
-"""The offset in the list of a node, and after a dot the number of the node, which is left out for the first."""
+class _PageQuery(Query):
+    after: Annotated[str, Field(alias="continue", pattern=r"^\d{1,9}(\.\d{1,4})?$")] = "0"
+    """The offset in the list of a node, and after a dot the number of the node, which is left out for the first."""
 
 
-_BELOW = f"/namespaces/{{namespace}}/{ADDRESS_SPACE.plural}/{{name}}"
+_SPACE = f"/apis/{ADDRESS_SPACE.api_version}/namespaces/{{namespace}}/{ADDRESS_SPACE.plural}/{{name}}"
 
 Pages = Callable[[str, int], Awaitable[tuple[list[Document], bool]]]
 """Returns a page of what a node reports of a space, from an offset on, and whether there are more."""
 
 
-def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> APIRouter:
+def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -158,20 +162,11 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> APIR
         nodes: the ports to the connections of all nodes.
     """
     kind = ADDRESS_SPACE
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
 
-    _add_list(router, registry, CONNECTIONS, [node.connections_of for node in nodes])
-    _add_list(router, registry, LINKS, [node.links_of for node in nodes])
-    _add_list(router, registry, SESSIONS, [node.mqtt_sessions_of for node in nodes])
-    _add_list(router, registry, WILLS, [node.wills_of for node in nodes])
-
-    @router.delete(
-        f"{_BELOW}/{SESSIONS.name}/{{client:path}}",
-        summary="AddressSpace: end a client's session, with all that waits for the client",
-        operation_id="end_session",
-        response_class=JSONResponse,
-    )
-    async def end_session(namespace: str, name: str, client: str) -> Response:
+    async def end_session(request: Request) -> Response:
+        """End a client's session, with all that waits for the client."""
+        namespace, name = place(request)
+        client: str = request.path_params["client"]
         registry.store.get(kind.name, namespace, name)
         for node in nodes:
             if await node.end_session(f"{namespace}/{name}", client):
@@ -180,13 +175,10 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> APIR
             raise RequestError(404, f"space {name} has no session of client {client}")
         return _done(name)
 
-    @router.delete(
-        f"{_BELOW}/{CONNECTIONS.name}/{{connection}}",
-        summary="AddressSpace: close a connection; its client can reconnect",
-        operation_id="close_connection",
-        response_class=JSONResponse,
-    )
-    async def close_connection(namespace: str, name: str, connection: str) -> Response:
+    async def close_connection(request: Request) -> Response:
+        """Close a connection; its client can reconnect."""
+        namespace, name = place(request)
+        connection: str = request.path_params["connection"]
         registry.store.get(kind.name, namespace, name)
         for node in nodes:
             if await node.close_connection(f"{namespace}/{name}", connection):
@@ -195,34 +187,43 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> APIR
             raise RequestError(404, f"space {name} has no connection {connection}")
         return _done(name)
 
-    return router
+    return [
+        _list_route(registry, CONNECTIONS, [node.connections_of for node in nodes]),
+        _list_route(registry, LINKS, [node.links_of for node in nodes]),
+        _list_route(registry, SESSIONS, [node.mqtt_sessions_of for node in nodes]),
+        _list_route(registry, WILLS, [node.wills_of for node in nodes]),
+        Route(f"{_SPACE}/{SESSIONS.name}/{{client:path}}", end_session, methods=["DELETE"]),
+        Route(f"{_SPACE}/{CONNECTIONS.name}/{{connection}}", close_connection, methods=["DELETE"]),
+    ]
 
 
-def _add_list(router: APIRouter, registry: Registry, listed: Subresource, nodes: Sequence[Pages]) -> None:
-    """Add the route to the pages of what all nodes report of a space."""
+def _list_route(registry: Registry, listed: Subresource, nodes: Sequence[Pages]) -> Route:
+    """Return the route to the pages of what all nodes report of a space."""
 
-    @router.get(
-        f"{_BELOW}/{listed.name}",
-        summary=f"AddressSpace: list its {listed.name}",
-        operation_id=f"list_{listed.name}",
-        response_class=JSONResponse,
-    )
-    async def list_items(namespace: str, name: str, after: Continue = "0") -> Response:
+    async def list_items(request: Request) -> Response:
+        namespace, name = place(request)
+        after = _PageQuery.of(request).after
         registry.store.get(ADDRESS_SPACE.name, namespace, name)
         index, offset = _position(after, nodes)
         found, has_more = await nodes[index](f"{namespace}/{name}", offset)
         return _list(listed, found, _next(nodes, index, offset + len(found), has_more=has_more))
 
-
-Filter = Annotated[
-    str,
-    Query(
-        min_length=1, max_length=65_535, description="a name, or a pattern of names: + and * are a word, # the rest"
-    ),
-]
+    return Route(f"{_SPACE}/{listed.name}", list_items)
 
 
-def retained_routes(registry: Registry, nodes: Sequence[RetainedAdmin]) -> APIRouter:
+Filter = Annotated[str, Field(min_length=1, max_length=65_535)]
+"""A name, or a pattern of names: + and * are a word, # the rest."""
+
+
+class _RetainedQuery(_PageQuery):
+    filter: Filter = "#"
+
+
+class _ClearedQuery(Query):
+    filter: Filter
+
+
+def retained_routes(registry: Registry, nodes: Sequence[RetainedAdmin]) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -230,30 +231,23 @@ def retained_routes(registry: Registry, nodes: Sequence[RetainedAdmin]) -> APIRo
         nodes: the ports to the retained values of all nodes.
     """
     kind = ADDRESS_SPACE
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
-    path = f"{_BELOW}/{RETAINED.name}"
+    path = f"{_SPACE}/{RETAINED.name}"
 
-    @router.get(
-        path,
-        summary="AddressSpace: list its retained values, without their messages",
-        operation_id="list_retained_values",
-        response_class=JSONResponse,
-    )
-    async def list_values(namespace: str, name: str, filter: Filter = "#", after: Continue = "0") -> Response:  # noqa: A002  the query's name
+    async def list_values(request: Request) -> Response:
+        """List the retained values of a space, without their messages."""
+        namespace, name = place(request)
+        asked = _RetainedQuery.of(request)
         registry.store.get(kind.name, namespace, name)
-        index, offset = _position(after, nodes)
-        found, following = await nodes[index].retained_of(f"{namespace}/{name}", filter, offset)
+        index, offset = _position(asked.after, nodes)
+        found, following = await nodes[index].retained_of(f"{namespace}/{name}", asked.filter, offset)
         return _list(RETAINED, found, _next(nodes, index, following or 0, has_more=following is not None))
 
-    @router.delete(
-        path,
-        summary="AddressSpace: clear retained values",
-        operation_id="clear_retained_values",
-        response_class=JSONResponse,
-    )
-    async def clear_values(namespace: str, name: str, filter: Filter) -> Response:  # noqa: A002  as above
+    async def clear_values(request: Request) -> Response:
+        """Clear retained values of a space."""
+        namespace, name = place(request)
+        asked = _ClearedQuery.of(request)
         space = registry.store.get(kind.name, namespace, name)
-        counts = [await node.clear_retained(f"{namespace}/{name}", filter) for node in nodes]
+        counts = [await node.clear_retained(f"{namespace}/{name}", asked.filter) for node in nodes]
         count = sum(counts)
         details = {
             "name": name,
@@ -274,7 +268,10 @@ def retained_routes(registry: Registry, nodes: Sequence[RetainedAdmin]) -> APIRo
             }
         )
 
-    return router
+    return [
+        Route(path, list_values),
+        Route(path, clear_values, methods=["DELETE"]),
+    ]
 
 
 def _fields_of(entity: Document, fields: tuple[ListedField, ...]) -> Document:
@@ -329,7 +326,7 @@ _OPERATIONS: Final = {"send": True, "recv": True, "view": False, "manage": False
 _LONGEST: Final = 1024
 
 
-def user_check_routes(registry: Registry, node: UserJudge) -> APIRouter:
+def user_check_routes(registry: Registry, node: UserJudge) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -337,15 +334,11 @@ def user_check_routes(registry: Registry, node: UserJudge) -> APIRouter:
         node: the port to a node with all of them.
     """
     kind = MESSAGING_USER
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    base = f"/apis/{kind.api_version}"
 
-    @router.post(
-        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/{CHECK.name}",
-        summary="MessagingUser: tell whether it may do something",
-        operation_id="check_messagingusers",
-        response_class=JSONResponse,
-    )
-    async def check(request: Request, namespace: str, name: str) -> Response:
+    async def check(request: Request) -> Response:
+        """Tell whether a user may do something."""
+        namespace, name = place(request)
         body = await read_body(request, OBJECTS)
         operation, address = body.get("operation"), body.get("address", "")
         if operation not in _OPERATIONS:
@@ -359,4 +352,4 @@ def user_check_routes(registry: Registry, node: UserJudge) -> APIRouter:
         told = {"kind": CHECK.kind, "apiVersion": kind.api_version, "metadata": {}}
         return JSONResponse(told | {"allowed": allowed, "reason": reason})
 
-    return router
+    return [Route(f"{base}/namespaces/{{namespace}}/{kind.plural}/{{name}}/{CHECK.name}", check, methods=["POST"])]

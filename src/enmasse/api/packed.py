@@ -7,12 +7,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastapi.responses import Response
+from starlette.responses import Response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fastapi import Request
+    from starlette.requests import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.requests import ClientDisconnect
+from pydantic import Field
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from enmasse.api.kube.negotiation import JSON, MediaRange, choose
-from enmasse.api.kube.requests import OBJECTS, media_type, read_body
+from enmasse.api.kube.requests import OBJECTS, Query, media_type, place, read_body
 from enmasse.api.kube.status import RequestError
 from enmasse.errors import UnavailableError
 from enmasse.identity.rbac import AccessRequest
@@ -171,19 +172,26 @@ MOST_LINES = 10_000
 ONNX = "application/octet-stream"
 """The content type of a model's file: ONNX has none of its own."""
 
-Features = Annotated[
-    str, Query(description="what its features are called, with commas between them", max_length=10_000)
-]
-Output = Annotated[str, Query(description="which of its outputs is the prediction; the first", max_length=255)]
-HeldBack = Annotated[
-    str, Query(alias="heldBack", description="a table whose rows it is measured with", max_length=255)
-]
-Target = Annotated[str, Query(description="of that table: the column with what is right", max_length=255)]
-Lines = Annotated[int, Query(ge=0, le=MOST_LINES, description="how many of the last lines")]
-Follow = Annotated[bool, Query(description="go on with new lines as they are written")]
+
+class _ImportQuery(Query):
+    features: Annotated[str, Field(max_length=10_000)] = ""
+    """The names of the features of the model, with commas between them."""
+    output: Annotated[str, Field(max_length=255)] = ""
+    """The output that is the prediction; empty: the first one."""
+    held_back: Annotated[str, Field(alias="heldBack", max_length=255)] = ""
+    """A table whose rows it is measured with."""
+    target: Annotated[str, Field(max_length=255)] = ""
+    """The column of that table with what is right."""
 
 
-def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
+class _LogQuery(Query):
+    tail: Annotated[int, Field(ge=0, le=MOST_LINES)] = DEFAULT_LINES
+    """The number of the last lines."""
+    follow: bool = False
+    """True to go on with new lines as they are written."""
+
+
+def pipeline_routes(registry: Registry, host: PipelineHost) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -191,7 +199,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         host: the client of the pipeline host.
     """
     space, pipeline = ADDRESS_SPACE, PIPELINE
-    router = APIRouter(prefix=f"/apis/{space.api_version}", tags=[pipeline.name])
+    base = f"/apis/{space.api_version}"
 
     async def asked_by(request: Request, command: Document) -> Document:
         answer = await unless_gone(request.receive, host.query(command))
@@ -212,14 +220,9 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
             raise RequestError(422, str(answer["error"]))
         return _result(answer)
 
-    @router.post(
-        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/query",
-        summary="AddressSpace: query its tables and addresses with SQL",
-        operation_id="query_addressspaces",
-        response_class=Response,
-        responses={200: {"content": {JSON: {}, PARQUET: {}}}},
-    )
-    async def query(request: Request, namespace: str, name: str) -> Response:
+    async def query(request: Request) -> Response:
+        """Query the tables and addresses of a space with SQL."""
+        namespace, name = place(request)
         offers: list[tuple[str, Callable[[MediaRange], bool], str]] = [
             (form, _anyhow, form) for form in (JSON, PARQUET)
         ]
@@ -252,13 +255,9 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
             | ({"warning": more} if answer.get("truncated") else {}),
         )
 
-    @router.get(
-        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/tables",
-        summary="AddressSpace: list the tables of its lake",
-        operation_id="list_addressspaces_tables",
-        response_class=JSONResponse,
-    )
-    async def tables(request: Request, namespace: str, name: str) -> Response:
+    async def tables(request: Request) -> Response:
+        """List the tables of the lake of a space."""
+        namespace, name = place(request)
         registry.store.get(space.name, namespace, name)
         may_query = request.state.rights.allows(
             request.state.requester,
@@ -267,24 +266,19 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         command = {"space": f"{namespace}/{name}", "limit": MOST_ROWS, "mayStart": may_query}
         return _result(await asked_by(request, command))
 
-    @router.post(
-        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/tables/{{table}}/{{action}}",
-        summary="AddressSpace: compact a table of its lake, or have it be as it was",
-        operation_id="change_addressspaces_tables",
-        response_class=JSONResponse,
-    )
-    async def change_table(request: Request, namespace: str, name: str, table: str, action: str) -> Response:
+    async def change_table(request: Request) -> Response:
+        """Compact a table of the lake, or have it be as it was."""
+        namespace, name = place(request)
+        table: str = request.path_params["table"]
+        action: str = request.path_params["action"]
         check_change(request, namespace, name)
         change = _table_change(table, action, await read_body(request, OBJECTS))
         return await apply_change(request, namespace, name, change)
 
-    @router.post(
-        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/rollback",
-        summary="AddressSpace: have another version of a model count",
-        operation_id="rollback_addressspaces_models",
-        response_class=JSONResponse,
-    )
-    async def roll_back(request: Request, namespace: str, name: str, model: str) -> Response:
+    async def roll_back(request: Request) -> Response:
+        """Have another version of a model count."""
+        namespace, name = place(request)
+        model: str = request.path_params["model"]
         check_change(request, namespace, name)
         body = await read_body(request, OBJECTS)
         if unknown := next((field for field in body if field != "version"), None):
@@ -297,64 +291,55 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         change = {"model": model, "version": version}
         return await apply_change(request, namespace, name, change)
 
-    @router.post(
-        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/import",
-        summary="AddressSpace: import a version of a model, as a file of ONNX",
-        operation_id="import_addressspaces_models",
-        response_class=JSONResponse,
-    )
-    async def import_model(
-        request: Request,
-        namespace: str,
-        name: str,
-        model: str,
-        features: Features = "",
-        output: Output = "",
-        held_back: HeldBack = "",
-        target: Target = "",
-    ) -> Response:
+    async def import_model(request: Request) -> Response:
+        """Import a version of a model, as a file of ONNX."""
+        namespace, name = place(request)
+        model: str = request.path_params["model"]
+        asked = _ImportQuery.of(request)
         check_change(request, namespace, name)
         if (problem := table_problem(model)) is not None:
             raise RequestError(400, f"the name of the model: {problem}")
         if media_type(request) != ONNX:
             raise RequestError(415, f"expected content type {ONNX}, got '{media_type(request)}'")
-        named = [feature.strip() for feature in features.split(",") if feature.strip()]
+        named = [feature.strip() for feature in asked.features.split(",") if feature.strip()]
         content = base64.b64encode(await request.body()).decode()
-        if bool(held_back) != bool(target) or (held_back and table_problem(held_back) is not None):
+        if bool(asked.held_back) != bool(asked.target) or (
+            asked.held_back and table_problem(asked.held_back) is not None
+        ):
             raise RequestError(
                 400, "heldBack and target: expected a table of the lake and a column of it, or neither"
             )
-        change = {"model": model, "file": content, "features": named, "output": output or None}
-        change |= {"heldBack": held_back, "target": target} if held_back else {}
+        change = {"model": model, "file": content, "features": named, "output": asked.output or None}
+        change |= {"heldBack": asked.held_back, "target": asked.target} if asked.held_back else {}
         return await apply_change(request, namespace, name, change)
 
-    @router.get(
-        f"/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log",
-        summary="Pipeline: its log",
-        operation_id="read_pipelines_log",
-        response_class=Response,
-    )
-    async def log(namespace: str, name: str, tail: Lines = DEFAULT_LINES, follow: Follow = False) -> Response:
+    async def log(request: Request) -> Response:
+        """Read the log of a pipeline."""
+        namespace, name = place(request)
+        asked = _LogQuery.of(request)
         registry.store.get(pipeline.name, namespace, name)
         stack = AsyncExitStack()
         # Opened before the response, whose status can still tell of an error.
-        parts = await stack.enter_async_context(host.log(namespace, name, tail, follow=follow))
+        parts = await stack.enter_async_context(host.log(namespace, name, asked.tail, follow=asked.follow))
         return StreamingResponse(_forward(parts, stack), media_type="text/plain")
 
-    return router
+    spaces = f"{base}/namespaces/{{namespace}}/{space.plural}"
+    return [
+        Route(f"{spaces}/{{name}}/query", query, methods=["POST"]),
+        Route(f"{spaces}/{{name}}/tables", tables),
+        Route(f"{spaces}/{{name}}/tables/{{table}}/{{action}}", change_table, methods=["POST"]),
+        Route(f"{spaces}/{{name}}/models/{{model}}/rollback", roll_back, methods=["POST"]),
+        Route(f"{spaces}/{{name}}/models/{{model}}/import", import_model, methods=["POST"]),
+        Route(f"{base}/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log", log),
+    ]
 
 
-def builtin_routes() -> APIRouter:
+def builtin_routes() -> list[Route]:
     """Return the route that lists the built-in pipelines."""
-    router = APIRouter(prefix=f"/apis/{PIPELINE.api_version}", tags=[PIPELINE.name])
+    base = f"/apis/{PIPELINE.api_version}"
 
-    @router.get(
-        "/builtinpipelines",
-        summary="Pipeline: list those that are built in, with their parameters",
-        operation_id="list_builtinpipelines",
-        response_class=JSONResponse,
-    )
-    async def builtins() -> Response:
+    async def builtins(_request: Request) -> Response:
+        """List the pipelines that are built in, with their parameters."""
         items = [
             {"name": name, "does": kind.does, "schema": structural(kind) | {"description": class_text(kind)}}
             for name, kind in BUILTINS.items()
@@ -363,7 +348,7 @@ def builtin_routes() -> APIRouter:
             {"kind": "BuiltinPipelineList", "apiVersion": PIPELINE.api_version, "metadata": {}, "items": items}
         )
 
-    return router
+    return [Route(f"{base}/builtinpipelines", builtins)]
 
 
 def _checked(answer: Document) -> Document:

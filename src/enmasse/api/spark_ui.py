@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from enmasse.api.access.authorization import SPARK_PAGES
+from enmasse.api.kube.requests import place
 from enmasse.api.kube.status import RequestError
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.schema.kinds import PIPELINE
@@ -131,7 +132,7 @@ def _is_over(ticket: _Ticket, now: float) -> bool:
     return now - ticket.used_at > IDLE_S or now - ticket.began_at > LONGEST_S
 
 
-def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) -> APIRouter:
+def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -139,30 +140,24 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
         host: the client of the pipeline host.
         tickets: for those who may see the pages.
     """
-    router = APIRouter(tags=[PIPELINE.name])
 
-    @router.get(
-        f"/apis/{PIPELINE.api_version}/namespaces/{{namespace}}/{PIPELINE.plural}/{{name}}/ui",
-        summary="Pipeline: lead to Spark's pages of its session",
-        operation_id="read_pipelines_ui",
-        response_class=RedirectResponse,
-        status_code=303,
-    )
-    async def lead(request: Request, namespace: str, name: str) -> Response:
+    async def lead(request: Request) -> Response:
+        """Lead to Spark's pages of the session of a pipeline."""
+        namespace, name = place(request)
         registry.store.get(PIPELINE.name, namespace, name)
         async with host.spark_page(namespace, name, "", {}):
             pass  # so that a problem is answered here, with the login, and not after the redirect
         access = AccessRequest("get", PIPELINE.group, f"{PIPELINE.plural}/ui", namespace, name)
-        place = f"{SPARK_PAGES}{tickets.give(request, access)}/jobs/"
-        return RedirectResponse(place, 303, headers={"Cache-Control": "no-store"})
+        target = f"{SPARK_PAGES}{tickets.give(request, access)}/jobs/"
+        return RedirectResponse(target, 303, headers={"Cache-Control": "no-store"})
 
-    @router.options(f"{SPARK_PAGES}{{ticket}}/{{path:path}}", include_in_schema=False)
-    async def ask(ticket: str) -> Response:
+    async def ask(request: Request) -> Response:
+        ticket: str = request.path_params["ticket"]
         await tickets.check(ticket)
         return Response(status_code=204, headers=_CROSSING | {"Access-Control-Allow-Headers": "x-requested-with"})
 
-    @router.get(f"{SPARK_PAGES}{{ticket}}/{{path:path}}", include_in_schema=False)
-    async def page(request: Request, ticket: str) -> Response:
+    async def page(request: Request) -> Response:
+        ticket: str = request.path_params["ticket"]
         access = await tickets.check(ticket)
         base = f"{SPARK_PAGES}{ticket}"
         # As it was written: Spark decodes it.
@@ -190,7 +185,11 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
         shown = content.replace(b"<head>", b"<head>" + _STORAGE, 1)
         return Response(shown, answer.status_code, given, media_type=kind)
 
-    return router
+    return [
+        Route(f"/apis/{PIPELINE.api_version}/namespaces/{{namespace}}/{PIPELINE.plural}/{{name}}/ui", lead),
+        Route(f"{SPARK_PAGES}{{ticket}}/{{path:path}}", ask, methods=["OPTIONS"]),
+        Route(f"{SPARK_PAGES}{{ticket}}/{{path:path}}", page),
+    ]
 
 
 _CROSSING: Final = {

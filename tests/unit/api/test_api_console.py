@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from enmasse.api.access.authentication import Authenticator
 from enmasse.api.access.authorization import is_public
@@ -31,8 +31,7 @@ def static(tmp_path: Path) -> Path:
 
 
 async def get(static: Path, path: str, **headers: str) -> httpx.Response:
-    app = FastAPI()
-    app.include_router(console_routes(Authenticator(), static))
+    app = Starlette(routes=console_routes(Authenticator(), static))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         return await client.get(path, headers=headers)
 
@@ -65,12 +64,11 @@ async def test_a_file_of_an_older_build_is_not_the_page(static: Path) -> None:
 @pytest.mark.parametrize("path", ["../secret.txt", "..%2Fsecret.txt", "%2e%2e/secret.txt", "/etc/passwd"])
 async def test_nothing_else_of_the_machine_is_served(static: Path, path: str) -> None:
     answer = await get(static, f"/console/{path}")
-    assert answer.text in ("<html>page</html>", '{"detail":"Not Found"}')
+    assert answer.text in ("<html>page</html>", "Not Found")
 
 
 async def test_a_file_that_was_built_anew_is_read_again(static: Path) -> None:
-    app = FastAPI()
-    app.include_router(console_routes(Authenticator(), static))
+    app = Starlette(routes=console_routes(Authenticator(), static))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         before = await client.get("/console/")
         (static / "index.html").write_text("<html>another</html>")

@@ -12,7 +12,7 @@ from enmasse.api.app import ApiParts, NodeAccess, create_app
 from tests.unit.api.conftest import Api, MemoryMessages
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from enmasse.control.store.registry import Registry
 
@@ -113,11 +113,11 @@ def test_every_address_and_localhost_will_do(api: Api) -> None:
 
 
 def test_names_that_the_operator_gave_are_served(registry: Registry) -> None:
-    async def ask(app: FastAPI, at: str, host: str) -> int:
+    async def ask(app: Starlette, at: str, host: str) -> int:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"https://{at}") as client:
             return (await client.get("/healthz", headers={"host": host})).status_code
 
-    def app(authenticator: Authenticator | None) -> FastAPI:
+    def app(authenticator: Authenticator | None) -> Starlette:
         return create_app(
             ApiParts(
                 registry=registry,

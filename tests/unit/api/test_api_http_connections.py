@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fastapi import FastAPI, Request
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.listeners import open_listener, serve_http
@@ -74,13 +77,10 @@ class Site:
 
 @asynccontextmanager
 async def site(account: HttpConnections, certificate: ApiCertificate | None = None) -> AsyncIterator[Site]:
-    app = FastAPI()
+    async def root(request: Request) -> JSONResponse:
+        return JSONResponse(1000 + len(await request.body()))
 
-    @app.get("/")
-    @app.post("/")
-    async def root(request: Request) -> int:
-        return 1000 + len(await request.body())
-
+    app = Starlette(routes=[Route("/", root, methods=["GET", "POST"])])
     listener = open_listener("127.0.0.1", 0)
     made = Site(account, listener.getsockname()[1])
     stop = asyncio.Event()

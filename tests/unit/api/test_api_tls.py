@@ -13,7 +13,10 @@ from typing import Any
 import httpx
 import pytest
 from cryptography import x509
-from fastapi import FastAPI, Request
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from enmasse.api.listeners import ApiAuth, ListenerSettings, open_listener, open_listeners, serve_http
 from enmasse.api.tls import ApiCertificate, peer_of
@@ -37,12 +40,10 @@ class Scene:
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        app = FastAPI()
+        async def peer(request: Request) -> JSONResponse:
+            return JSONResponse(list(getattr(request.state, "peer", None) or ()))
 
-        @app.get("/peer")
-        async def peer(request: Request) -> list[Any]:
-            return list(getattr(request.state, "peer", None) or ())
-
+        app = Starlette(routes=[Route("/peer", peer)])
         listener = open_listener("127.0.0.1", 0, is_protected=True)
         self.url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         stop = asyncio.Event()

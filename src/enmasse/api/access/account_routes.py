@@ -11,12 +11,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.access.browser_logins import LOGIN_S
 from enmasse.api.access.sessions import COOKIE, PROOF_S, SESSION_S, proof_required
-from enmasse.api.kube.requests import OBJECTS, read_body
+from enmasse.api.kube.requests import OBJECTS, Query, place, read_body
 from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.control.access.accounts import BY_SESSION, TOKEN_S
 from enmasse.control.errors import ForbiddenError, ResourceNotFoundError
@@ -43,44 +44,40 @@ _PAGE = re.compile(r"(?!.*\.\.)[\w.~/-]{0,1024}", re.ASCII)
 Document = dict[str, Any]
 
 
-def account_routes(authenticator: Authenticator) -> APIRouter:
+def account_routes(authenticator: Authenticator) -> list[Route]:
     """Return the routes.
 
     Args:
         authenticator: with the accounts.
     """
-    router = APIRouter(tags=["access"])
     routes = _Routes(authenticator)
     accounts, tokens, sessions = (f"{ACCESS_PATH}/{name}" for name in ("accounts", "tokens", "sessions"))
-    for path, endpoint, method, summary in (
-        ("/login", routes.log_in, "POST", "Begin a session with a password"),
-        ("/login", routes.follow_link, "GET", "Begin a session of the operator with the token of a link"),
-        ("/login/oidc", routes.go_to_provider, "GET", "Lead a browser to the identity provider"),
-        (CALLBACK_PATH, routes.come_from_provider, "GET", "Begin a session of who has logged in there"),
-        ("/login/proof", routes.prove, "POST", "Prove within a session, with the password, who one is"),
-        ("/logout", routes.log_out, "POST", "End the session"),
-        ("/whoami", routes.who, "GET", "Show the requester"),
-        (accounts, routes.accounts, "GET", "List accounts"),
-        (accounts, routes.add_account, "POST", "Add an account"),
-        (f"{accounts}/{{name}}", routes.remove_account, "DELETE", "Remove an account with its tokens"),
-        (f"{accounts}/{{name}}/password", routes.set_password, "PUT", "Change the password of an account"),
-        (tokens, routes.tokens, "GET", "List tokens"),
-        (tokens, routes.create_token, "POST", "Create a token"),
-        (f"{tokens}/{{name}}", routes.revoke_token, "DELETE", "Revoke a token"),
-        (sessions, routes.sessions, "GET", "List sessions of browsers"),
-        (sessions, routes.end_sessions, "DELETE", "End all sessions, and tokens that were made in them"),
-        (f"{sessions}/{{name}}", routes.end_session, "DELETE", "End a session"),
-    ):
-        router.add_api_route(
-            path,
-            endpoint,
-            methods=[method],
-            summary=summary,
-            response_class=JSONResponse,
-            response_model=None,
-            operation_id=f"access_{endpoint.__name__}",
+    return [
+        Route(path, endpoint, methods=[method])
+        for path, endpoint, method in (
+            ("/login", routes.log_in, "POST"),
+            ("/login", routes.follow_link, "GET"),
+            ("/login/oidc", routes.go_to_provider, "GET"),
+            (CALLBACK_PATH, routes.come_from_provider, "GET"),
+            ("/login/proof", routes.prove, "POST"),
+            ("/logout", routes.log_out, "POST"),
+            ("/whoami", routes.who, "GET"),
+            (accounts, routes.accounts, "GET"),
+            (accounts, routes.add_account, "POST"),
+            (f"{accounts}/{{name}}", routes.remove_account, "DELETE"),
+            (f"{accounts}/{{name}}/password", routes.set_password, "PUT"),
+            (tokens, routes.tokens, "GET"),
+            (tokens, routes.create_token, "POST"),
+            (f"{tokens}/{{name}}", routes.revoke_token, "DELETE"),
+            (sessions, routes.sessions, "GET"),
+            (sessions, routes.end_sessions, "DELETE"),
+            (f"{sessions}/{{name}}", routes.end_session, "DELETE"),
         )
-    return router
+    ]
+
+
+class _LoginQuery(Query):
+    fresh: bool = False
 
 
 class _Routes:
@@ -142,10 +139,11 @@ class _Routes:
         _set_cookie(answer, request, secret)
         return answer
 
-    async def follow_link(self, request: Request, token: str = "", page: str = "") -> Response:
+    async def follow_link(self, request: Request) -> Response:
+        page = request.query_params.get("page", "")
         if not _PAGE.fullmatch(page):
             raise RequestError(400, "page: expected the path of a page below /console/")
-        self._authenticator.expect_operator(token)
+        self._authenticator.expect_operator(request.query_params.get("token", ""))
         return self._lead(request, LOCAL_OPERATOR, page, is_proved=True)
 
     async def prove(self, request: Request) -> Response:
@@ -159,9 +157,9 @@ class _Routes:
         request.state.requester = session.requester  # for the audit log
         return JSONResponse(self._proof(session), headers={"Cache-Control": "no-store"})
 
-    async def go_to_provider(self, request: Request, fresh: bool = False) -> Response:
+    async def go_to_provider(self, request: Request) -> Response:
         redirect = f"{request.url.scheme}://{request.url.netloc}{CALLBACK_PATH}"
-        url, sealed = await self._authenticator.begin_browser_login(redirect, is_fresh=fresh)
+        url, sealed = await self._authenticator.begin_browser_login(redirect, is_fresh=_LoginQuery.of(request).fresh)
         answer = RedirectResponse(url, 303, {"Cache-Control": "no-store"})
         # It comes back from a page of the provider, which a strict cookie would not survive.
         answer.set_cookie(
@@ -175,14 +173,15 @@ class _Routes:
         )
         return answer
 
-    async def come_from_provider(
-        self, request: Request, code: str = "", state: str = "", error: str = "", iss: str = ""
-    ) -> Response:
+    async def come_from_provider(self, request: Request) -> Response:
         answer: Response
+        code, state, error, issuer = (
+            request.query_params.get(name, "") for name in ("code", "state", "error", "iss")
+        )
         try:
             # Another browser must not be logged in with somebody else's code.
             login = self._login(request, state, "" if error else code, error)
-            proof = await self._authenticator.end_browser_login(login, code, iss)
+            proof = await self._authenticator.end_browser_login(login, code, issuer)
         except RequestError as refusal:
             answer = answer_error(refusal)
         else:
@@ -233,12 +232,14 @@ class _Routes:
         account = self._accounts.add(_text(body, "username"), password_hash=kept, groups=tuple(groups))
         return JSONResponse(account.to_dict(), status_code=201)
 
-    async def remove_account(self, request: Request, name: str) -> Response:
+    async def remove_account(self, request: Request) -> Response:
         _require_admin(request, "remove accounts")
+        _, name = place(request)
         self._accounts.remove(name)
         return JSONResponse(_success(f"account {name} removed"))
 
-    async def set_password(self, request: Request, name: str) -> Response:
+    async def set_password(self, request: Request) -> Response:
+        _, name = place(request)
         body = await read_body(request, OBJECTS)
         requester: Requester = request.state.requester
         session = self._authenticator.session_of(request.scope)
@@ -268,12 +269,13 @@ class _Routes:
         found = self._accounts.end_tokens(name, ids, but=but)
         return {"sessionsEnded": len(open_sessions), "tokensEnded": [token.to_dict() for token in found]}
 
-    async def tokens(self, request: Request, account: str = "") -> Response:
-        found = self._accounts.tokens(self._owner(request, account) or None)
+    async def tokens(self, request: Request) -> Response:
+        found = self._accounts.tokens(self._owner(request) or None)
         return JSONResponse({"items": [self._describe(token) for token in found]})
 
-    def _owner(self, request: Request, account: str) -> str:
+    def _owner(self, request: Request) -> str:
         """Return the account that is asked for; empty: all, for administrators."""
+        account = request.query_params.get("account", "")
         requester: Requester = request.state.requester
         if account not in ("", requester.name) and not requester.is_admin:
             raise ForbiddenError(f'User "{requester.name}" cannot see tokens and sessions of another account')
@@ -315,13 +317,14 @@ class _Routes:
             return BY_SESSION
         return "operator" if request.state.requester is LOCAL_OPERATOR else "certificate"
 
-    async def revoke_token(self, request: Request, name: str) -> Response:
+    async def revoke_token(self, request: Request) -> Response:
+        _, name = place(request)
         requester: Requester = request.state.requester
         self._accounts.revoke_token(name, account=None if requester.is_admin else requester.name)
         return JSONResponse(_success(f"token {name} revoked"))
 
-    async def sessions(self, request: Request, account: str = "") -> Response:
-        name = self._owner(request, account) or request.state.requester.name
+    async def sessions(self, request: Request) -> Response:
+        name = self._owner(request) or request.state.requester.name
         own = self._authenticator.session_of(request.scope)
         found = [
             self._describe_session(session) | {"current": session is own}
@@ -344,17 +347,18 @@ class _Routes:
             "agent": session.agent,
         }
 
-    async def end_sessions(self, request: Request, account: str = "") -> Response:
+    async def end_sessions(self, request: Request) -> Response:
         body = await read_body(request, OBJECTS) if await request.body() else {}
-        name = self._owner(request, account) or request.state.requester.name
+        name = self._owner(request) or request.state.requester.name
         ended = self._end(name, _ids(body, "endTokens"))
         answer = JSONResponse(_success(f"{name} is logged out everywhere") | ended)
         if name == request.state.requester.name:
             answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer
 
-    async def end_session(self, request: Request, name: str, account: str = "") -> Response:
-        owner = self._owner(request, account) or request.state.requester.name
+    async def end_session(self, request: Request) -> Response:
+        _, name = place(request)
+        owner = self._owner(request) or request.state.requester.name
         sessions = self._authenticator.sessions
         found = next((session for session in sessions.of(owner) if session.id == name), None)
         if found is None:

@@ -27,10 +27,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.access.authorization import SPARK_PAGES, access_request_of
+from enmasse.api.kube.requests import Query
 from enmasse.errors import ConfigError
 from enmasse.identity.rbac import ANONYMOUS, PIPELINE_HOST
 from enmasse.model.schema.kinds import ADDRESS_SPACE
@@ -367,21 +370,25 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-Part = Annotated[str, Query(max_length=_LONGEST)]
-Limit = Annotated[int, Query(ge=1, le=500)]
+Part = Annotated[str, Field(max_length=_LONGEST)]
 
 
-def audit_routes(log: AuditLog) -> APIRouter:
+class _AuditQuery(Query):
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    search: Part = ""
+    user: Part = ""
+    before: Part = ""
+
+
+def audit_routes(log: AuditLog) -> list[Route]:
     """Return the route by which administrators read the log.
 
     Args:
         log: of requests.
     """
-    router = APIRouter(prefix=f"/apis/{ADDRESS_SPACE.api_version}", tags=["operations"])
 
-    @router.get("/audit", summary="Audit log: read it", operation_id="list_audit", response_class=JSONResponse)
-    async def read(limit: Limit = 50, search: Part = "", user: Part = "", before: Part = "") -> Response:
-        items, has_more = await asyncio.to_thread(log.read, limit=limit, search=search, user=user, before=before)
+    async def read(request: Request) -> Response:
+        items, has_more = await asyncio.to_thread(log.read, **dict(_AuditQuery.of(request)))
         return JSONResponse(
             {
                 "kind": "AuditList",
@@ -391,4 +398,4 @@ def audit_routes(log: AuditLog) -> APIRouter:
             }
         )
 
-    return router
+    return [Route(f"/apis/{ADDRESS_SPACE.api_version}/audit", read)]

@@ -19,8 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.access.sessions import outlasts_session, proof_required, refusal_of
 from enmasse.api.kube.protobuf import PROTOBUF, read_review
@@ -287,15 +288,14 @@ AUTHENTICATION = "authentication.k8s.io/v1"
 _ALL = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 
 
-def review_routes(rights: Rights) -> APIRouter:
+def review_routes(rights: Rights) -> list[Route]:
     """Return the routes.
 
     Args:
         rights: decides by the stored roles.
     """
-    router = APIRouter(tags=["access"])
 
-    def serve(group_version: str, kind: str, review: Callable[[Requester, Document], Document]) -> None:
+    def serve(group_version: str, kind: str, review: Callable[[Requester, Document], Document]) -> Route:
         async def endpoint(request: Request) -> Response:
             if media_type(request) == PROTOBUF:
                 body = read_review(await request.body(), kind)
@@ -313,15 +313,7 @@ def review_routes(rights: Rights) -> APIRouter:
             }
             return JSONResponse(found, status_code=201)
 
-        router.add_api_route(
-            f"/apis/{group_version}/{kind.lower()}s",
-            endpoint,
-            methods=["POST"],
-            response_class=JSONResponse,
-            response_model=None,
-            summary=f"{kind}: review one's own access",
-            operation_id=f"create_{kind.lower()}s",
-        )
+        return Route(f"/apis/{group_version}/{kind.lower()}s", endpoint, methods=["POST"])
 
     def may(requester: Requester, spec: Document) -> Document:
         return {"allowed": rights.allows(requester, _ask(spec))}
@@ -349,10 +341,11 @@ def review_routes(rights: Rights) -> APIRouter:
     def who(requester: Requester, _spec: Document) -> Document:
         return {"userInfo": {"username": requester.name, "groups": list(requester.groups)}}
 
-    serve(AUTHORIZATION, "SelfSubjectAccessReview", may)
-    serve(AUTHORIZATION, "SelfSubjectRulesReview", all_rules)
-    serve(AUTHENTICATION, "SelfSubjectReview", who)
-    return router
+    return [
+        serve(AUTHORIZATION, "SelfSubjectAccessReview", may),
+        serve(AUTHORIZATION, "SelfSubjectRulesReview", all_rules),
+        serve(AUTHENTICATION, "SelfSubjectReview", who),
+    ]
 
 
 def _ask(spec: Document) -> AccessRequest:

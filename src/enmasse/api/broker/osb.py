@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.broker.bindings import READY_S, Bindings
 from enmasse.api.broker.catalog import Catalog
@@ -29,7 +29,7 @@ from enmasse.errors import EnmasseError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from fastapi import Request
+    from starlette.requests import Request
 
     from enmasse.api.broker.bindings import Binding
     from enmasse.api.broker.instances import Instance
@@ -46,31 +46,31 @@ _PROVISION, _UPDATE, _DEPROVISION, _BIND = "provision", "update", "deprovision",
 Document = dict[str, Any]
 
 
-def broker_routes(registry: Registry, ready_s: float = READY_S) -> APIRouter:
+def broker_routes(registry: Registry, ready_s: float = READY_S) -> list[Route]:
     """Return the routes.
 
     Args:
         registry: of spaces and users.
         ready_s: how long a request of a platform that does not poll waits for the user.
     """
-    router = APIRouter()
     routes = _Routes(registry, ready_s)
     instance = "/service_instances/{instance}"
     binding = f"{instance}/service_bindings/{{binding}}"
-    for path, method, endpoint in (
-        ("/catalog", "GET", routes.catalog),
-        (instance, "PUT", routes.provision),
-        (instance, "GET", routes.fetch),
-        (instance, "PATCH", routes.update),
-        (instance, "DELETE", routes.deprovision),
-        (f"{instance}/last_operation", "GET", routes.last_operation),
-        (binding, "PUT", routes.bind),
-        (binding, "GET", routes.fetch_binding),
-        (binding, "DELETE", routes.unbind),
-        (f"{binding}/last_operation", "GET", routes.last_operation_of_binding),
-    ):
-        router.add_route(f"{OSB_PATH}{path}", _in_form(endpoint), methods=[method], include_in_schema=False)
-    return router
+    return [
+        Route(f"{OSB_PATH}{path}", _in_form(endpoint), methods=[method])
+        for path, method, endpoint in (
+            ("/catalog", "GET", routes.catalog),
+            (instance, "PUT", routes.provision),
+            (instance, "GET", routes.fetch),
+            (instance, "PATCH", routes.update),
+            (instance, "DELETE", routes.deprovision),
+            (f"{instance}/last_operation", "GET", routes.last_operation),
+            (binding, "PUT", routes.bind),
+            (binding, "GET", routes.fetch_binding),
+            (binding, "DELETE", routes.unbind),
+            (f"{binding}/last_operation", "GET", routes.last_operation_of_binding),
+        )
+    ]
 
 
 def _in_form(endpoint: Endpoint) -> Endpoint:

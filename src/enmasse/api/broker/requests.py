@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse
 
 from enmasse.api.kube.requests import read_body
 from enmasse.api.kube.status import answer_error

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from enmasse.api.kube.requests import OBJECTS, Options, read_body
+from enmasse.api.kube.requests import OBJECTS, Options, place, read_body
 from enmasse.api.kube.status import RequestError
 from enmasse.control.ports import MessageChoice
 from enmasse.model.schema.kinds import ADDRESS
@@ -31,7 +32,9 @@ Document = dict[str, Any]
 Act = Callable[["MessageAdmin"], Callable[..., Awaitable[int]]]
 
 
-def action_routes(registry: Registry, nodes: Mapping[str, MessageAdmin], node_of: Callable[[str], str]) -> APIRouter:
+def action_routes(
+    registry: Registry, nodes: Mapping[str, MessageAdmin], node_of: Callable[[str], str]
+) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -41,10 +44,10 @@ def action_routes(registry: Registry, nodes: Mapping[str, MessageAdmin], node_of
             under that name.
     """
     kind = ADDRESS
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
 
-    def serve(action: Subresource, done: str, act: Act) -> None:
-        async def endpoint(request: Request, namespace: str, name: str) -> Response:
+    def serve(action: Subresource, done: str, act: Act) -> Route:
+        async def endpoint(request: Request) -> Response:
+            namespace, name = place(request)
             body = _checked(action, await read_body(request, OBJECTS))
             is_dry = Options(request, kind.api_version).is_dry
             choice = MessageChoice(body.get("selector"), body.get("search") or "", body.get("ids"), is_dry)
@@ -73,20 +76,14 @@ def action_routes(registry: Registry, nodes: Mapping[str, MessageAdmin], node_of
                 }
             )
 
-        router.add_api_route(
-            f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/{action.name}",
-            endpoint,
-            methods=["POST"],
-            summary=f"{kind.name}: {action.name} its messages",
-            response_class=JSONResponse,
-            response_model=None,
-            operation_id=f"{action.name}_{kind.plural}",
-        )
+        path = f"/apis/{kind.api_version}/namespaces/{{namespace}}/{kind.plural}/{{name}}/{action.name}"
+        return Route(path, endpoint, methods=["POST"])
 
-    serve(PURGE, "deleted from '{0}'", lambda node: node.purge)
-    serve(MOVE, "moved from '{0}' to '{1}'", lambda node: node.move)
-    serve(REPLAY, "sent back from '{0}' to where they came from", lambda node: node.replay)
-    return router
+    return [
+        serve(PURGE, "deleted from '{0}'", lambda node: node.purge),
+        serve(MOVE, "moved from '{0}' to '{1}'", lambda node: node.move),
+        serve(REPLAY, "sent back from '{0}' to where they came from", lambda node: node.replay),
+    ]
 
 
 def _checked(action: Subresource, body: Document) -> Document:

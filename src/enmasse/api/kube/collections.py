@@ -11,7 +11,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from fastapi.responses import Response
+from starlette.responses import Response
 
 from enmasse.api.kube.negotiation import form_of
 from enmasse.api.kube.requests import OBJECTS, Options, read_body
@@ -24,7 +24,7 @@ from enmasse.control.store.registry import Preconditions
 from enmasse.model.schema.selectors import parse_selector
 
 if TYPE_CHECKING:
-    from fastapi import Request
+    from starlette.requests import Request
 
     from enmasse.api.kube.served import Served
     from enmasse.api.kube.watch import Watches

@@ -8,8 +8,9 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.kube.negotiation import JSON, MediaRange, choose
 from enmasse.api.kube.served import SERVED, Served, group_prefix
@@ -26,11 +27,11 @@ _CATEGORY = "enmasse"
 Document = dict[str, Any]
 
 
-def discovery_routes() -> APIRouter:
+def discovery_routes() -> list[Route]:
     """Return the routes for discovery and version."""
-    router = APIRouter(tags=["discovery"])
     groups = list(dict.fromkeys(item.group for item in SERVED))
     named = [group for group in groups if group]
+    routes: list[Route] = []
 
     def serve(path: str, document: Document, aggregated: Sequence[str] | None = None) -> None:
         async def endpoint(request: Request) -> Response:
@@ -51,9 +52,7 @@ def discovery_routes() -> APIRouter:
                 media_type=f"{JSON};g={_AGGREGATED};v={form};as=APIGroupDiscoveryList",
             )
 
-        router.add_api_route(
-            path, endpoint, methods=["GET"], response_model=None, summary=document["kind"], name=f"discover {path}"
-        )
+        routes.append(Route(path, endpoint))
 
     core = [item.version for item in SERVED if not item.group]
     versions = {"kind": "APIVersions", "versions": list(dict.fromkeys(core)), "serverAddressByClientCIDRs": []}
@@ -66,11 +65,10 @@ def discovery_routes() -> APIRouter:
         for served in _versions(group):
             serve(f"{group_prefix(group)}/{served}", _resources(group, served))
 
-    @router.get("/version", summary="Version")
-    async def version() -> JSONResponse:
+    async def version(_request: Request) -> JSONResponse:
         return JSONResponse(_version())
 
-    return router
+    return [*routes, Route("/version", version)]
 
 
 def _version() -> Document:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, ValidationError
 
 from enmasse.api.kube.protobuf import PROTOBUF, read_object
 from enmasse.api.kube.status import RequestError
@@ -118,6 +120,28 @@ class Options:
             raise RequestError(422, f"propagationPolicy: expected {', '.join(_POLICIES)}, got '{str(policy)[:40]}'")
         self.number("gracePeriodSeconds")  # deletion waits for finalizers alone; the parameter is only validated
         return policy != "Orphan" and not self.flag("orphanDependents")
+
+
+class Query(BaseModel):
+    """The parameters of a query; a subclass declares them, each with its bounds."""
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Return those of a request, of which the last one counts where one comes twice.
+
+        Raises:
+            RequestError: when one is missing, or out of its bounds.
+        """
+        try:
+            return cls.model_validate(dict(request.query_params))
+        except ValidationError as error:
+            found = [f"{item['loc'][-1]}: {item['msg']}" for item in error.errors()]
+            raise RequestError(400, "; ".join(found)) from None
+
+
+def place(request: Request) -> tuple[str, str]:
+    """Return the namespace and the name in a request's path; empty where it has none."""
+    return request.path_params.get("namespace", ""), request.path_params.get("name", "")
 
 
 OBJECTS = ("application/json", "application/yaml")

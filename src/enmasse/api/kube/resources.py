@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.kube.collections import Collection
 from enmasse.api.kube.negotiation import form_of
@@ -18,6 +18,7 @@ from enmasse.api.kube.requests import (
     expect_map,
     fit_to_path,
     media_type,
+    place,
     read_body,
     read_value,
 )
@@ -33,7 +34,7 @@ from enmasse.model.schema.schema import describe_value
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from fastapi import Request
+    from starlette.requests import Request
 
     from enmasse.api.kube.served import Served
     from enmasse.api.kube.watch import Watches
@@ -50,7 +51,7 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 Document = dict[str, Any]
 
 
-def resource_routes(served: Served, registry: Registry, watches: Watches) -> APIRouter:
+def resource_routes(served: Served, registry: Registry, watches: Watches) -> list[Route]:
     """Return the routes of one kind in one version.
 
     Args:
@@ -58,7 +59,6 @@ def resource_routes(served: Served, registry: Registry, watches: Watches) -> API
         registry: of its objects.
         watches: all open ones.
     """
-    router = APIRouter()
     routes, many = _Routes(served, registry), Collection(served, registry, watches)
     everywhere = f"/{served.kind.plural}"
     collection = f"/namespaces/{{namespace}}{everywhere}" if served.is_namespaced else everywhere
@@ -82,9 +82,7 @@ def resource_routes(served: Served, registry: Registry, watches: Watches) -> API
             (f"{single}/status", routes.replace_status, "PUT"),
             (f"{single}/status", routes.patch_status, "PATCH"),
         ]
-    for path, endpoint, method in table:
-        router.add_route(served.prefix + path, endpoint, methods=[method], include_in_schema=False)
-    return router
+    return [Route(served.prefix + path, endpoint, methods=[method]) for path, endpoint, method in table]
 
 
 class _Routes:
@@ -96,12 +94,12 @@ class _Routes:
         self._registry = registry
 
     async def get(self, request: Request) -> Response:
-        namespace, name = _place(request)
+        namespace, name = place(request)
         self._options(request).number("resourceVersion")  # validated only: the present object is never older
         return self._answer(request, self._registry.store.get(self._kind.name, namespace, name))
 
     async def create(self, request: Request) -> Response:
-        namespace, _ = _place(request)
+        namespace, _ = place(request)
         options, fields = self._options(request), FieldValidation(request)
         body = await fields.read_body(OBJECTS)
         if self._served.takes_lists and body.get("kind") == self._served.list_kind:
@@ -117,7 +115,7 @@ class _Routes:
 
     async def replace(self, request: Request) -> Response:
         options, fields = self._options(request), FieldValidation(request)
-        document = fit_to_path(await fields.read_body(OBJECTS), self._served, *_place(request))
+        document = fit_to_path(await fields.read_body(OBJECTS), self._served, *place(request))
         return await self._replace(request, options, fields, lambda: document)
 
     async def replace_listed(self, request: Request) -> Response:
@@ -132,7 +130,7 @@ class _Routes:
         return await self._replace(request, options, fields, await self._patch(request))
 
     async def delete(self, request: Request) -> Response:
-        namespace, name = _place(request)
+        namespace, name = place(request)
         options = self._options(request)
         body = await read_body(request, OBJECTS, optional=True)
         wanted = body.get("preconditions") or {}
@@ -153,7 +151,7 @@ class _Routes:
 
     async def replace_status(self, request: Request) -> Response:
         options, fields = self._options(request), FieldValidation(request)
-        document = fit_to_path(await fields.read_body(OBJECTS), self._served, *_place(request))
+        document = fit_to_path(await fields.read_body(OBJECTS), self._served, *place(request))
         return self._replace_status(request, options, document)
 
     async def patch_status(self, request: Request) -> Response:
@@ -161,7 +159,7 @@ class _Routes:
         if media_type(request) != APPLY:
             return self._replace_status(request, options, (await self._patch(request))())
         manager = options.manager("Apply", "status")
-        config = fit_to_path(expect_map(await read_value(request, (APPLY,))), self._served, *_place(request))
+        config = fit_to_path(expect_map(await read_value(request, (APPLY,))), self._served, *place(request))
         _refuse_managed_fields(config)
         force = options.flag("force")
         applied = self._registry.apply_status(config, manager, force=force, dry_run=options.is_dry)
@@ -169,7 +167,7 @@ class _Routes:
 
     async def _apply(self, request: Request, options: Options, fields: FieldValidation) -> Response:
         manager = options.manager("Apply")
-        config = fit_to_path(await fields.read_body((APPLY,)), self._served, *_place(request))
+        config = fit_to_path(await fields.read_body((APPLY,)), self._served, *place(request))
         _refuse_managed_fields(config)
         applied, resource, is_new = await finish(
             lambda: self._registry.apply(
@@ -185,7 +183,7 @@ class _Routes:
 
     async def _patch(self, request: Request) -> Callable[[], Document]:
         """Return a function that applies the patch to the object as it is when it is called."""
-        namespace, name = _place(request)
+        namespace, name = place(request)
         accepted = (_JSON_PATCH, _MERGE_PATCH) if self._kind.is_ours else (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC)
         patch = await read_value(request, (*accepted, APPLY))
 
@@ -263,7 +261,7 @@ class _Routes:
         if len(items) > MOST_IN_LIST:
             raise RequestError(413, f"items: at most {MOST_IN_LIST} objects are written at once, got {len(items)}")
         identity = {"apiVersion": self._served.api_version, "kind": self._kind.name}
-        namespace, _ = _place(request)
+        namespace, _ = place(request)
         return [fit_to_path(identity | expect_map(item), self._served, namespace, None) for item in items]
 
     def _replace_status(self, request: Request, options: Options, document: Document) -> Response:
@@ -294,11 +292,6 @@ class _Routes:
             text = warning.encode("ascii", "replace").decode().replace("\\", "/").replace('"', "'")
             response.headers.append("Warning", f'299 - "{text}"')
         return response
-
-
-def _place(request: Request) -> tuple[str, str]:
-    """Return namespace and name of the path, empty where it has none."""
-    return request.path_params.get("namespace", ""), request.path_params.get("name", "")
 
 
 def _refuse_managed_fields(config: Document) -> None:

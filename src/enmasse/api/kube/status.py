@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse
 
 from enmasse.control.errors import (
     ConflictError,

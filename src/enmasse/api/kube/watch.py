@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fastapi.responses import Response
+from starlette.responses import Response
 
 from enmasse.api.kube.status import RequestError, status_of
 from enmasse.control.errors import ExpiredVersionError, StoreBusyError

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from enmasse.api.kube.requests import Options
+from enmasse.api.kube.requests import Options, Query, place
 from enmasse.api.kube.status import RequestError
 from enmasse.api.kube.watch import WatchResponse
 from enmasse.api.live.feeds import Feeds, FeedWatch, Source
@@ -33,11 +35,40 @@ Document = dict[str, Any]
 
 _LONGEST = 1024  # of a search; no name is longer
 
-Search = Annotated[str, Query(max_length=_LONGEST, description="a part of the name, in upper or lower case")]
-Word = Annotated[str, Query(max_length=_LONGEST)]
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="how many rows to skip")]
-Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="how many rows at most")]
-Watch = Annotated[bool, Query(description="send the answer again whenever it has changed, each as a line of JSON")]
+Word = Annotated[str, Field(max_length=_LONGEST)]
+
+
+class WatchedQuery(Query):
+    """Parameters of what can be watched."""
+
+    watch: bool = False
+    """True to send the answer again whenever it has changed, each as a line of JSON."""
+
+
+class PagedQuery(WatchedQuery):
+    """Parameters of pages of rows."""
+
+    sort: Word = ""
+    offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """The number of rows that are skipped."""
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50
+    """The number of rows at most."""
+
+
+class _TableQuery(PagedQuery):
+    search: Word = ""
+    """A part of the name, in upper or lower case."""
+    type: Word = ""
+    status: Word = ""
+
+
+class _SpacesQuery(_TableQuery):
+    namespace: Word = ""
+
+
+class _RowsQuery(_TableQuery):
+    address: Word = ""
+    connection: Word = ""
 
 
 class Live:
@@ -108,37 +139,21 @@ def seen_by(requester: Requester) -> Requester | None:
     return None if requester.is_admin else requester
 
 
-def rows_routes(live: Live) -> APIRouter:
+def rows_routes(live: Live) -> list[Route]:
     """Return the routes of tables."""
     kind = ADDRESS_SPACE
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    base = f"/apis/{kind.api_version}"
 
-    @router.get(
-        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/rows/{{table}}",
-        summary="AddressSpace: rows of a table of what it has, with live figures",
-        operation_id="list_addressspaces_rows",
-        response_class=Response,
-    )
-    async def rows(
-        request: Request,
-        namespace: str,
-        name: str,
-        table: str,
-        search: Search = "",
-        type: Word = "",  # noqa: A002  the query's name
-        status: Word = "",
-        address: Word = "",
-        connection: Word = "",
-        sort: Word = "",
-        offset: Offset = 0,
-        limit: Limit = 50,
-        watch: Watch = False,
-    ) -> Response:
+    async def rows(request: Request) -> Response:
+        """List rows of a table of what a space has, with live figures."""
+        namespace, name = place(request)
+        table: str = request.path_params["table"]
+        asked = _RowsQuery.of(request)
         if table not in TABLES:
             raise RequestError(404, f"there is no table {table[:40]}; a space has {', '.join(sorted(TABLES))}")
         shown = TABLES[table]
-        query = RowQuery(search.lower(), type, status, address, connection, sort, offset, limit)
-        _check_sort(shown, sort)
+        query = RowQuery(**{**asked.model_dump(exclude={"watch"}), "search": asked.search.lower()})
+        _check_sort(shown, asked.sort)
         requester: Requester = request.state.requester
         ask = shown.access(namespace, name)
         live.rights.require(requester, ask)
@@ -154,38 +169,27 @@ def rows_routes(live: Live) -> APIRouter:
             answer,
             live.state if shown.is_stored else object,  # another one each time
         )
-        return await live.reply(request, source, watch=watch, ask=ask)
+        return await live.reply(request, source, watch=asked.watch, ask=ask)
 
-    @router.get(
-        f"/rows/{kind.plural}",
-        summary="AddressSpace: rows of all spaces that one may list, with live figures",
-        operation_id="list_rows_addressspaces",
-        response_class=Response,
-    )
-    async def spaces(
-        request: Request,
-        namespace: Word = "",
-        search: Search = "",
-        type: Word = "",  # noqa: A002  the query's name
-        status: Word = "",
-        sort: Word = "",
-        offset: Offset = 0,
-        limit: Limit = 50,
-        watch: Watch = False,
-    ) -> Response:
-        query = RowQuery(search.lower(), type, status, sort=sort, offset=offset, limit=limit)
-        _check_sort(SPACES, sort)
+    async def spaces(request: Request) -> Response:
+        """List rows of all spaces that one may list, with live figures."""
+        asked = _SpacesQuery.of(request)
+        query = RowQuery(**{**asked.model_dump(exclude={"namespace", "watch"}), "search": asked.search.lower()})
+        _check_sort(SPACES, asked.sort)
         requester: Requester = request.state.requester
 
         async def answer() -> Document:
-            seen = await live.namespaces(requester, namespace)
+            seen = await live.namespaces(requester, asked.namespace)
             return row_list(await live.rows.all_spaces(seen, query))
 
         # What each requester may list is looked up for each answer.
-        source = Source(("spaces", seen_by(requester), namespace, query), answer, live.state)
-        return await live.reply(request, source, watch=watch)
+        source = Source(("spaces", seen_by(requester), asked.namespace, query), answer, live.state)
+        return await live.reply(request, source, watch=asked.watch)
 
-    return router
+    return [
+        Route(f"{base}/namespaces/{{namespace}}/{kind.plural}/{{name}}/rows/{{table}}", rows),
+        Route(f"{base}/rows/{kind.plural}", spaces),
+    ]
 
 
 def row_list(found: Document, api_version: str = ADDRESS_SPACE.api_version) -> Document:

@@ -7,14 +7,17 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from enmasse.api.kube.requests import place
 from enmasse.api.kube.status import RequestError
 from enmasse.api.kube.watch import MAX_WATCH_S
 from enmasse.api.live.feeds import PAUSE_S, Source
 from enmasse.api.live.history import KEPT_S, Recorded
-from enmasse.api.live.routes import Live, Watch, Word, seen_by
+from enmasse.api.live.routes import Live, WatchedQuery, Word, seen_by
 from enmasse.api.live.sampler import STEP_S
 from enmasse.control.errors import ResourceNotFoundError
 from enmasse.identity.rbac import AccessRequest
@@ -35,7 +38,13 @@ Document = dict[str, Any]
 
 _MOST_MINUTES = int(KEPT_S // 60)
 
-Minutes = Annotated[int, Query(ge=1, le=_MOST_MINUTES, description="how far back")]
+
+class _SeriesQuery(WatchedQuery):
+    address: Word = ""
+    pipeline: Word = ""
+    connection: Word = ""
+    minutes: Annotated[int, Field(ge=1, le=_MOST_MINUTES)] = _MOST_MINUTES
+    """How far back the series go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ def series_of(sampler: Sampler, recorded: Recorded, key: str, after: float) -> D
     }
 
 
-def series_routes(live: Live, connections: ConnectionHistory) -> APIRouter:
+def series_routes(live: Live, connections: ConnectionHistory) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -96,24 +105,13 @@ def series_routes(live: Live, connections: ConnectionHistory) -> APIRouter:
         connections: what flowed over each.
     """
     kind = ADDRESS_SPACE
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    base = f"/apis/{kind.api_version}"
 
-    @router.get(
-        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/series",
-        summary="AddressSpace: what flowed in the last hour: in all, at an address or pipeline, over a connection",
-        operation_id="read_addressspaces_series",
-        response_class=Response,
-    )
-    async def series(
-        request: Request,
-        namespace: str,
-        name: str,
-        address: Word = "",
-        pipeline: Word = "",
-        connection: Word = "",
-        minutes: Minutes = _MOST_MINUTES,
-        watch: Watch = False,
-    ) -> Response:
+    async def series(request: Request) -> Response:
+        """Tell what flowed in the last hour: in all, at an address or pipeline, over a connection."""
+        namespace, name = place(request)
+        asked = _SeriesQuery.of(request)
+        address, pipeline, connection = asked.address, asked.pipeline, asked.connection
         if len([word for word in (address, pipeline, connection) if word]) > 1:
             raise RequestError(400, "expected one of address, pipeline and connection")
         requester: Requester = request.state.requester
@@ -134,29 +132,25 @@ def series_routes(live: Live, connections: ConnectionHistory) -> APIRouter:
                 raise ResourceNotFoundError("Connection", namespace, connection)
             connections.record_space(key)
             recorded, key = connections.recorded, f"{key}/{connection}"
-        after = live.sampler.latest.at - minutes * 60
-        if watch:
+        after = live.sampler.latest.at - asked.minutes * 60
+        if asked.watch:
             watched = SeriesWatch(live.sampler, recorded, key, after, lambda: live.rights.allows(requester, ask))
             return live.watch(request, watched, namespace)
         body = json.dumps(series_of(live.sampler, recorded, key, after), separators=(",", ":"))
         return Response(body, media_type="application/json")
 
-    return router
+    return [Route(f"{base}/namespaces/{{namespace}}/{kind.plural}/{{name}}/series", series)]
 
 
-def overview_routes(live: Live, overview: Overview) -> APIRouter:
+def overview_routes(live: Live, overview: Overview) -> list[Route]:
     """Return the routes of the overview and of nodes."""
     kind = ADDRESS_SPACE
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=["operations"])
+    base = f"/apis/{kind.api_version}"
     see_nodes = AccessRequest("list", kind.group, NODES.resource)
 
-    @router.get(
-        "/overview",
-        summary="What is wrong and how to mend it, sums, and nodes: of what one may see",
-        operation_id="read_overview",
-        response_class=Response,
-    )
-    async def read(request: Request, watch: Watch = False) -> Response:
+    async def read(request: Request) -> Response:
+        """Tell what is wrong and how to mend it, sums, and nodes: of what one may see."""
+        watch = WatchedQuery.of(request).watch
         requester: Requester = request.state.requester
 
         async def answer() -> Document:
@@ -165,11 +159,15 @@ def overview_routes(live: Live, overview: Overview) -> APIRouter:
 
         return await live.reply(request, Source(("overview", seen_by(requester)), answer, live.state), watch=watch)
 
-    @router.get("/nodes", summary="Nodes: list them", operation_id="list_nodes", response_class=Response)
-    async def nodes(request: Request, watch: Watch = False) -> Response:
+    async def nodes(request: Request) -> Response:
+        watch = WatchedQuery.of(request).watch
+
         async def answer() -> Document:
             return {"kind": "NodeList", "apiVersion": kind.api_version, "metadata": {}, "items": overview.nodes()}
 
         return await live.reply(request, Source(("nodes",), answer, live.state), watch=watch)
 
-    return router
+    return [
+        Route(f"{base}/overview", read),
+        Route(f"{base}/nodes", nodes),
+    ]

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from enmasse.api.kube.requests import OBJECTS, Options, read_body
+from enmasse.api.kube.requests import OBJECTS, Options, place, read_body
 from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.api.kube.watch import MAX_WATCH_S, WatchResponse, event_line
 from enmasse.api.messages.bodies import SHOWN_BYTES, WHOLE_BYTES, Declared
@@ -52,7 +53,7 @@ Document = dict[str, Any]
 
 def message_routes(
     registry: Registry, nodes: Mapping[str, MessageAdmin], node_of: Callable[[str], str], watches: Watches
-) -> APIRouter:
+) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -62,7 +63,7 @@ def message_routes(
         watches: all open ones.
     """
     kind = ADDRESS
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    base = f"/apis/{kind.api_version}"
     path = f"/namespaces/{{namespace}}/{kind.plural}/{{name}}"
 
     def find(namespace: str, name: str) -> tuple[MessageAdmin, str, Declared]:
@@ -71,13 +72,9 @@ def message_routes(
         key = f"{namespace}/{name}"
         return nodes[node_of(key)], key, Declared(schema.get("format") or "", schema.get("definition") or "")
 
-    @router.get(
-        f"{path}/messages",
-        summary="Address: browse its messages, or follow those that come, and take nothing away",
-        operation_id="browse_addresses",
-        response_class=JSONResponse,
-    )
-    async def browse(request: Request, namespace: str, name: str) -> Response:
+    async def browse(request: Request) -> Response:
+        """Browse the messages of an address, or follow those that come, and take nothing away."""
+        namespace, name = place(request)
         asked = _asked(request)
         node, key, declared = find(namespace, name)
         form = _Form(declared, asked.most_bytes, asked.with_bodies)
@@ -89,32 +86,28 @@ def message_routes(
             raise ResourceNotFoundError("Message", namespace, asked.browsing.id)
         return await asyncio.to_thread(_list, page.messages, form, page.after)
 
-    @router.post(
-        f"{path}/messages",
-        summary="Address: send messages to it",
-        operation_id="send_addresses",
-        response_class=JSONResponse,
-    )
-    async def send(request: Request, namespace: str, name: str) -> Response:
+    async def send(request: Request) -> Response:
+        """Send messages to an address."""
+        namespace, name = place(request)
         messages = _to_send(await read_body(request, OBJECTS))
         node, key, _ = find(namespace, name)
         results = await node.send(key, messages)
         items = [write_outcome(result) for result in results]
         return JSONResponse({"kind": "OutcomeList", "apiVersion": kind.api_version, "metadata": {}, "items": items})
 
-    @router.post(
-        f"{path}/receive",
-        summary="Address: take messages from it",
-        operation_id="receive_addresses",
-        response_class=JSONResponse,
-    )
-    async def receive(request: Request, namespace: str, name: str) -> Response:
+    async def receive(request: Request) -> Response:
+        """Take messages from an address."""
+        namespace, name = place(request)
         limit, wait_s = _to_receive(await read_body(request, OBJECTS))
         node, key, declared = find(namespace, name)
         taken = await node.receive(key, limit, wait_s)
         return await asyncio.to_thread(_list, taken, _Form(declared, WHOLE_BYTES, True), "")
 
-    return router
+    return [
+        Route(f"{base}{path}/messages", browse),
+        Route(f"{base}{path}/messages", send, methods=["POST"]),
+        Route(f"{base}{path}/receive", receive, methods=["POST"]),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

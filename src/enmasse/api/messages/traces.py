@@ -12,10 +12,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from enmasse.api.kube.requests import Options
+from enmasse.api.kube.requests import Options, place
 from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.api.kube.watch import MAX_WATCH_S, WatchResponse
 from enmasse.errors import EnmasseError
@@ -33,7 +34,7 @@ PAYLOAD_BYTES = 1024
 """Bytes that are shown of each message."""
 
 
-def trace_routes(registry: Registry, nodes: Sequence[FrameTracer], watches: Watches) -> APIRouter:
+def trace_routes(registry: Registry, nodes: Sequence[FrameTracer], watches: Watches) -> list[Route]:
     """Return the route.
 
     Args:
@@ -42,15 +43,12 @@ def trace_routes(registry: Registry, nodes: Sequence[FrameTracer], watches: Watc
         watches: all open ones.
     """
     kind = ADDRESS_SPACE
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    base = f"/apis/{kind.api_version}"
 
-    @router.get(
-        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/connections/{{connection}}/trace",
-        summary="AddressSpace: follow the frames of a connection",
-        operation_id="trace_connection",
-        response_class=Response,
-    )
-    async def trace(request: Request, namespace: str, name: str, connection: str) -> Response:
+    async def trace(request: Request) -> Response:
+        """Follow the frames of a connection."""
+        namespace, name = place(request)
+        connection: str = request.path_params["connection"]
         options = Options(request, kind.api_version)
         if not options.flag("watch"):
             raise RequestError(400, "watch: expected true: a trace shows what happens from now on")
@@ -70,7 +68,7 @@ def trace_routes(registry: Registry, nodes: Sequence[FrameTracer], watches: Watc
         )
         return WatchResponse(watches, tracing, (options.requester.name, namespace, options.network))
 
-    return router
+    return [Route(f"{base}/namespaces/{{namespace}}/{kind.plural}/{{name}}/connections/{{connection}}/trace", trace)]
 
 
 @dataclass(frozen=True, slots=True)

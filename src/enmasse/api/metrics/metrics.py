@@ -14,12 +14,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
-from fastapi.responses import Response
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from enmasse.api.metrics.catalogue import (
     ADDRESS_METRICS,
@@ -109,7 +110,7 @@ def metrics_routes(
     times: ControllerTimes,
     canaries: Sequence[Canary] = (),
     own: ApiFigures | None = None,
-) -> APIRouter:
+) -> list[Route]:
     """Return the route.
 
     Args:
@@ -119,10 +120,9 @@ def metrics_routes(
         canaries: of the nodes.
         own: of the API itself.
     """
-    router = APIRouter(tags=["operations"])
 
-    @router.get("/metrics", summary="Metrics for Prometheus")
-    async def metrics(namespace: str | None = None, addressspace: str | None = None) -> Response:
+    async def metrics(request: Request) -> Response:
+        namespace, addressspace = map(request.query_params.get, ("namespace", "addressspace"))
         answers = await asyncio.gather(*(item.read() for item in figures))
         found = {item.name: answer for item, answer in zip(figures, answers, strict=True)}
         failures = sum(item.failures for item in figures)
@@ -134,7 +134,7 @@ def metrics_routes(
         text = await asyncio.to_thread(generate_latest, collected)
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
-    return router
+    return [Route("/metrics", metrics)]
 
 
 class _Collected(Collector):

@@ -12,8 +12,9 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.kube.negotiation import JSON, MediaRange, choose
 from enmasse.api.kube.status import answer
@@ -29,12 +30,11 @@ _OLD_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protob
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
-def openapi_routes() -> APIRouter:
+def openapi_routes() -> list[Route]:
     """Return the routes below ``/openapi``."""
-    router = APIRouter(prefix="/openapi", tags=["discovery"])
 
-    @router.get("/v2", summary="OpenAPI 2.0, as JSON or protobuf", response_class=Response)
     async def version_2(request: Request) -> Response:
+        """Return OpenAPI 2.0, as JSON or protobuf."""
         offers: list[tuple[str, Callable[[MediaRange], bool], Callable[[], PackedFile]]] = [
             (JSON, _anyhow, _v2_json),
             (_OLD_PROTOBUF, _anyhow, _v2_protobuf),
@@ -42,21 +42,27 @@ def openapi_routes() -> APIRouter:
         ]
         return choose(request, offers)().answer(request)
 
-    @router.get("/v3", summary="List the OpenAPI 3.0 documents", response_class=Response)
     async def index(request: Request) -> Response:
+        """List the OpenAPI 3.0 documents."""
         return _v3_index().answer(request)
 
-    @router.get("/v3/{path:path}", summary="OpenAPI 3.0 of one group and version", response_class=Response)
-    async def version_3(request: Request, path: str, hash: str = "") -> Response:  # noqa: A002  # Kubernetes calls it so
+    async def version_3(request: Request) -> Response:
+        """Return OpenAPI 3.0 of one group and version."""
+        path: str = request.path_params["path"]
+        digest = request.query_params.get("hash", "")
         file = _v3().get(path)
         if file is None:
             return answer(404, f"there is no group and version {path}; /openapi/v3 lists those that are served")
         choose(request, [(JSON, _anyhow, None)])
-        if hash and hash != file.digest:
+        if digest and digest != file.digest:
             return RedirectResponse(_address(path, file), status_code=301)
-        return file.answer(request, {"Cache-Control": _FOR_EVER} if hash else {})
+        return file.answer(request, {"Cache-Control": _FOR_EVER} if digest else {})
 
-    return router
+    return [
+        Route("/openapi/v2", version_2),
+        Route("/openapi/v3", index),
+        Route("/openapi/v3/{path:path}", version_3),
+    ]
 
 
 def _anyhow(_: MediaRange) -> bool:

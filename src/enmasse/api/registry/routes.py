@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from enmasse.api.kube.requests import media_type, read_value
 from enmasse.api.kube.status import RequestError, answer_error
@@ -63,7 +64,7 @@ _EXISTING: Final[tuple[Existing, ...]] = ("fail", "replace", "skip")
 
 def registry_routes(
     devices: DeviceRegistry, registry: Registry, commands: CommandDispatcher | None = None
-) -> APIRouter:
+) -> list[Route]:
     """Return the routes.
 
     Args:
@@ -71,19 +72,11 @@ def registry_routes(
         registry: of the resources, for the namespaces.
         commands: delivers commands to devices; None: they are refused.
     """
-    router = APIRouter(prefix=PREFIX, tags=["device registry"])
     routes = _Routes(devices, registry, commands)
-    for operation in OPERATIONS:
-        router.add_api_route(
-            operation.path,
-            _answering(getattr(routes, operation.name)),
-            methods=[operation.method],
-            summary=operation.summary,
-            response_class=JSONResponse,
-            response_model=None,
-            operation_id=f"registry_{operation.name}",
-        )
-    return router
+    return [
+        Route(PREFIX + operation.path, _answering(getattr(routes, operation.name)), methods=[operation.method])
+        for operation in OPERATIONS
+    ]
 
 
 def _answering(endpoint: Endpoint) -> Endpoint:

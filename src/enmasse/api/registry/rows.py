@@ -13,12 +13,15 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from enmasse.api.kube.requests import place
 from enmasse.api.kube.status import RequestError
 from enmasse.api.live.feeds import Source
-from enmasse.api.live.routes import Limit, Offset, Watch, Word, row_list
+from enmasse.api.live.routes import PagedQuery, Word, row_list
 from enmasse.control.access.roles import DEVICE_REGISTRY
 from enmasse.identity.rbac import AccessRequest
 from enmasse.iot.commands import STATES
@@ -39,38 +42,30 @@ _TABLES: Final = ("commands", "devices")
 _SEARCH_S: Final = 2.0
 _LONGEST = 255  # no id is longer
 
-Part = Annotated[str, Query(max_length=_LONGEST, description="a part of a device's id; of commands: all of it")]
-
 _STATUS: Final = {"enabled": True, "disabled": False}
 
 
-def registry_rows_routes(live: Live, devices: DeviceRegistry, commands: CommandDispatcher) -> APIRouter:
+class _RowsQuery(PagedQuery):
+    search: Annotated[str, Field(max_length=_LONGEST)] = ""
+    """A part of a device's id; of commands: all of it."""
+    status: Word = ""
+    device: Word = ""
+
+
+def registry_rows_routes(live: Live, devices: DeviceRegistry, commands: CommandDispatcher) -> list[Route]:
     """Return the route of the rows of what projects have in the registry."""
     kind = IOT_PROJECT
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    base = f"/apis/{kind.api_version}"
 
-    @router.get(
-        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/rows/{{table}}",
-        summary="IoTProject: rows of its devices, or of the commands to them",
-        operation_id="list_iotprojects_rows",
-        response_class=Response,
-    )
-    async def rows(
-        request: Request,
-        namespace: str,
-        name: str,
-        table: str,
-        search: Part = "",
-        status: Word = "",
-        device: Word = "",
-        sort: Word = "",
-        offset: Offset = 0,
-        limit: Limit = 50,
-        watch: Watch = False,
-    ) -> Response:
+    async def rows(request: Request) -> Response:
+        """List rows of the devices of a project, or of the commands to them."""
+        namespace, name = place(request)
+        table: str = request.path_params["table"]
+        asked = _RowsQuery.of(request)
+        search, status, device, sort, offset = asked.search, asked.status, asked.device, asked.sort, asked.offset
         if table not in _TABLES:
             raise RequestError(404, f"there is no table {table[:40]}; a project has {' and '.join(_TABLES)}")
-        tenant, size = f"{namespace}.{name}", min(limit, MOST_IN_PAGE)
+        tenant, size = f"{namespace}.{name}", min(asked.limit, MOST_IN_PAGE)
         ask = AccessRequest("list", DEVICE_REGISTRY, table, namespace, name)
         live.rights.require(request.state.requester, ask)
         live.store.get(kind.name, namespace, name)  # a watch has to refuse before it begins
@@ -100,9 +95,9 @@ def registry_rows_routes(live: Live, devices: DeviceRegistry, commands: CommandD
             answer,
             (lambda: int(time.monotonic() / _SEARCH_S)) if search else object,  # another one each time
         )
-        return await live.reply(request, source, watch=watch, ask=ask)
+        return await live.reply(request, source, watch=asked.watch, ask=ask)
 
-    return router
+    return [Route(f"{base}/namespaces/{{namespace}}/{kind.plural}/{{name}}/rows/{{table}}", rows)]
 
 
 def _devices(devices: DeviceRegistry, commands: CommandDispatcher, tenant: str, query: DeviceQuery) -> Document:

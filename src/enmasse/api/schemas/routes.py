@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from enmasse.api.kube.requests import media_type
 from enmasse.api.kube.status import answer_error
@@ -48,33 +49,26 @@ class _Answer(JSONResponse):
     media_type = MEDIA_TYPE
 
 
-def schema_routes(schemas: SchemaRegistry, registry: Registry) -> APIRouter:
+def schema_routes(schemas: SchemaRegistry, registry: Registry) -> list[Route]:
     """Return the routes.
 
     Args:
         schemas: the schema registry.
         registry: of the resources, for the spaces.
     """
-    router = APIRouter(tags=["schema registry"])
     routes = _Routes(schemas, registry)
 
-    @router.get(f"{PREFIX}/openapi.json", summary="Read this description", operation_id="schemas_describe")
-    async def describe() -> JSONResponse:
+    async def describe(_request: Request) -> JSONResponse:
         return JSONResponse(openapi_document())
 
-    for operation in OPERATIONS:
-        for path in {operation.path, operation.path.rstrip("/")}:
-            router.add_api_route(
-                SPACE + path,
-                routes.answering(operation),
-                methods=[operation.method],
-                summary=operation.summary,
-                response_class=_Answer,
-                response_model=None,
-                operation_id=f"schemas_{operation.name}",
-                include_in_schema=path == operation.path,
-            )
-    return router
+    return [
+        Route(f"{PREFIX}/openapi.json", describe),
+        *(
+            Route(SPACE + path, routes.answering(operation), methods=[operation.method])
+            for operation in OPERATIONS
+            for path in {operation.path, operation.path.rstrip("/")}
+        ),
+    ]
 
 
 class _Routes:
