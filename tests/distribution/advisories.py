@@ -38,6 +38,7 @@ class Advisory:
         id: the CVE's, or that of GitHub or PyPI where there is none.
         affected: ranges of versions; a version in any of them has the hole.
         about: what somebody can do, in a sentence of ours.
+        accepted: why versions that have it may be used nevertheless; empty if they may not.
     """
 
     ecosystem: str
@@ -45,6 +46,7 @@ class Advisory:
     id: str
     affected: tuple[str, ...]
     about: str
+    accepted: str = ""
 
     def affects(self, version: str) -> bool:
         """Return whether a version has the hole."""
@@ -68,13 +70,13 @@ class Advisory:
 
 
 def read() -> list[Advisory]:
-    """Return the list."""
+    """Return the whole list, with what is accepted."""
     return [Advisory(**{**entry, "affected": tuple(entry["affected"])}) for entry in json.loads(LIST.read_text())]
 
 
 def holes(ecosystem: str, packages: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a sentence for each hole of packages, given by name and version."""
-    known = read()
+    """Return a sentence for each hole of packages, given by name and version, that is not accepted."""
+    known = [advisory for advisory in read() if not advisory.accepted]
     return [
         f"{name} {version} has {advisory.id}: {advisory.about}"
         for name, version in sorted(packages)
@@ -128,7 +130,7 @@ def of_console() -> list[tuple[str, str]]:
 
 def refresh(url: str = OSV) -> list[Advisory]:
     """Write the list anew from what OSV has of the packages that are used here; return those that are new to it."""
-    about = {(entry.ecosystem, entry.package, entry.id): entry.about for entry in read()}
+    written = {(entry.ecosystem, entry.package, entry.id): entry for entry in read()}
     names = [*(("PyPI", name) for name in installed()), *sorted({("npm", name) for name, _ in of_console()})]
     found: dict[tuple[str, str, str], Advisory] = {}
     with httpx.Client(base_url=url, timeout=60) as client:
@@ -139,10 +141,14 @@ def refresh(url: str = OSV) -> list[Advisory]:
                 # GitHub's (GHSA) comes before PyPI's own (PYSEC), and its ranges are reviewed.
                 if "withdrawn" in record or record["published"] < SINCE or key in found:
                     continue
-                known = next((about[name] for each in ids if (name := (ecosystem, package, each)) in about), "")
+                known = next((written[name] for each in ids if (name := (ecosystem, package, each)) in written), None)
                 if affected := tuple(_affected(record, ecosystem, package)):
-                    found[key] = Advisory(*key, affected, known)
-    entries = [asdict(entry) for entry in sorted(found.values())]
+                    ours = (known.about, known.accepted) if known else ("", "")
+                    found[key] = Advisory(*key, affected, *ours)
+    entries = [
+        {name: value for name, value in asdict(entry).items() if value or name == "about"}
+        for entry in sorted(found.values())
+    ]
     LIST.write_text(json.dumps(entries, indent=1) + "\n")
     return [entry for entry in found.values() if not entry.about]
 
