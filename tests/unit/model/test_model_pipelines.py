@@ -285,7 +285,7 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sinks": [{"address": "alerts", "evolve": "add"}]}, "spec.sinks[0].evolve", "only a table has it"),
         (
             {"sinks": [{"table": "t", "maintenance": {"keepRows": {"column": "at", "for": "9d"}}}]},
-            "spec.sinks[0].maintenance.keepRows.column[0]",
+            "spec.sinks[0].maintenance.keepRows.column",
             "there is no column 'at'",
         ),
         (
@@ -362,7 +362,7 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "either a schedule or pipelines",
         ),
         (by_device(stateBy=None), "spec.steps[0].stateBy", "required with state"),
-        (by_device(stateBy="divice"), "spec.steps[0].stateBy[0]", "there is no column"),
+        (by_device(stateBy="divice"), "spec.steps[0].stateBy", "there is no column"),
         (by_device(state=None), "spec.steps[0].state", "required with stateBy"),
         (by_device(state={"schema": "count"}), "spec.steps[0].state.schema", "character"),
         (by_device(state={"schema": "n INT", "orderBy": ["at"]}), "spec.steps[0].state.orderBy[0]", "no column 'at'"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from enmasse.model.sql.ddl import quote_identifier
+from enmasse.model.sql.ddl import identifier_of, quote_identifier
 from enmasse.model.sql.sql import SqlError, check_syntax
 
 LISTING: Final = "tables:"
@@ -22,7 +22,7 @@ LISTING: Final = "tables:"
 HISTORY: Final = "history:"
 """The beginning of the name of the relation of a table's versions."""
 
-_NAME: Final = r"(?P<name>\w+|`[^`]+`)"
+_NAME: Final = r"(?P<name>\w+|`(?:[^`]|``)+`)"
 _STATEMENTS: Final = (
     re.compile(r"SHOW\s+TABLES(?:\s+(?:LIKE\s+)?'(?P<like>[^']*)')?", re.IGNORECASE),
     re.compile(rf"SHOW\s+COLUMNS\s+(?:FROM|IN)\s+{_NAME}", re.IGNORECASE),
@@ -32,7 +32,7 @@ _STATEMENTS: Final = (
 _FIRST_WORD: Final = re.compile(r"\s*(SHOW|DESCRIBE|DESC)\b", re.IGNORECASE)
 _PATTERN: Final = re.compile(r"[\w*|.:/-]*")
 _PAST: Final = re.compile(
-    r"(?P<name>\w+|`[^`]+`)\s+(?:FOR\s+)?(?:(?:SYSTEM_)?VERSION\s+AS\s+OF\s+(?P<version>[0-9]{1,18})"
+    _NAME + r"\s+(?:FOR\s+)?(?:(?:SYSTEM_)?VERSION\s+AS\s+OF\s+(?P<version>[0-9]{1,18})"
     r"|(?:SYSTEM_TIME|TIMESTAMP)\s+AS\s+OF\s+(?:TIMESTAMP\s*)?'(?P<moment>[^']{1,60})')",
     re.IGNORECASE,
 )
@@ -76,7 +76,7 @@ def _statement(text: str) -> Asked:
     groups = found.groupdict()
     if "name" not in groups:
         return Asked(f"SELECT * FROM {quote_identifier(LISTING)}{_like(groups['like'])}", {})  # noqa: S608  # quoted
-    name = groups["name"].strip("`")
+    name = identifier_of(groups["name"])
     if groups.get("history"):
         return Asked(f"SELECT * FROM {quote_identifier(HISTORY + name)} ORDER BY version DESC", {})  # noqa: S608  # quoted
     return Asked(f"SELECT * FROM {quote_identifier(name)}", {}, describes=True)  # noqa: S608  # quoted
@@ -104,7 +104,7 @@ def past_versions(text: str) -> tuple[str, dict[str, tuple[str, int | datetime]]
     found: dict[str, tuple[str, int | datetime]] = {}
 
     def named(match: re.Match[str]) -> str:
-        name, said = match["name"].strip("`"), match["version"] or match["moment"]
+        name, said = identifier_of(match["name"]), match["version"] or match["moment"]
         try:
             version = int(said) if match["version"] else datetime.fromisoformat(said)
         except ValueError:
@@ -117,7 +117,7 @@ def past_versions(text: str) -> tuple[str, dict[str, tuple[str, int | datetime]]
         if isinstance(version, datetime) and version.tzinfo is None:
             version = version.replace(tzinfo=UTC)
         found[f"{name}@{said}"] = name, version
-        return f"`{name}@{said}`"
+        return quote_identifier(f"{name}@{said}")
 
     # A text in the query may hold the same words; a moment is a text itself.
     at, parts = 0, []

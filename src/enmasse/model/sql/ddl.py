@@ -42,6 +42,7 @@ _TOKEN = re.compile(
     r"|(?P<text>'(?:[^'\\]|\\.)*')|(?P<mark>[<>(),:])"
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_NAME = 255
 
 
 class DdlError(ValueError):
@@ -97,6 +98,18 @@ class Column:
 def quote_identifier(name: str) -> str:
     """Return a name of any characters as it stands in SQL of Spark."""
     return f"`{name.replace('`', '``')}`"
+
+
+def identifier_of(text: str) -> str:
+    """Return the name that a text in backquotes stands for; another text is a name as it is."""
+    return text[1:-1].replace("``", "`") if len(text) > 2 and text[0] == text[-1] == "`" else text
+
+
+def name_problem(name: str) -> str | None:
+    """Return why no column can be called so, or None."""
+    if len(name) > _MAX_NAME or not name.isprintable():
+        return f"expected a name of at most {_MAX_NAME} printable characters"
+    return None
 
 
 def parse_ddl(text: str) -> tuple[Column, ...]:
@@ -164,8 +177,10 @@ class _Reading:
         kind, text = self._peek()
         if kind not in ("word", "quoted"):
             raise self.wrong("the name of a column")
+        name = identifier_of(text)
+        if problem := name_problem(name):
+            raise DdlError(problem, self._position())
         self._next += 1
-        name = text if kind == "word" else text[1:-1].replace("``", "`")
         self._take(":")
         column_type = self._type(name, depth)
         is_nullable = True

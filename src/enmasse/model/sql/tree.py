@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from enmasse.model.sql.columns import columns_of
+from enmasse.model.sql.ddl import name_problem
 from enmasse.model.sql.dialect import place_of, read, tokens_of, write
 from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, REASONS, TABLE_FUNCTIONS
 from enmasse.model.sql.sql import CheckedSql, Columns, SqlError
@@ -88,7 +89,6 @@ _REFUSED_NAMES = frozenset(
     {"_metadata", "current_catalog", "current_database", "current_schema", "current_user", "session_user"}
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MAX_NAME = 255
 _LISTED = 20
 _UNITS = frozenset(
     "YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()  # noqa: SIM905
@@ -293,8 +293,8 @@ def _check_lambda(function: exp.Lambda, text: str) -> None:
 def _check_name(name: exp.Identifier, text: str) -> None:
     if name.name.lower() in _REFUSED_NAMES:
         _refuse(f"'{name.name}' is not taken as a name", name, text)
-    if len(name.name) > _MAX_NAME or not name.name.isprintable():
-        _refuse(f"expected a name of at most {_MAX_NAME} printable characters", name, text)
+    if problem := name_problem(name.name):
+        _refuse(problem, name, text)
 
 
 def _calls_of(canonical: str, own: frozenset[str]) -> set[str]:

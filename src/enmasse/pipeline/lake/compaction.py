@@ -27,6 +27,7 @@ import pyarrow as pa
 from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.backup.locks import deletion
 from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE, sync_log
@@ -258,7 +259,6 @@ def drop_rows(path: LakePath, column: str, before: datetime) -> int:
     table = open_delta(path)
     if table is None:
         return 0
-    name = f'"{column.replace(chr(34), chr(34) * 2)}"'
     types = {field.name: str(field.type) for field in table.schema().fields}
     is_date = "date" in types.get(column, "")
     # As a text, which takes the column's own type.
@@ -268,7 +268,7 @@ def drop_rows(path: LakePath, column: str, before: datetime) -> int:
         check_files(path, _parted(table, column, moment))
         version = table.version()
         try:
-            done = table.delete(f"{name} < '{moment}'")
+            done = table.delete(f"{quote_identifier(column)} < '{moment}'")
         except CommitFailedError:
             return 0  # another process changed the table; they go with the next step
         _keep_sums(table, path, version)

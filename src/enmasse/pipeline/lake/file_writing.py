@@ -122,7 +122,9 @@ def staging_folder(parent: Path) -> Iterator[Path]:
 
 def written(frame: DataFrame, root: LakePath, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Have Spark's tasks write rows below a folder, and return their report of each file (``FILES_DDL``)."""
-    files = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
+    from enmasse.pipeline.naming import by_any_name  # noqa: PLC0415  # workers need it not
+
+    files = by_any_name(frame).mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
     return [row.asDict() for row in files]
 
 

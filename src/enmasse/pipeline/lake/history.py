@@ -63,7 +63,7 @@ def changes(
     """
     data = [name for name in rows.columns if name != DELETED]
     is_deleting = F.col(DELETED) if DELETED in rows.columns else F.lit(False)
-    none = F.lit(None).cast(rows.select(*data).schema)
+    none = F.lit(None).cast(rows.drop(DELETED).schema)
     whole = F.struct(*[F.col(quote_identifier(name)) for name in data])
     order = F.col(quote_identifier(order_by))
     unknown = F.lit(None).cast(table.select(F.struct(F.col(TO))).schema.fields[0].dataType)

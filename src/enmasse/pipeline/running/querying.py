@@ -29,7 +29,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampNTZType
 
 from enmasse.errors import EnmasseError
+from enmasse.model.kinds.pipelines.sinks import z_order_problem
 from enmasse.model.sql.asking import HISTORY, LISTING, read_asked
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.builtin.onnx_model import KEPT, import_model, saved
@@ -187,7 +189,7 @@ class Queries:
         }
         canonical = self._guard.check("sql", text, {name: frame.schema for name, frame in frames.items()})
         for name, frame in frames.items():
-            frame.createOrReplaceTempView(f"`{name}`")
+            frame.createOrReplaceTempView(quote_identifier(name))
         found = session.sql(canonical)
         if not asked.describes:
             return found
@@ -254,6 +256,8 @@ def change_table(lake: LakePath, wanted: Mapping[str, Any]) -> str:
         there = [column for column, _ in facts(lake / name).columns if column not in facts(lake / name).partition_by]
         if missing := next((column for column in columns if column not in there), None):
             raise PlanError(f"zOrderBy: expected columns of {', '.join(there)}, got {missing!r}")
+        if problem := next(filter(None, map(z_order_problem, columns)), None):
+            raise PlanError(f"zOrderBy: {problem}")
         done = str(compact(lake / name))
         if columns:
             done += f"; {order_rows(lake / name, columns, bytes_at_once=None)} were put in order"

@@ -25,6 +25,7 @@ from enmasse.model.sql.avro import AvroSchemaError, parse_avro
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.decoding.registered import json_check
 from enmasse.pipeline.errors import PlanError, RowRefusedError
+from enmasse.pipeline.naming import by_any_name
 from enmasse.pipeline.registry_copy import RegisteredSchema
 from enmasse.pipeline.sink.json_rows import json_of, plain_json, values_of
 from enmasse.pipeline.workers.settling import settle
@@ -83,7 +84,7 @@ class Encoding:
             made.setdefault("address", "string")
             made.setdefault("properties", "map<string,string>")
         out = ", ".join(["value BINARY", *(f"{quote_identifier(name)} {of}" for name, of in made.items())])
-        return frame.mapInArrow(_Stage(self, content, carried, list(made)), out)
+        return by_any_name(frame).mapInArrow(_Stage(self, content, carried, list(made)), out)
 
     def _content(self, columns: Sequence[str], *, with_address: bool) -> list[str]:
         carried = {*CARRIED, *(("address",) if with_address else ())}

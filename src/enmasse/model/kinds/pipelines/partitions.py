@@ -1,4 +1,7 @@
-"""The words of ``partitionBy``: a column, or a function of one, as ``day(ts)`` and ``bucket(16, device)``."""
+"""The words of ``partitionBy``: a column, or a function of one, as ``day(ts)`` and ``bucket(16, device)``.
+
+A name with brackets or commas stands in backquotes.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from enmasse.model.sql.ddl import identifier_of
+
 FUNCTIONS: Final = ("year", "month", "day", "hour", "bucket")
 MOST_BUCKETS: Final = 1000
 
-_CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,)?\s*([^(),]+?)\s*\)\s*")
+_CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,)?\s*(`(?:[^`]|``)+`|[^(),]+?)\s*\)\s*")
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,11 @@ def partition_of(text: str) -> Partition:
     """
     found = _CALL.fullmatch(text)
     if found is None:
-        return Partition(text)
-    function, count, column = found[1].lower(), int(found[2] or 0), found[3]
+        return Partition(identifier_of(text))
+    function, count, column = found[1].lower(), int(found[2] or 0), identifier_of(found[3])
     if function not in FUNCTIONS or (function == "bucket") != (1 <= count <= MOST_BUCKETS):
         raise ValueError(
             "expected a column, year(column), month(column), day(column), hour(column) or bucket(16, column) with "
-            f"{MOST_BUCKETS} buckets at most, got {text!r}"
+            f"{MOST_BUCKETS} buckets at most, got {text!r}; a name with brackets or commas stands in backquotes"
         )
     return Partition(f"{column}_{function}", function, column, count)

@@ -72,15 +72,21 @@ def input_problems(path: str, name: str | None, relations: Mapping[str, Columns]
         yield Problem(f"{path}.input", f"there is no relation {describe_value(name)} above; there are {there}")
 
 
+def column_problem(name: str, columns: Columns) -> str | None:
+    """Return what is wrong with the name of one of the columns, which is compared exactly; or None."""
+    if columns is None or name in columns:
+        return None
+    there = ", ".join(columns)
+    return f"there is no column {describe_value(name)}; there are {there}"
+
+
 def column_problems(path: str, names: Sequence[str], columns: Columns) -> Iterator[Problem]:
     """Yield which names are no columns, or stand there twice."""
-    known = None if columns is None else {column.lower() for column in columns}
     for index, name in enumerate(names):
         if name in names[:index]:
             yield Problem(f"{path}[{index}]", f"{describe_value(name)} stands there twice")
-        if known is not None and name.lower() not in known:
-            there = ", ".join(columns or ())
-            yield Problem(f"{path}[{index}]", f"there is no column {describe_value(name)}; there are {there}")
+        if problem := column_problem(name, columns):
+            yield Problem(f"{path}[{index}]", problem)
 
 
 def expectation_problems(

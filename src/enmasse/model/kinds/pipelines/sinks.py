@@ -10,11 +10,18 @@ from pydantic import Field
 from enmasse.model.kinds.durations import Duration, milliseconds
 from enmasse.model.kinds.pipelines.databases import Database, database_problems
 from enmasse.model.kinds.pipelines.partitions import partition_of
-from enmasse.model.kinds.pipelines.relations import RegistrySpec, column_problems, input_problems, table_problem
+from enmasse.model.kinds.pipelines.relations import (
+    RegistrySpec,
+    column_problem,
+    column_problems,
+    input_problems,
+    table_problem,
+)
 from enmasse.model.kinds.pipelines.sources import FILES
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import Model, describe_value
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 
 if TYPE_CHECKING:
@@ -208,15 +215,26 @@ def _constraint_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
             yield Problem(f"{path}.constraints.{name}", str(error))
 
 
+def z_order_problem(name: str) -> str | None:
+    """Return why rows cannot be laid beside each other by a column, or None."""
+    if "." not in name:
+        return None
+    other = f"SELECT {quote_identifier(name)} AS {name.replace('.', '_')}"
+    return f"rows are not laid out by a column with a dot in its name: call it otherwise, as {other}"
+
+
 def _maintenance_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
     if sink.maintenance is None:
         return
     if sink.format == "parquet":
         yield Problem(f"{path}.maintenance", "only a Delta table has it")
     kept = sink.maintenance.keep_rows
-    if kept is not None:
-        yield from column_problems(f"{path}.maintenance.keepRows.column", [kept.column], columns)
+    if kept is not None and (problem := column_problem(kept.column, columns)):
+        yield Problem(f"{path}.maintenance.keepRows.column", problem)
     yield from column_problems(f"{path}.maintenance.zOrderBy", sink.maintenance.z_order_by, columns)
+    for index, name in enumerate(sink.maintenance.z_order_by):
+        if problem := z_order_problem(name):
+            yield Problem(f"{path}.maintenance.zOrderBy[{index}]", problem)
     if sink.maintenance.keep_versions is not None and milliseconds(sink.maintenance.keep_versions) < 3_600_000:
         yield Problem(f"{path}.maintenance.keepVersions", "expected at least 1h, longer than any query takes")
 
@@ -227,9 +245,8 @@ def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Pr
     elif not sink.keys:
         yield Problem(f"{path}.keys", "required with mode update: the columns that name a row")
     yield from column_problems(f"{path}.keys", sink.keys, columns)
-    if sink.order_by is not None and columns is not None and sink.order_by.lower() not in map(str.lower, columns):
-        there = ", ".join(columns)
-        yield Problem(f"{path}.orderBy", f"there is no column {describe_value(sink.order_by)}; there are {there}")
+    if sink.order_by is not None and (problem := column_problem(sink.order_by, columns)):
+        yield Problem(f"{path}.orderBy", problem)
     if sink.keep_history:
         if sink.order_by is None:
             yield Problem(f"{path}.orderBy", "required with keepHistory: the column that says from when a row holds")

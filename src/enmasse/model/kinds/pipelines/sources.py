@@ -16,6 +16,7 @@ from enmasse.model.kinds.pipelines.relations import (
     Expectation,
     OnError,
     RegistrySpec,
+    column_problem,
     ddl_problems,
     expectation_problems,
     table_problem,
@@ -365,11 +366,10 @@ def _watermark_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     name, columns = source.watermark.column, _source_types(source)
     if columns is None:
         return
-    found = next((column for column in columns if column.name.lower() == name.lower()), None)
-    if found is None:
-        there = ", ".join(column.name for column in columns)
-        yield Problem(f"{path}.watermark.column", f"there is no column {describe_value(name)}; there are {there}")
-    elif found.type.name not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+    found = next((column for column in columns if column.name == name), None)
+    if problem := column_problem(name, tuple(column.name for column in columns)):
+        yield Problem(f"{path}.watermark.column", problem)
+    elif found is not None and found.type.name not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         yield Problem(f"{path}.watermark.column", f"expected a TIMESTAMP, but '{name}' is {found.type}")
 
 

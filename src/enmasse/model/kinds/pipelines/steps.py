@@ -10,6 +10,7 @@ from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.pipelines.relations import (
     Expectation,
     OnError,
+    column_problem,
     column_problems,
     ddl_problems,
     expectation_problems,
@@ -164,7 +165,8 @@ def _state_problems(path: str, step: StepSpec, columns: Columns) -> Iterator[Pro
         return
     if step.per_batch:
         yield Problem(f"{path}.perBatch", "a state is kept over batches, not within one")
-    yield from column_problems(f"{path}.stateBy", (step.state_by,), columns)
+    if problem := column_problem(step.state_by, columns):
+        yield Problem(f"{path}.stateBy", problem)
     if step.state is None:
         yield Problem(f"{path}.state", "required with stateBy: what is kept of each key")
         return

@@ -28,7 +28,7 @@ from enmasse.model.kinds.pipelines.sources import (
     reader_name,
 )
 from enmasse.model.schema.quantities import amount_of
-from enmasse.model.sql.ddl import parse_ddl
+from enmasse.model.sql.ddl import parse_ddl, quote_identifier
 from enmasse.model.sql.message_columns import PRESENT
 from enmasse.pipeline.decoding import (
     BAD_ROWS,
@@ -67,7 +67,7 @@ FOLLOWS: Final = "something is wrong with what it reads"
 
 def with_watermark(frame: DataFrame, watermark: Watermark) -> DataFrame:
     """Return a frame in which Spark follows the moments of events."""
-    return frame.withWatermark(watermark.column, f"{milliseconds(watermark.delay)} milliseconds")
+    return frame.withWatermark(quote_identifier(watermark.column), f"{milliseconds(watermark.delay)} milliseconds")
 
 
 @dataclass

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 
+from enmasse.model.sql.ddl import quote_identifier
 from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, TABLE_FUNCTIONS
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
@@ -98,7 +99,7 @@ class Guard:
             for name, function in functions.items():
                 self._session.udf.register(name, function)
             for name, schema in relations.items():
-                self._session.createDataFrame([], schema).createOrReplaceTempView(f"`{name}`")
+                self._session.createDataFrame([], schema).createOrReplaceTempView(quote_identifier(name))
             try:
                 # Lazy: what was parsed as a query is analysed here and never run.
                 leaves = leaves_of(self._session.sql(text))
@@ -108,7 +109,7 @@ class Guard:
                 for name in relations:
                     self._session.catalog.dropTempView(name)
                 for name in functions:
-                    self._session.sql(f"DROP TEMPORARY FUNCTION `{name}`")
+                    self._session.sql(f"DROP TEMPORARY FUNCTION {quote_identifier(name)}")
         if strange := leaves - _LEAVES:
             raise PlanError(f"{place}: it reads {', '.join(sorted(strange))}, which is none of the relations")
         return text

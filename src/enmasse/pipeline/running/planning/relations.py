@@ -21,6 +21,7 @@ from enmasse.model.kinds.pipelines.sinks import DELETED, deleting
 from enmasse.model.kinds.pipelines.sources import is_joined
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.naming import by_any_name
 from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, observations_of, reads_any
 from enmasse.pipeline.running.planning.context import CONSUMING, FOLLOWS, RunningContext, with_watermark
 from enmasse.pipeline.running.planning.plans import AddressTarget, PerBatch, QueryPlan, Target
@@ -437,7 +438,7 @@ def _function(
     if step.state_by is None:
         if judging is not None:
             return judged_rows(frame, call, _schema_of(step.schema_, f"{place}.schema"), judging)
-        return frame.mapInPandas(call.over, step.schema_)
+        return by_any_name(frame).mapInPandas(call.over, step.schema_)
     return by_key(frame, _stateful(step, place, frame, call), step.state_by, step.schema_, mode)
 
 

@@ -211,11 +211,13 @@ def judged_rows(frame: DataFrame, call: FunctionCall, columns: StructType, judgi
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
     from pyspark.sql.types import StructField, StructType  # noqa: PLC0415
 
+    from enmasse.pipeline.naming import by_any_name  # noqa: PLC0415
+
     kinds = {field.name: field.type for field in to_arrow_schema(frame.schema, timezone="UTC")}
     letter = StructField(_LETTER, StructType.fromDDL(LETTER))
     given = StructType([*(StructField(one.name, one.dataType) for one in columns.fields), letter])
     judged = JudgedCall(call, kinds, {"relation": judging.relation})
-    found = frame.mapInPandas(judged.over, given)
+    found = by_any_name(frame).mapInPandas(judged.over, given)
     is_bad, reason = F.col(_LETTER).isNotNull(), F.col(_LETTER)["properties"]["reason"]
     good = only_good(found, judging, 0, is_bad, reason, F.col(_LETTER))
     return good.select(*[F.col(quote_identifier(name)) for name in call.columns])

@@ -333,11 +333,15 @@ def by_key(frame: DataFrame, call: StatefulCall, by: str, columns: str, mode: st
     """
     from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
 
+    from enmasse.pipeline.naming import by_any_name  # noqa: PLC0415
+
     key = F.col(quote_identifier(by)).cast("string")
     keyed = frame.withColumn(KEY, key).withColumn(BUCKET, F.pmod(F.hash(KEY), F.lit(BUCKETS)))
     timeouts = {"processingTime": "ProcessingTimeTimeout", "eventTime": "EventTimeTimeout", None: "NoTimeout"}
-    found = keyed.groupBy(BUCKET).applyInPandasWithState(
-        call.take, f"{columns}, {MADE} BOOLEAN", _KEPT, mode, timeouts[call.timers]
+    found = (
+        by_any_name(keyed)
+        .groupBy(BUCKET)
+        .applyInPandasWithState(call.take, f"{columns}, {MADE} BOOLEAN", _KEPT, mode, timeouts[call.timers])
     )
     # Spark 4.3 gives these rows in a form that some steps behind it, such as a function in SQL, do not take. A
     # condition over a column whose values it cannot know has it make others of them.

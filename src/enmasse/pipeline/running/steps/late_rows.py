@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.naming import by_any_name
 from enmasse.pipeline.running.logical_plans import observations_of
 from enmasse.pipeline.sink.identity import Identity, of_streaming_task
 from enmasse.pipeline.sink.json_rows import json_of, values_of
@@ -69,7 +70,7 @@ class LateRows:
         """Return the rows that are not late."""
         count = F.count(F.lit(1))
         before = frame.observe(f"{self.name}, {BEFORE}", count.alias(BEFORE))
-        return before.mapInArrow(self, frame.schema).observe(f"{self.name}, {AFTER}", count.alias(AFTER))
+        return by_any_name(before).mapInArrow(self, frame.schema).observe(f"{self.name}, {AFTER}", count.alias(AFTER))
 
     def is_in(self, frame: DataFrame) -> bool:
         """Return whether the rows of a frame come through the stage.
