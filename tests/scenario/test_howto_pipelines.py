@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.scenario.howto_place import Place, blocks
-from tests.scenario.tryout_pairs import write_pairs
+from tests.scenario.tryout_pairs import payload_pairs, write_pairs
 from tests.support.foreign_tools import is_here, require
 from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
@@ -187,7 +187,7 @@ def test_spark_is_looked_into_as_the_howto_says(place: Place) -> None:
 
 def test_a_pipeline_is_tested_as_the_howto_says_and_so_is_one_of_each_kind(needs_spark: None, tmp_path: Path) -> None:
     place = Place(tmp_path, ())  # without an installation
-    pairs = write_pairs(place.directory)
+    pairs = write_pairs(place.directory) + payload_pairs()
     files = " ".join(f"{file} {rows}" for file, rows, _ in pairs)
     said = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
     for commands, expected in blocks("test-a-pipeline.md").values():

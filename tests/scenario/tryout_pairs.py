@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 EXAMPLES: Final = Path(__file__).parents[2] / "examples" / "pipelines"
 ROWS: Final = Path(__file__).parent / "example_rows"
+PAYLOADS: Final = Path(__file__).parents[2] / "examples" / "payloads"
 
 USERS: Final = """
 apiVersion: enmasse.io/v1beta1
@@ -213,4 +216,16 @@ def write_pairs(folder: Path) -> list[tuple[str, str, str]]:
         text = (EXAMPLES / file).read_text().replace(f"name: {space}", "name: plant")
         (folder / f"{name}.yaml").write_text(text)
         found.append((f"{name}.yaml", str(ROWS / f"{name}.yaml"), said))
+    return found
+
+
+def payload_pairs() -> list[tuple[str, str, str]]:
+    """Return of each example of a vendor's payloads the names of its files, and what is to be said of them."""
+    found = []
+    for rows in sorted(PAYLOADS.glob("*-rows.yaml")):
+        said = []
+        for expected in yaml.safe_load(rows.read_text())["expect"]:
+            kind = "rows" if "table" in expected else "messages"
+            said.append(f"{expected.get('table') or expected['address']}: {len(expected[kind])} {kind}, as expected")
+        found.append((str(rows).replace("-rows.yaml", ".yaml"), str(rows), "\n".join(said)))
     return found
