@@ -78,7 +78,7 @@ def holes(ecosystem: str, packages: Iterable[tuple[str, str]]) -> list[str]:
     """Return a sentence for each hole of packages, given by name and version, that is not accepted."""
     known = [advisory for advisory in read() if not advisory.accepted]
     return [
-        f"{name} {version} has {advisory.id}: {advisory.about}"
+        f"{name} {version} has {advisory.id} ({', '.join(advisory.affected)}): {advisory.about}"
         for name, version in sorted(packages)
         for advisory in known
         if (advisory.ecosystem, advisory.package) == (ecosystem, name) and advisory.affects(version)

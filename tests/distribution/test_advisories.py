@@ -137,6 +137,7 @@ def test_a_refreshed_list_has_what_osv_knows_and_keeps_what_was_written(
     copy = tmp_path / "advisories.json"
     copy.write_text(json.dumps([{**written, **ours}, {**written, **ours, "package": "gone"}]))
     monkeypatch.setattr(advisories, "LIST", copy)
+    monkeypatch.setattr(advisories, "installed", lambda: {"anyio": "4.14.2", "h2": "4.4.1"})  # not two hundred
     unwritten = Advisory("PyPI", "h2", "GHSA-4", (">=1.0,<=1.5", ">=2.0,<2.1", ">=3.0"), "")
     assert advisories.refresh(osv) == [unwritten]
     assert advisories.read() == [Advisory("PyPI", "h2", "CVE-2025-57804", ("<4.3.0",), **ours), unwritten]
