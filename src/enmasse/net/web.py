@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
-import h11
-
-from enmasse.net.origins import SAFE_METHODS, SECURITY_HEADERS
+from enmasse.net.origins import SAFE_METHODS
+from enmasse.wire.http.answers import HttpError, head
+from enmasse.wire.http.heads import MAX_HEAD_BYTES, read_head
 
 if TYPE_CHECKING:
     from enmasse.net.connection_limiter import Slot
     from enmasse.net.first_bytes import ProtocolSignature
+    from enmasse.wire.http.heads import Request
 
 
 Answer = Callable[[str], tuple[int, str] | None]
@@ -26,8 +26,7 @@ Answer = Callable[[str], tuple[int, str] | None]
 RefuseHost = Callable[[str | None, asyncio.Transport], str | None]
 """Returns why a request is refused for the host that it names; None if it is not: see ``origins.host_refusal``."""
 
-MAX_HEAD_BYTES = 16 << 10
-"""Browsers send a few KiB of headers at most."""
+_HEAD_END = b"\r\n\r\n"
 
 
 class WebProtocol(asyncio.Protocol):
@@ -60,7 +59,6 @@ class WebProtocol(asyncio.Protocol):
         self._make_upper = make_upper
         self._origins = origins
         self._make_other = make_other
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._given = b""
         self._transport: asyncio.Transport
 
@@ -73,39 +71,44 @@ class WebProtocol(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._given += data
-        try:
-            self._http.receive_data(data)
-            event = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            if self._hand_over():
-                return
-            self._respond(error.error_status_hint, f"this is no request that is understood here: {error}\n")
-            return
-        if isinstance(event, h11.Request):
-            self._serve(event)
+        start, end, _ = self._given[:MAX_HEAD_BYTES].partition(_HEAD_END)
+        if end:
+            try:
+                request, _ = read_head(start + end)
+            except HttpError as error:
+                self._refuse(error)
+            else:
+                self._serve(request)
+        elif b"\n\n" in start:
+            self._respond(400, "the lines of a head end with CR and LF\n")
+        elif len(start) == MAX_HEAD_BYTES:
+            self._refuse(HttpError(431, f"its head has more than {MAX_HEAD_BYTES} bytes"))
 
-    def _serve(self, request: h11.Request) -> None:
-        headers = {name.lower(): value.lower() for name, value in request.headers}
+    def _refuse(self, error: HttpError) -> None:
+        """Answer what is no request, or have the protocol of all other requests do so."""
+        if not self._hand_over():
+            self._respond(error.status, f"this is no request that is understood here: {error}\n")
+
+    def _serve(self, request: Request) -> None:
+        headers = request.headers
         # A host in the target would take the place of Host [RFC 9112 3.2.2]: that is for those who read it.
-        is_websocket = (
-            headers.get(b"upgrade") == b"websocket" and request.method == b"GET" and request.target[:1] == b"/"
-        )
-        found = None if is_websocket else self._answer(request.target.decode("ascii", "replace"))
+        is_websocket = headers.get("upgrade", "").lower() == "websocket" and self._given.startswith(b"GET /")
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        found = None if is_websocket else self._answer(target)
         if found is None and not is_websocket and self._hand_over():
             return
-        host = headers.get(b"host")
-        refusal = self._refuse_host(None if host is None else host.decode("latin-1"), self._transport)
+        refusal = self._refuse_host(headers.get("host"), self._transport)
         if refusal is not None:
             self._respond(403, f"{refusal}\n")
         elif is_websocket:
             self._upgrade()
-        elif b"origin" in headers and request.method.decode("ascii") not in SAFE_METHODS:
+        elif "origin" in headers and request.method not in SAFE_METHODS:
             self._respond(403, "web pages may only ask here\n")
         elif found is None:
             self._respond(
                 404, f"there is /healthz, /readyz, and WebSocket with the sub-protocol {' or '.join(self._carried)}\n"
             )
-        elif request.method not in (b"GET", b"HEAD"):
+        elif request.method not in ("GET", "HEAD"):
             self._respond(405, "GET or HEAD is expected\n", (("Allow", "GET, HEAD"),))
         else:
             self._respond(*found)
@@ -133,22 +136,11 @@ class WebProtocol(asyncio.Protocol):
     def _respond(self, status: int, text: str, more: tuple[tuple[str, str], ...] = ()) -> None:
         """Send an answer and close."""
         body = text.encode()
-        headers = [
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("Connection", "close"),
-            *SECURITY_HEADERS,
-            *more,
-        ]
-        response = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
-        # What HEAD asks for has no body, and the library sees to that.
-        said = [response, *([] if self._is_head() else [h11.Data(data=body)]), h11.EndOfMessage()]
-        self._transport.write(b"".join(self._http.send(event) or b"" for event in said))
+        start = head(
+            status, "text/plain; charset=utf-8", (("Content-Length", str(len(body))), ("Connection", "close"), *more)
+        )
+        self._transport.write(start + b"\r\n" + (b"" if self._given.startswith(b"HEAD ") else body))
         self._transport.close()
-
-    def _is_head(self) -> bool:
-        return self._given.startswith(b"HEAD ")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the slot back."""

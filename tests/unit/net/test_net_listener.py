@@ -227,6 +227,44 @@ async def test_http_is_answered_and_closed(script: Any, tmp_path: Path, secure: 
         assert not here.engines
 
 
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        UPGRADE.replace(b"\r\n", b"\n"),
+        UPGRADE.replace(b"Host: here", b"Host: here\nX: y"),
+        UPGRADE.replace(b"Host: here", b"Host: here\r\n folded"),
+        UPGRADE.replace(b"Host: here", b"Host: here\r\nHost: here"),
+        UPGRADE.replace(b"Host: here", b"Host: here\r\nX: a\0b"),
+        UPGRADE.replace(b"Host: here", b"Host: here\r\nX : y"),
+        UPGRADE.replace(b"Host: here", b"Host: here\r\nContent-Length: 1\r\nTransfer-Encoding: chunked"),
+    ],
+    ids=["line feeds", "a line feed", "a fold", "two hosts", "NUL", "a space before a colon", "two lengths"],
+)
+async def test_what_proxies_may_read_otherwise_is_no_request_for_websocket(script: Any, request_: bytes) -> None:
+    async with site(script) as here:
+        peer = await here.connect()
+        assert (await peer.ask(request_)).startswith(b"HTTP/1.1 400 ")
+        assert not here.engines
+
+
+@pytest.mark.parametrize("size", [1, 100])
+async def test_a_request_for_websocket_in_crumbs_is_understood(script: Any, until: Any, size: int) -> None:
+    async with site(script) as here:
+        peer = await here.connect()
+        for at in range(0, len(UPGRADE), size):
+            peer.writer.write(UPGRADE[at : at + size])
+            await peer.writer.drain()
+            await asyncio.sleep(0)
+        assert (await peer.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        await until(lambda: here.engines)
+
+
 async def test_the_host_that_a_client_names_chooses_the_certificate(script: Any, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     authority.keep_server_certificate("shop", ("shop.example.org",))
