@@ -262,7 +262,7 @@ def test_the_core_imports_all_but_what_asks_for_an_extra_and_shows_every_help(ea
     found = each_core.whole_package()
     assert len(found["helped"]) > 100
     rooms = {name for name in found["missing"] if not name.startswith(("enmasse.pipeline.", "enmasse.demo."))}
-    assert rooms == {"enmasse.cli.commands.use.tryout_tables"}
+    assert rooms == {"enmasse.cli.commands.use.tryout_tables", "enmasse.testing.pytest_plugin"}
     assert each_core("enmasse", "--version") == f"enmasse {__version__}\n"
 
 
@@ -350,6 +350,23 @@ def test_the_first_message_is_as_the_page_says_and_others_come_by_each_protocol(
             say_over(protocol, urls, each_core)
         received = each_core("enmasse", "receive", "orders", "--count", str(len(PROTOCOLS)))
     assert received.splitlines() == [f"by {protocol}" for protocol in PROTOCOLS]
+
+
+def test_a_service_outside_of_the_tree_is_tested_as_the_page_says(core: Environment) -> None:
+    sample, project = ROOT / "examples" / "shipping", core.home / "shipping"
+    page = (ROOT / "docs" / "howto" / "test-your-own-service.md").read_text()
+    files = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL))
+    assert files == {name: (sample / name).read_text() for name in files}
+    assert len(files) == 3
+    shutil.copytree(sample, project, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    # Beside the environment, in which other tests find the core alone.
+    tools = core.home.with_name("pytest")
+    its_python = str(core.programs / "python")
+    run(sys.executable, "-m", "pip", "--python", its_python, "install", "--quiet", "--target", tools, "pytest")
+    variables = f"PYTHONPATH={tools} PATH={tools}/bin:$PATH PYTEST_ADDOPTS='-p no:cacheprovider'"
+    command = page.partition("<!-- run: tests -->\n```sh\n")[2].partition("```")[0]
+    said = core("bash", "-euc", f"cd shipping; export {variables}; {command}")
+    assert "5 passed" in said, said
 
 
 @pytest.mark.parametrize("tool", ["uv tool", "pipx"])

@@ -108,6 +108,12 @@ def is_ready(item: Document) -> bool:
     )
 
 
+def is_stuck(item: Document) -> bool:
+    """Return True if an object waits for another, or has failed: it may stay so for ever."""
+    status = item.get("status", {})
+    return status.get("phase") in ("Pending", "Failed") and bool(status.get("messages"))
+
+
 def sentence_of(item: Document) -> str:
     """Return why an object is not ready, as far as it is known; empty when it is."""
     if is_ready(item):

@@ -75,12 +75,12 @@ def space_host(data: Path | None, space: str | None, namespace: str | None) -> s
 _PAUSE_S = 0.1  # short enough to feel immediate, long enough to leave the machine to the others
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float, pause_s: float = _PAUSE_S) -> bool:
     """Poll a condition, at least once; return True if it came true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        time.sleep(min(_PAUSE_S, left))
+        time.sleep(min(pause_s, left))
     return True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.columns import is_ready, sentence_of, values_at
+from enmasse.cli.columns import is_ready, is_stuck, sentence_of, values_at
 from enmasse.cli.errors import NotFoundError, UnreachableError, UsageError
 from enmasse.cli.installation import wait_until
 from enmasse.cli.options import DEFAULT_DATA, Data, Labels, Namespace, Space
@@ -166,10 +166,7 @@ def wait_until_ready(api: ApiClient, kind: Kind, namespace: str, name: str, seco
     def ready_or_waiting() -> bool:
         nonlocal present
         present = api.get(kind, namespace, name)
-        # What waits for another object may wait for ever: that is worth saying at once.
-        return is_ready(present) or (
-            present["status"]["phase"] in ("Pending", "Failed") and bool(present["status"].get("messages"))
-        )
+        return is_ready(present) or is_stuck(present)  # which is worth saying at once
 
     wait_until(ready_or_waiting, seconds)
     if not is_ready(present):
