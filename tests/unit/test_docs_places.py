@@ -51,8 +51,31 @@ def test_every_test_that_a_recipe_promises_is_there() -> None:
     assert {name for name in promised if f"def {name}(" not in written} == set()
 
 
+def links() -> dict[Path, set[Path]]:
+    """Every document, and the files and folders that its links lead to."""
+    return {
+        document: {
+            (document.parent / target).resolve()
+            for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text())
+            if "://" not in target
+        }
+        for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    }
+
+
 def test_every_link_of_the_documents_leads_somewhere() -> None:
-    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
-            if "://" not in target:
-                assert (document.parent / target).exists(), f"{document}: {target}"
+    for document, targets in links().items():
+        assert {target for target in targets if not target.exists()} == set(), document
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    """Decisions are a folder, which it names."""
+    others, reached, ahead = links(), set[Path](), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in reached:
+            reached.add(page)
+            ahead += others.get(page, ())
+    assert ROOT / "docs" / "adr" in reached
+    pages = {page for page in others if "docs" in page.parts and page.parent.name != "adr"}
+    assert pages - reached == set()
