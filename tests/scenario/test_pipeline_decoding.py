@@ -14,7 +14,7 @@ import fastavro
 import pytest
 
 from enmasse.model.kinds.pipelines.sources import Files
-from enmasse.model.sql.ddl import parse_ddl
+from enmasse.model.sql.ddl import parse_ddl, quote_identifier
 from enmasse.pipeline.decoding import COUNT_OF, bad, decode, drift_counts, filled, good, with_tombstones
 from enmasse.pipeline.decoding.csv_columns import csv_columns
 from enmasse.pipeline.errors import OptionError
@@ -236,6 +236,36 @@ RECORD = {
     "place": {"floor": 3},
     "tags": {"room": ["a", "b"]},
 }
+
+
+def test_a_value_that_does_not_fit_is_told_by_its_column_whatever_that_is_called(spark: SparkSession) -> None:
+    names = ["a.b", "it's", 'a`b["', " lead", "*", "?", "it is hot", "expected value"]
+    schema = ", ".join(
+        f"{quote_identifier(name)} {'INT' if name in names[::2] else 'DECIMAL(6,2)'}" for name in names
+    )
+    whole = dict.fromkeys(names, 7)
+    wrong = ("19,90", True, [1])
+    rows = [whole, *(whole | {name: wrong[n % 3]} for n, name in enumerate(names)), {"other": 1}]
+    decoded = decode(messages(spark, [json.dumps(row).encode() for row in rows]), format="json", schema=schema)
+    decoded = decoded.persist()
+    try:
+        found = by_offset(decoded)
+        assert found[0]["_problem"] is None
+        assert [found[0][name] for name in names] == [7] * len(names)
+        for row, name, value in zip(found[1:-1], names, wrong * len(names), strict=False):
+            shown = {True: "true", "19,90": "19,90"}.get(value if isinstance(value, bool | str) else "", "[1]")
+            kind = "INT" if name in names[::2] else "DECIMAL(6,2)"
+            assert row["_problem"].replace('"', "") == f"{name}: expected {kind}, got {shown}".replace('"', ""), name
+        kept = by_offset(filled(decoded))
+        assert [[row[name] for name in names] for row in kept[1:]] == [
+            [None if other == name else 7 for other in names] for name in names
+        ]
+        counts = decoded.agg(*drift_counts(decoded)).first()
+        assert counts is not None
+        assert [counts[f"{COUNT_OF}{name}"] for name in names] == [1] * len(names)
+        assert (counts["bad"], counts[COUNT_OF]) == (len(names) + 1, 1)
+    finally:
+        decoded.unpersist()
 
 
 def test_cbor_avro_and_senml_become_the_same_kinds_of_columns(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +50,8 @@ _HALF: Final = (
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+\\u"
 )
 """All that is right, and then half of a pair of surrogates."""
+_OF_PATHS: Final = re.compile(r"[^\s'?*](?:[^'?*]*[^\s'?*])?")
+"""Names of fields that paths of Spark can have."""
 _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
 
@@ -164,7 +167,7 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
     details = []
     for column in columns:
         field, value = _field(column.name), values[column.name]
-        there = F.get_json_object(text, f"$['{column.name}']")
+        there = _field_text(text, column.name)
         shown = shown_text(there)
         if column.type.name in _NUMBERS or column.type.name == "BOOLEAN":
             shown = F.when(_is_text(text, column.name, there), F.concat(F.lit('"'), shown, F.lit('"'))).otherwise(
@@ -209,6 +212,13 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
     return F.when(doubt | text.isNull(), F.coalesce(reason, F.lit("it is empty")))
 
 
+def _field_text(text: Expression, name: str) -> Expression:
+    """Return the text of a field's value, NULL where that is null or missing."""
+    if _OF_PATHS.fullmatch(name) is None:
+        return F.from_json(text, "MAP<STRING, STRING>")[name]
+    return F.get_json_object(text, f"$['{name}']")
+
+
 def _all_null(values: dict[str, Expression]) -> Expression:
     result = F.lit(True)
     for value in values.values():
@@ -218,7 +228,11 @@ def _all_null(values: dict[str, Expression]) -> Expression:
 
 def _is_text(text: Expression, name: str, there: Expression) -> Expression:
     """Return whether what looks like a number or a boolean is in quotes."""
-    value = F.try_variant_get(F.try_parse_json(text), f"$['{name}']", "variant")
+    value = (
+        F.from_json(text, "MAP<STRING, VARIANT>")[name]
+        if _OF_PATHS.fullmatch(name) is None
+        else F.try_variant_get(F.try_parse_json(text), f"$['{name}']", "variant")
+    )
     return there.rlike("^(-?[0-9]|true$|false$)") & (F.schema_of_variant(value) == F.lit("STRING"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -149,12 +150,12 @@ def with_tombstones(decoded: DataFrame) -> DataFrame:
 
 def no_records(decoded: DataFrame) -> DataFrame:
     """Return the rows of messages that are no records, as decoded: ``filled`` leaves them out."""
-    return decoded.where(F.col("_problem").rlike(WHOLE_PROBLEMS))
+    return decoded.where(_is_whole(decoded))
 
 
 def filled(decoded: DataFrame) -> DataFrame:
     """Return the rows of messages that are records, with NULL where a value does not fit; of JSON alone."""
-    is_record = F.col("_problem").isNull() | ~F.col("_problem").rlike(WHOLE_PROBLEMS)
+    is_record = F.col("_problem").isNull() | ~_is_whole(decoded)
     columns = []
     for name in (name for name in decoded.columns if name not in ("_problem", "_value")):
         value = F.col(quote_identifier(name))
@@ -164,6 +165,16 @@ def filled(decoded: DataFrame) -> DataFrame:
         fits = ~F.coalesce(_is_of(F.lit(name)), F.lit(False))
         columns.append((value if name.startswith("_") else F.when(fits, value)).alias(name))
     return decoded.where(is_record).select(*columns)
+
+
+def _is_whole(decoded: DataFrame) -> Expression:
+    """Return whether a problem is one of a message as a whole, and not of a column whose name begins like one."""
+    problem = F.col("_problem")
+    whole = problem.rlike(WHOLE_PROBLEMS)
+    for name in decoded.columns:
+        if re.match(WHOLE_PROBLEMS, f"{name}: "):
+            whole &= ~problem.startswith(f"{name}: ")
+    return whole
 
 
 def _is_of(name: Expression) -> Expression:
@@ -189,8 +200,8 @@ def drift_counts(decoded: DataFrame) -> list[Expression]:
     counts = [
         F.count(F.lit(1)).alias("all"),
         F.count_if(problem.isNotNull()).alias("bad"),
-        F.count_if(problem.rlike(WHOLE_PROBLEMS)).alias(COUNT_OF),
-        F.max(F.when(problem.rlike(WHOLE_PROBLEMS), F.substring(problem, 1, _EXAMPLE))).alias(EXAMPLE_OF),
+        F.count_if(_is_whole(decoded)).alias(COUNT_OF),
+        F.max(F.when(_is_whole(decoded), F.substring(problem, 1, _EXAMPLE))).alias(EXAMPLE_OF),
     ]
     for name in [name for name in decoded.columns if not name.startswith("_")][:_MOST_FIELDS]:
         of_field = _is_of(F.lit(name))
