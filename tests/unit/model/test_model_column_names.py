@@ -107,6 +107,53 @@ def test_what_cannot_be_done_with_a_name_is_refused_with_the_way_out() -> None:
             parse_ddl(f"{quote_identifier(name)} INT")
 
 
+SHADOW = "state STRUCT<reported: STRUCT<ts: TIMESTAMP, `x.y`: STRUCT<at: TIMESTAMP, n: INT>>>, id INT"
+
+
+def windows(column: str, moment: str, schema: str = SHADOW) -> dict[str, Any]:
+    """A pipeline with windows of a moment."""
+    source = {"name": "rows", "address": "rows", "format": "json", "schema": schema}
+    counts = f"SELECT count(*) AS n FROM rows GROUP BY window({moment}, '1 minute')"
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": "shop.windows"},
+        "spec": {
+            "sources": [source | {"watermark": {"column": column, "delay": "1m"}}],
+            "steps": [{"name": "counts", "sql": counts}],
+            "sinks": [{"table": "counts"}, {"input": "rows", "table": "rows", "partitionBy": [f"day({moment})"]}],
+        },
+    }
+
+
+def test_a_watermark_is_of_a_moment_at_any_depth() -> None:
+    decode(windows("state.reported.ts", "ts"))
+    decode(windows("state.reported.`x.y`.at", "at"))
+    decode(windows("state.reported.ts", "`state.reported.ts`", f"{SHADOW}, `state.reported.ts` TIMESTAMP"))
+
+
+@pytest.mark.parametrize(
+    ("column", "schema", "said"),
+    [
+        ("state.reported.tz", SHADOW, "there is no column 'state.reported.tz'; there are state, id, "),
+        ("state.ts", SHADOW, "there is no column 'state.ts'; there are state, id, "),
+        ("State.reported.ts", SHADOW, "there is no column 'State.reported.ts'; there are state, id, "),
+        ("state..ts", SHADOW, "there is no column 'state..ts'; there are state, id, "),
+        ("state.reported.`x.y`.n", SHADOW, "expected a TIMESTAMP, but 'state.reported.`x.y`.n' is INT"),
+        (
+            "state.reported.ts",
+            f"{SHADOW}, TS STRING",
+            "'state.reported.ts' makes the column ts, and the source has one: call that otherwise",
+        ),
+    ],
+)
+def test_a_watermark_of_no_moment_is_refused(column: str, schema: str, said: str) -> None:
+    with pytest.raises(InvalidResourceError) as caught:
+        decode(windows(column, "ts", schema))
+    found = {problem.path: problem.message for problem in caught.value.problems}
+    assert found["spec.sources[0].watermark.column"].startswith(said)
+
+
 def test_a_name_in_backquotes_is_the_name_that_they_hold() -> None:
     assert [identifier_of(text) for text in ("a", "`a`", "`a``b`", "`", "``", "a`b`")] == [
         "a",

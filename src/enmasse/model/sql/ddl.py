@@ -42,6 +42,8 @@ _TOKEN = re.compile(
     r"|(?P<text>'(?:[^'\\]|\\.)*')|(?P<mark>[<>(),:])"
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IN_PATH = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_PATH = re.compile(rf"(?:{_IN_PATH.pattern})(?:[.](?:{_IN_PATH.pattern}))*")
 _MAX_NAME = 255
 
 
@@ -103,6 +105,13 @@ def quote_identifier(name: str) -> str:
 def identifier_of(text: str) -> str:
     """Return the name that a text in backquotes stands for; another text is a name as it is."""
     return text[1:-1].replace("``", "`") if len(text) > 2 and text[0] == text[-1] == "`" else text
+
+
+def path_of(text: str) -> tuple[str, ...]:
+    """Return the names of a path such as ``state.reported.ts``, of which any may stand in backquotes."""
+    if not _PATH.fullmatch(text):
+        return (text,)
+    return tuple(map(identifier_of, _IN_PATH.findall(text)))
 
 
 def name_problem(name: str) -> str | None:

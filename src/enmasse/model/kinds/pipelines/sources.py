@@ -25,12 +25,12 @@ from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.quantities import Quantity
 from enmasse.model.schema.schema import Model, describe_value
-from enmasse.model.sql.ddl import Column, DdlError, parse_ddl
+from enmasse.model.sql.ddl import Column, DdlError, parse_ddl, path_of
 from enmasse.model.sql.message_columns import PRESENT, TOMBSTONE, carried_columns, raw_columns
 from enmasse.model.sql.sql import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 DecodingFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
 
@@ -68,7 +68,8 @@ class Watermark(Model):
     """The delay up to which late rows count."""
 
     column: str
-    """The column with the moment of the event, a TIMESTAMP."""
+    """The column with the moment of the event, a TIMESTAMP; or a path to it in a structure, ``state.reported.ts``,
+    which makes a column of its last name."""
     delay: Duration
     """How much older than the newest row one may be."""
     late: str | None = None
@@ -363,18 +364,46 @@ def _watermark_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
             yield Problem(f"{path}.watermark.late", "expected another address than the one that is read")
     if source.table is not None:
         return
-    name, columns = source.watermark.column, _source_types(source)
+    name, columns = source.watermark.column, _declared_types(source)
     if columns is None:
         return
-    found = next((column for column in columns if column.name == name), None)
-    if problem := column_problem(name, tuple(column.name for column in columns)):
-        yield Problem(f"{path}.watermark.column", problem)
-    elif found is not None and found.type.name not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+    names = [column.name for column in columns]
+    found = columns[names.index(name)] if name in names else _at_path(name, columns)
+    if found is None:
+        yield Problem(f"{path}.watermark.column", str(column_problem(name, tuple(names))))
+    elif name not in names and found.name.lower() in map(str.lower, names):
+        said = f"'{name}' makes the column {found.name}, and the source has one: call that otherwise"
+        yield Problem(f"{path}.watermark.column", said)
+    elif found.type.name not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         yield Problem(f"{path}.watermark.column", f"expected a TIMESTAMP, but '{name}' is {found.type}")
+
+
+def event_path(watermark: Watermark, columns: Collection[str]) -> tuple[str, ...]:
+    """Return the path to the moment of the event: the name of a column, or names from structure to structure."""
+    return (watermark.column,) if watermark.column in columns else path_of(watermark.column)
+
+
+def _at_path(path: str, columns: tuple[Column, ...]) -> Column | None:
+    """Return the field that a path leads to from columns, or None."""
+    *above, last = path_of(path)
+    fields = columns if above else ()
+    for name in above:
+        fields = next((field.type.fields for field in fields if field.name == name), ())
+    return next((field for field in fields if field.name == last), None)
 
 
 def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
     """Return the columns of an address or of files with their types; None where the source does not declare them."""
+    columns = _declared_types(source)
+    if columns is None or source.watermark is None:
+        return columns
+    path = event_path(source.watermark, [column.name for column in columns])
+    made = _at_path(source.watermark.column, columns) if len(path) > 1 else None
+    return columns if made is None else (*columns, made)
+
+
+def _declared_types(source: SourceSpec) -> tuple[Column, ...] | None:
+    """Return those columns without the one that a watermark makes."""
     if source.files is not None:
         more = _PRESENT if source.include_present else ()
         try:

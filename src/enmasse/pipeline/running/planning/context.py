@@ -24,6 +24,7 @@ from enmasse.model.kinds.pipelines.sources import (
     Files,
     SourceSpec,
     Watermark,
+    event_path,
     is_several,
     reader_name,
 )
@@ -65,9 +66,15 @@ FOLLOWS: Final = "something is wrong with what it reads"
 """Said of a part where the problem is told elsewhere."""
 
 
+def event_column(frame: DataFrame, watermark: Watermark) -> str:
+    """Return the column of a frame that has the moments of events."""
+    return event_path(watermark, frame.columns)[-1]
+
+
 def with_watermark(frame: DataFrame, watermark: Watermark) -> DataFrame:
     """Return a frame in which Spark follows the moments of events."""
-    return frame.withWatermark(quote_identifier(watermark.column), f"{milliseconds(watermark.delay)} milliseconds")
+    column = quote_identifier(event_column(frame, watermark))
+    return frame.withWatermark(column, f"{milliseconds(watermark.delay)} milliseconds")
 
 
 @dataclass
@@ -129,15 +136,31 @@ class RunningContext:
         if source.name not in self._frames:
             frame = self._read(source)
             if source.watermark is not None:
-                if source.watermark.column not in frame.columns:
-                    raise PlanError(
-                        f"source {source.name}: watermark.column {source.watermark.column!r} is none of its columns "
-                        f"({', '.join(frame.columns)})"
-                    )
+                frame = self._with_event(source.name, frame, source.watermark)
                 if source.watermark.late is None:
                     frame = with_watermark(frame, source.watermark)
             self._frames[source.name] = frame
         return self._frames[source.name]
+
+    @staticmethod
+    def _with_event(source: str, frame: DataFrame, watermark: Watermark) -> DataFrame:
+        """Return a frame with the moments of events in a column of their own.
+
+        Raises:
+            PlanError: it cannot have one.
+        """
+        first, *rest = event_path(watermark, frame.columns)
+        place = f"source {source}: watermark.column {watermark.column!r}"
+        if first not in frame.columns:
+            raise PlanError(f"{place} is none of its columns ({', '.join(frame.columns)})")
+        if not rest:
+            return frame
+        if rest[-1].lower() in map(str.lower, frame.columns):
+            raise PlanError(f"{place} makes the column {rest[-1]}, and the source has one: call that otherwise")
+        try:
+            return frame.withColumn(rest[-1], F.col(".".join(map(quote_identifier, (first, *rest)))))
+        except AnalysisException as error:
+            raise PlanError(f"{place} leads nowhere: {sentence_of(error)}") from None
 
     def _read(self, source: SourceSpec) -> DataFrame:
         if source.files is not None:

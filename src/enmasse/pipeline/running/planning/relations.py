@@ -23,7 +23,7 @@ from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.naming import by_any_name
 from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, observations_of, reads_any
-from enmasse.pipeline.running.planning.context import CONSUMING, FOLLOWS, RunningContext, with_watermark
+from enmasse.pipeline.running.planning.context import CONSUMING, FOLLOWS, RunningContext, event_column, with_watermark
 from enmasse.pipeline.running.planning.plans import AddressTarget, PerBatch, QueryPlan, Target
 from enmasse.pipeline.running.planning.targets import is_local, sink_options
 from enmasse.pipeline.running.steps.dead_rows import DeadRows
@@ -221,7 +221,7 @@ class Relations:
                 stage = LateRows(
                     query=f"{context.pipeline}/{late_of}",
                     source=source.name,
-                    column=watermark.column,
+                    column=event_column(rows, watermark),
                     checkpoint=context.checkpoint_of(query),
                     options=options,
                     origin=source.address,
