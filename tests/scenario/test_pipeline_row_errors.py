@@ -99,6 +99,40 @@ def test_a_row_that_fails_is_sent_left_out_or_null_as_is_said(node: StreamNode, 
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 
+def test_a_text_that_folders_have_for_null_is_no_partition(node: StreamNode, place: RunnerPlace) -> None:
+    word = "__HIVE_DEFAULT_PARTITION__"
+    sent = [{"id": n, "s": text} for n, text in enumerate((word, "north", None, word.lower(), ""))]
+    send(node, node.create("sites", partitions=1), sent)
+    node.create("sites-bad", "queue")
+    spec = {
+        "sources": [readings("sites", badRecords="sites-bad")],
+        "steps": [{"name": "kept", "sql": "SELECT id, s FROM readings", "badRecords": "sites-bad"}],
+        "sinks": [
+            {"table": "sites", "partitionBy": ["s"]},
+            {"table": "sites_merged", "partitionBy": ["s"], "mode": "update", "keys": ["id", "s"]},
+            {"table": "sites_plain", "partitionBy": ["s"], "format": "parquet"},
+            {"table": "sites_in_one", "partitionBy": ["id"]},
+        ],
+    }
+    place.put("demo.sites", spec, {"sites": STREAM, "sites-bad": QUEUE})
+
+    def rows(table: str) -> list[tuple[Any, ...]]:
+        return sorted((row["id"], row["s"]) for row in place.rows(table))
+
+    good = [(1, "north"), (2, None), (3, word.lower()), (4, None)]
+    for table in ("sites", "sites_merged", "sites_plain"):
+        place.until(lambda: rows(table) == good)  # noqa: B023  # called at once
+    place.until(lambda: rows("sites_in_one") == sorted([*good[:3], (4, ""), (0, word)]))
+    letters = take(node, "sites-bad", 3)
+    assert {json.loads(letter.body)["id"] for letter in letters} == {0}
+    for letter in letters:
+        assert letter.properties["reason"] == (
+            f"s: {word} is no value of a partition, as folders of tables have that name for NULL"
+        )
+    place.until(lambda: failed(place, "demo.sites") == [("kept", 1)])
+    place.send(command="delete", name="demo.sites", purge=True)
+
+
 FUNCTIONS = """
 def inverse(value):
     return None if value is None else 8 / value

@@ -62,7 +62,13 @@ SAFE: Final = " -_."
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition's value as Delta's log has it; an empty string is no value there."""
+    """Return a partition's value as Delta's log has it; an empty string is no value there.
+
+    Raises:
+        ValueError: readers would take it for NULL.
+    """
+    if value == NO_VALUE:
+        raise ValueError(f"{NO_VALUE} is no value of a partition: folders of tables have that name for NULL")
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if value not in (None, "") else None

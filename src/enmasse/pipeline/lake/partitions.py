@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from enmasse.model.kinds.pipelines.partitions import Partition, partition_of
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.columns import check_columns, event_time, nullable
+from enmasse.pipeline.lake.file_writing import NO_VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,6 +37,19 @@ _MAKE: Final[Mapping[str, Callable[[Column, int], Column]]] = {
     "hour": lambda column, _: F.date_format(column, "yyyy-MM-dd-HH"),
     "bucket": lambda column, count: F.pmod(F.hash(column), F.lit(count)).cast("int"),
 }
+
+
+def text_partitions(frame: DataFrame, declared: Sequence[str]) -> list[str]:
+    """Return the columns of rows that lay out a table and are texts, in the words of ``partitionBy``."""
+    texts = {field.name for field in frame.schema.fields if isinstance(field.dataType, StringType)}
+    return [one.name for one in map(partition_of, declared) if not one.function and one.name in texts]
+
+
+def nameable(name: str) -> Column:
+    """Return a column of texts that raises an error where readers of tables would take one for NULL."""
+    column = F.col(quote_identifier(name))
+    said = f"{NO_VALUE} is no value of a partition, as folders of tables have that name for NULL"
+    return F.call_function("if", column == NO_VALUE, F.raise_error(F.lit(said)), column)
 
 
 class Partitions:

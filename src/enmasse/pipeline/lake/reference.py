@@ -39,7 +39,7 @@ from enmasse.pipeline.lake.delta_reading import (
     partitions_of,
     read_files,
 )
-from enmasse.pipeline.lake.file_writing import sync
+from enmasse.pipeline.lake.file_writing import NO_VALUE, sync
 from enmasse.pipeline.lake.objects import LakePath, ObjectPath, lake_path
 from enmasse.pipeline.lake.parquet import parquet_table
 from enmasse.pipeline.session import activate
@@ -61,7 +61,6 @@ UNLINKED_S: Final = 1800.0
 _KEPT_BATCHES: Final = 2
 _PINNED: Final = "_pinned"
 """Readers, and whatever cleans up, leave out what begins with an underscore."""
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _check_fields(table: str, there: Sequence[Mapping[str, Any]], wanted: Sequen
 
 def _values_of(path: str) -> dict[str, str | None]:
     pairs = [part.split("=", 1) for part in path.split("/")[:-1] if "=" in part]
-    return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, value in pairs}
+    return {unquote(name): None if value == NO_VALUE else unquote(value) for name, value in pairs}
 
 
 def _pins_in(folder: Path) -> dict[int, Version]:

@@ -21,6 +21,7 @@ from enmasse.model.kinds.pipelines.sinks import DELETED, deleting
 from enmasse.model.kinds.pipelines.sources import is_joined
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.lake.partitions import nameable, text_partitions
 from enmasse.pipeline.naming import by_any_name
 from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, observations_of, reads_any
 from enmasse.pipeline.running.planning.context import CONSUMING, FOLLOWS, RunningContext, event_column, with_watermark
@@ -349,12 +350,20 @@ class Relations:
             made.dead[part.name] = held.dead
 
     def _rows_of(self, place: str, sink: SinkSpec, relations: Mapping[str, DataFrame]) -> DataFrame:
-        """Return the rows that go to a sink, with whether each deletes another one if the sink says when."""
+        """Return the rows that go to a sink, with whether each deletes another one if the sink says when.
+
+        Those are judged whose text for a partition is the name that folders have for NULL.
+        """
         frame = _relation(f"{place}.input", sink.input, relations)
+        name = sink.input if sink.input is not None else list(relations)[-1]
+        if texts := text_partitions(frame, sink.partition_by):
+            # What is behind a name was judged before.
+            frame.createOrReplaceTempView("rows")
+            checked = frame.sparkSession.table("rows").withColumns({text: nameable(text) for text in texts})
+            frame = self._judged(name, checked, f"partitionBy of {sink.table}, ")
         if sink.delete_when is None:
             return frame
         marked = self._sql(f"{place}.deleteWhen", deleting("rows", sink.delete_when), {"rows": frame})
-        name = sink.input if sink.input is not None else list(relations)[-1]
         marked = self._judged(name, marked, f"deleteWhen of {sink.table or sink.address or 'database'}, ")
         if marked.columns != [*frame.columns, DELETED]:
             raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")

@@ -193,10 +193,12 @@ class Expressions:
     def _reasons(self, value: Any) -> Iterator[tuple[Any, Any]]:
         """Yield for parts of a value, each after its own parts, whether they fail, and the words for it."""
         kind = kind_of(value)
-        if kind == "If" and kind_of(value.trueValue()) == "RaiseError":
-            message = each(value.trueValue().errorParms().children())[1]
-            yield value.predicate(), message
-            return
+        if kind == "If":
+            # Spark casts to the type of the other value.
+            raised = value.trueValue().child() if kind_of(value.trueValue()) == "Cast" else value.trueValue()
+            if kind_of(raised) == "RaiseError":
+                yield value.predicate(), each(raised.errorParms().children())[1]
+                return
         if kind in _CONDITIONS or kind == "LambdaFunction":
             return
         for child in each(value.children()):
