@@ -1,5 +1,7 @@
 """Pairs of files for ``enmasse pipeline test``: a pipeline of each kind, its rows, and what is said of them."""
 
+# ruff: noqa: E501  messages are best read in one line
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -175,6 +177,108 @@ expect:
     messages: [{text: "x,3"}]
 """,
         "counted: 2 rows, as expected\nmisfits: 1 messages, as expected",
+    ),
+    # Columns that are called as machines call them, wherever columns are named.
+    "names": (
+        """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: doubling}
+data:
+  doubling.py: |
+    def doubled(rows):
+        rows['ns=3;s="DB1"."temp"'] *= 2
+        return rows[["a`b", 'ns=3;s="DB1"."temp"']]
+---
+apiVersion: enmasse.io/v1beta1
+kind: Pipeline
+metadata: {name: plant.names}
+spec:
+  sources:
+    - name: tags
+      address: tags
+      format: json
+      schema: >
+        `a``b` STRING, `ns=3;s="DB1"."temp"` DOUBLE, `Motor[1].Speed` INT, `it's` STRING, `last seen. [s]` TIMESTAMP
+      watermark: {column: "last seen. [s]", delay: 10s}
+      expectations: [{name: known, condition: "`a``b` <> ''", action: dead-letter}]
+      badRecords: letters
+  steps:
+    - {name: once, dropDuplicates: ["a`b", "last seen. [s]"]}
+    - name: shares
+      sql: SELECT `a``b`, t.`it's`, `last seen. [s]`, 100 / t.`Motor[1].Speed` AS `100 / x.y` FROM tags t
+      badRecords: errors
+    - name: minutes
+      sql: >
+        SELECT window.start AS `since.`, `a``b`, sum(`ns=3;s="DB1"."temp"`) AS `sum.temp` FROM tags
+        GROUP BY window(`last seen. [s]`, '1 minute'), `a``b`
+    - name: doubled
+      input: tags
+      function: doubling:doubled
+      schema: '`a``b` STRING, `ns=3;s="DB1"."temp"` DOUBLE'
+  sinks:
+    - {input: once, table: tags, partitionBy: ["day(`last seen. [s]`)", "it's"]}
+    - input: shares
+      table: shares
+      mode: update
+      keys: ["a`b"]
+      orderBy: last seen. [s]
+      deleteWhen: "`it's` = 'gone'"
+    - input: shares
+      table: versions
+      mode: update
+      keys: ["a`b"]
+      orderBy: last seen. [s]
+      keepHistory: true
+      deleteWhen: "`it's` = 'gone'"
+      constraints: {share: "`100 / x.y` > 0"}
+    - {input: minutes, table: minutes}
+    - {input: doubled, address: doubled}
+  code: {configMap: doubling}
+""",
+        """
+given:
+  - address: tags
+    messages:
+      - json: &first {a`b: A, 'ns=3;s="DB1"."temp"': 1.5, "Motor[1].Speed": 50, it's: ok, "last seen. [s]": 2026-01-31T12:00:00Z}
+      - json: *first
+      - json: &none {a`b: A, 'ns=3;s="DB1"."temp"': 2.5, "Motor[1].Speed": 0, it's: ok, "last seen. [s]": 2026-01-31T12:00:05Z}
+      - json: {a`b: 'B.x["', 'ns=3;s="DB1"."temp"': 3.5, "Motor[1].Speed": 4, it's: ok, "last seen. [s]": 2026-01-31T12:00:06Z}
+      - json: &hot {a`b: D, 'ns=3;s="DB1"."temp"': hot, it's: ok, "last seen. [s]": "2026-01-31T12:00:06Z"}
+      - json: &unknown {a`b: "", 'ns=3;s="DB1"."temp"': 1, "Motor[1].Speed": 1, it's: ok, "last seen. [s]": 2026-01-31T12:00:07Z}
+  - address: tags
+    messages:
+      - json: {a`b: A, 'ns=3;s="DB1"."temp"': 4.5, "Motor[1].Speed": 25, it's: gone, "last seen. [s]": 2026-01-31T12:10:00Z}
+expect:
+  - table: tags
+    rows:
+      - {a`b: A, 'ns=3;s="DB1"."temp"': 1.5, it's: ok, "last seen. [s]_day": "2026-01-31"}
+      - {a`b: A, 'ns=3;s="DB1"."temp"': 2.5, it's: ok, "last seen. [s]_day": "2026-01-31"}
+      - {a`b: 'B.x["', 'ns=3;s="DB1"."temp"': 3.5, it's: ok, "last seen. [s]_day": "2026-01-31"}
+      - {a`b: A, 'ns=3;s="DB1"."temp"': 4.5, it's: gone, "last seen. [s]_day": "2026-01-31"}
+  - table: shares
+    rows: [{a`b: 'B.x["', 100 / x.y: 25}]
+  - table: versions
+    rows:
+      - {a`b: A, 100 / x.y: 2, valid_from: 2026-01-31T12:00:00Z, valid_to: 2026-01-31T12:10:00Z}
+      - {a`b: 'B.x["', 100 / x.y: 25, valid_from: 2026-01-31T12:00:06Z, valid_to: null}
+  - table: minutes
+    rows:
+      - {since.: 2026-01-31T12:00:00Z, a`b: A, sum.temp: 5.5}
+      - {since.: 2026-01-31T12:00:00Z, a`b: 'B.x["', sum.temp: 3.5}
+  - address: doubled
+    messages:
+      - json: &twice {a`b: A, 'ns=3;s="DB1"."temp"': 3}
+      - json: *twice
+      - json: {a`b: A, 'ns=3;s="DB1"."temp"': 5}
+      - json: {a`b: 'B.x["', 'ns=3;s="DB1"."temp"': 7}
+      - json: {a`b: A, 'ns=3;s="DB1"."temp"': 9}
+  - address: letters
+    messages: [{json: *hot}, {json: *unknown}]
+  - address: errors
+    messages: [{json: *none}]
+""",
+        "tags: 4 rows, as expected\nshares: 1 rows, as expected\nversions: 2 rows, as expected\nminutes: 2 rows, as expected\ndoubled: 5 messages, as expected\nletters: 2 messages, as expected\nerrors: 1 messages, as expected",
     ),
     # A pipeline that is built in.
     "builtin": (
