@@ -187,7 +187,7 @@ def test_spark_is_looked_into_as_the_howto_says(place: Place) -> None:
 
 def test_a_pipeline_is_tested_as_the_howto_says_and_so_is_one_of_each_kind(needs_spark: None, tmp_path: Path) -> None:
     place = Place(tmp_path, ())  # without an installation
-    pairs = write_pairs(place.directory) + payload_pairs()
+    pairs = write_pairs(place.directory)
     files = " ".join(f"{file} {rows}" for file, rows, _ in pairs)
     said = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
     for commands, expected in blocks("test-a-pipeline.md").values():
@@ -196,6 +196,14 @@ def test_a_pipeline_is_tested_as_the_howto_says_and_so_is_one_of_each_kind(needs
         told = [line.rstrip() for line in place.run(asked).splitlines()]
         more = said if asked != commands else []
         assert expected is None or told == [*more, *expected.splitlines()], "\n".join(told)
+
+
+def test_payloads_of_devices_become_the_tables_of_their_examples(needs_spark: None, tmp_path: Path) -> None:
+    place = Place(tmp_path, ())  # without an installation
+    pairs = payload_pairs()
+    told = place.run("enmasse pipeline test " + " ".join(f"{file} {rows}" for file, rows, _ in pairs))
+    expected = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
+    assert [line.rstrip() for line in told.splitlines()] == expected, told
 
 
 def test_results_are_written_as_the_howto_says(place: Place) -> None:
