@@ -40,7 +40,8 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE, MS_REMOUNT, MS_RDON
 )
 AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
-LANDLOCK_MAKE_CHAR, LANDLOCK_MAKE_BLOCK, LANDLOCK_CONNECT_TCP, LANDLOCK_RULE_NET_PORT = 1 << 6, 1 << 11, 2, 2
+LANDLOCK_MAKE_CHAR, LANDLOCK_MAKE_BLOCK, LANDLOCK_REFER, LANDLOCK_CONNECT_TCP = 1 << 6, 1 << 11, 1 << 13, 2
+LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_PORT = 1, 2
 LANDLOCK_SCOPE_ABSTRACT_UNIX, LANDLOCK_SCOPE_SIGNAL = 1, 2
 # <linux/rtnetlink.h>, <linux/sockios.h>
 RTM_NEWROUTE, NLMSG_ERROR = 24, 2
@@ -151,7 +152,8 @@ def _open_network(reach: Reach) -> list[socket.socket]:
 def confine(ports: Iterable[int] | None) -> bool:
     """Keep this process and all that it starts from other processes, and from other ports, by Landlock.
 
-    It may neither signal nor trace processes that it did not start.
+    It may neither signal nor trace processes that it did not start. Files are moved from folder to folder as before,
+    which the first version of Landlock (Linux before 5.19) knows no rule for: there it is left out.
 
     Args:
         ports: TCP connections go to these alone; None: to all.
@@ -160,18 +162,22 @@ def confine(ports: Iterable[int] | None) -> bool:
         Whether ports are bounded as asked.
     """
     version = _libc.syscall(SYS_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
-    if version < 1:
+    if version < 2:
         return ports is None
     is_bounded = ports is not None and version >= 4
     rules = struct.pack(
         "=QQQ",
-        LANDLOCK_MAKE_CHAR | LANDLOCK_MAKE_BLOCK,  # nobody needs devices, and some rule there must be
+        LANDLOCK_MAKE_CHAR | LANDLOCK_MAKE_BLOCK | LANDLOCK_REFER,  # nobody needs devices
         LANDLOCK_CONNECT_TCP if is_bounded else 0,
         LANDLOCK_SCOPE_ABSTRACT_UNIX | LANDLOCK_SCOPE_SIGNAL if version >= 6 else 0,
     )
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     number = _libc.syscall(SYS_LANDLOCK_CREATE, rules, ctypes.c_size_t(size), 0)
     check(min(number, 0), "a Landlock rule")
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    rule = struct.pack("=Qi", LANDLOCK_REFER, root)
+    check(_libc.syscall(SYS_LANDLOCK_ADD, number, LANDLOCK_RULE_PATH_BENEATH, rule, 0), "a Landlock rule of moves")
+    os.close(root)
     for port in (ports or ()) if is_bounded else ():
         rule = struct.pack("=QQ", LANDLOCK_CONNECT_TCP, port)
         check(_libc.syscall(SYS_LANDLOCK_ADD, number, LANDLOCK_RULE_NET_PORT, rule, 0), "a Landlock rule of a port")
