@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse import control
 from enmasse.control import control_plane
-from enmasse.control.errors import StoreFullError
+from enmasse.control.errors import NodeUnavailableError, StoreFullError
 from enmasse.control.runtime.controller import Controller
 from tests.support.polling import until_async
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from enmasse.control.ports import Entity
     from enmasse.model.schema.resource import Resource
     from tests.unit.control.stage import Stage
 
@@ -42,6 +43,32 @@ def test_what_is_declared_comes_to_be_and_is_ready(perform: Perform, make_space:
             await until_async(lambda: stage.node.generations()["default/shop.orders"] == 2)
             await until_async(lambda: stage.ready_generation("Address", "shop.orders") == 2)
             assert stage.status("Address", "shop.orders")["planStatus"]["name"] == "standard-large-queue"
+
+    perform(scene)
+
+
+def test_an_address_comes_to_be_though_the_answer_about_its_space_was_lost(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        create, is_lost = stage.node.create, asyncio.Event()
+
+        async def create_without_answer(entity: Entity) -> bool:
+            done: bool = await create(entity)
+            if entity.entity_type == "space" and not is_lost.is_set():
+                await is_lost.wait()
+                raise NodeUnavailableError("no answer came in time")
+            return done
+
+        stage.node.create = create_without_answer
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            stage.registry.create(make_space())
+            await until_async(lambda: stage.node.generations() == {"default/shop": 1})
+            stage.registry.create(make_address())
+            await until_async(lambda: stage.reason("Address", "shop.orders") == "Configuring")
+            is_lost.set()
+            await until_async(lambda: stage.status("Address", "shop.orders")["isReady"])
 
     perform(scene)
 

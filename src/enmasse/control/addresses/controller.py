@@ -169,7 +169,8 @@ class AddressController(Controller):
             return Outcome(mirror.digest(entity), is_reachable=False)
         space, declared = await mirror.find("space", row.space), self._desired.spaces.get(row.space)
         if space is None or declared is None or space.uid != declared.metadata.uid:
-            return Outcome(mirror.digest(entity))  # the space goes first, and has its addresses reconciled
+            node.waiting[row.space].add(row.key)  # the space goes first
+            return Outcome(mirror.digest(entity))
         return await apply_entity(mirror, entity, seen, node.removals.has)
 
     async def _judge_kept(
