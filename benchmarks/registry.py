@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enmasse.iot.bulk import MOST_LINES, read_json_lines
+from enmasse.iot.bulk import MAX_LINES, read_json_lines
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.search import read_query
 from enmasse.iot.store import DeviceStore
@@ -44,8 +44,8 @@ def main(devices: int) -> None:
         )
         registry.create_tenant(PLANT, {})
         begin, begin_cpu = time.perf_counter(), time.process_time()
-        for first in range(0, devices, MOST_LINES):
-            lines = "\n".join(map(_line, range(first, min(first + MOST_LINES, devices))))
+        for first in range(0, devices, MAX_LINES):
+            lines = "\n".join(map(_line, range(first, min(first + MAX_LINES, devices))))
             registry.import_devices(PLANT, read_json_lines(lines), "fail", "bench")
         took, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
         size = sum(path.stat().st_size for path in Path(directory).iterdir()) / 1e6

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks.accounting import cpu_seconds
 from benchmarks.spark_place import Columns, fill, spark_beside_node
 from enmasse.model.kinds.pipelines.builtins import AnomaliesParameters
-from enmasse.pipeline.builtin.anomalies import MOST_ROWS, alerts_of
+from enmasse.pipeline.builtin.anomalies import MAX_ROWS, alerts_of
 from enmasse.pipeline.builtin.telemetry import readings_of
 from enmasse.pipeline.running.command import SETTINGS
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000, help="in all")
     parser.add_argument("--devices", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--batch-rows", type=int, default=MOST_ROWS, help="maxOffsetsPerTrigger")
+    parser.add_argument("--batch-rows", type=int, default=MAX_ROWS, help="maxOffsetsPerTrigger")
     options = parser.parse_args()
     with spark_beside_node(SETTINGS) as (spark, node, folder):
         # A device is always in the same partition.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.installation import Installation
 
 PAGE = "use-the-console.md"
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 """Of a picture: whoever reads the page loads all of them."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
@@ -47,7 +47,7 @@ def test_the_page_shows_pictures_that_are_there_and_small() -> None:
     for name in shown:
         kept = (IMAGES / f"{name}.png").read_bytes()
         assert kept.startswith(b"\x89PNG")
-        assert len(kept) < MOST_BYTES
+        assert len(kept) < MAX_BYTES
 
 
 def test_its_pictures_can_be_taken_anew(emptied: Installation, link: str, browser: Browser, tmp_path: Path) -> None:

@@ -163,11 +163,11 @@ class PipelineHost:
 
 
 DEFAULT_ROWS = 1_000
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 LONGEST_SQL = 64 * 1024
 PARQUET = "application/vnd.apache.parquet"
 DEFAULT_LINES = 100
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 
 ONNX = "application/octet-stream"
 """The content type of a model's file: ONNX has none of its own."""
@@ -185,7 +185,7 @@ class _ImportQuery(Query):
 
 
 class _LogQuery(Query):
-    tail: Annotated[int, Field(ge=0, le=MOST_LINES)] = DEFAULT_LINES
+    tail: Annotated[int, Field(ge=0, le=MAX_LINES)] = DEFAULT_LINES
     """The number of the last lines."""
     follow: bool = False
     """True to go on with new lines as they are written."""
@@ -263,7 +263,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> list[Route]:
             request.state.requester,
             AccessRequest("create", space.group, f"{space.plural}/query", namespace, name),
         )
-        command = {"space": f"{namespace}/{name}", "limit": MOST_ROWS, "mayStart": may_query}
+        command = {"space": f"{namespace}/{name}", "limit": MAX_ROWS, "mayStart": may_query}
         return _result(await asked_by(request, command))
 
     async def change_table(request: Request) -> Response:
@@ -411,8 +411,8 @@ def _arguments(body: Document) -> Document:
         raise RequestError(400, f"sql: required: a query in Spark's SQL, got {describe_value(sql)}")
     if len(sql) > LONGEST_SQL:
         raise RequestError(400, f"sql: expected at most {LONGEST_SQL} characters, got {len(sql)}")
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_ROWS:
-        raise RequestError(400, f"limit: expected a number from 1 to {MOST_ROWS}, got {describe_value(limit)}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_ROWS:
+        raise RequestError(400, f"limit: expected a number from 1 to {MAX_ROWS}, got {describe_value(limit)}")
     if secret is not None and (not isinstance(secret, str) or not secret):
         raise RequestError(400, f"credentialsSecret: expected the name of a Secret, got {describe_value(secret)}")
     return {"sql": sql, "limit": limit} | ({} if secret is None else {"credentialsSecret": secret})

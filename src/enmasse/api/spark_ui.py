@@ -46,9 +46,9 @@ T = TypeVar("T")
 
 IDLE_S: Final = 1800.0
 LONGEST_S: Final = 12 * 3600.0
-MOST_TICKETS: Final = 20
+MAX_TICKETS: Final = 20
 """Of one requester: nobody's looking ends what others look at."""
-MOST_HTML_BYTES: Final = 16 << 20
+MAX_HTML_BYTES: Final = 16 << 20
 """A page of HTML is changed as a whole; Spark's have some hundred kilobytes."""
 
 _PROOFS: Final = (b"authorization", b"cookie")
@@ -98,7 +98,7 @@ class Tickets:
         valid = {key: item for key, item in self._tickets.items() if not _is_over(item, now)}
         requester = request.state.requester
         own = [key for key, item in valid.items() if item.requester.name == requester.name]
-        for key in sorted(own, key=lambda key: valid[key].used_at)[: len(own) + 1 - MOST_TICKETS]:
+        for key in sorted(own, key=lambda key: valid[key].used_at)[: len(own) + 1 - MAX_TICKETS]:
             del valid[key]
         proofs = [(key, value) for key, value in request.scope["headers"] if key in _PROOFS]
         state = {"peer": peer} if (peer := getattr(request.state, "peer", None)) is not None else {}
@@ -232,8 +232,8 @@ async def _whole(answer: httpx.Response) -> bytes:
     content = bytearray()
     async for part in answer.aiter_raw():
         content += part
-        if len(content) > MOST_HTML_BYTES:
-            raise RequestError(502, f"the page has more than {MOST_HTML_BYTES >> 20} MiB")
+        if len(content) > MAX_HTML_BYTES:
+            raise RequestError(502, f"the page has more than {MAX_HTML_BYTES >> 20} MiB")
     return bytes(content)
 
 

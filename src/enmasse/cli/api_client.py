@@ -16,7 +16,7 @@ from enmasse.cli.errors import ApiError, NotFoundError, UnreachableError, UsageE
 from enmasse.cli.installation import find_url
 from enmasse.cli.options import DEFAULT_DATA
 from enmasse.drivers.data_directory import Layout
-from enmasse.model.schema.kinds import ADDRESS, KINDS, MOST_IN_LIST, WRITTEN_IN_LISTS, kind_named
+from enmasse.model.schema.kinds import ADDRESS, KINDS, MAX_IN_LIST, WRITTEN_IN_LISTS, kind_named
 from enmasse.model.schema.names import by_claim, space_of
 
 if TYPE_CHECKING:
@@ -466,7 +466,7 @@ def _parts(documents: Iterable[Document], present: Present) -> Iterator[list[Doc
     size = 0
     for document in documents:
         where = document["metadata"].get("namespace"), _key(document) in present
-        most = MOST_IN_LIST if _kind_of(document) in WRITTEN_IN_LISTS else 1
+        most = MAX_IN_LIST if _kind_of(document) in WRITTEN_IN_LISTS else 1
         length = len(json.dumps(document))
         if part and (where != place or len(part) >= most or size + length > _PART_BYTES):
             yield part

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 500
 _TIMEOUT_S: Final = 120.0
 _SHOW_S: Final = 1.0
-_MOST_CONNECTIONS: Final = 1_000
+_MAX_CONNECTIONS: Final = 1_000
 
 
 def register(api: ApiClient, tenant: str, names: Sequence[str]) -> dict[str, str]:
@@ -69,7 +69,7 @@ def play(
 
     async def run() -> Fleet:
         turn = Turn(asyncio.get_running_loop())
-        limits = httpx.Limits(max_connections=_MOST_CONNECTIONS)
+        limits = httpx.Limits(max_connections=_MAX_CONNECTIONS)
         async with httpx.AsyncClient(limits=limits, verify=ssl.create_default_context()) as client:
 
             def over_http(user: str, password: str, commanded: Commanded) -> SimulatedDevice:

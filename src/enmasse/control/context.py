@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
     from enmasse.net.special_addresses import Network
 
-_MOST_AT_ONCE = 1_000
+_MAX_AT_ONCE = 1_000
 """More addresses than these are reconciled in the background, so that other keys do not wait for them."""
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 """Undeclared entities of a node in a message; there may be as many as the node has."""
 
 Kept = dict[tuple[str, str], str]
@@ -157,7 +157,7 @@ class Context:
         """Enqueue addresses: in the background if they are many."""
         found = list(keys)
         for key in found:
-            self.enqueue_address(key, background=len(found) > _MOST_AT_ONCE)
+            self.enqueue_address(key, background=len(found) > _MAX_AT_ONCE)
 
     def enqueue_space(self, key: str, *, background: bool = False) -> None:
         """Enqueue a space."""
@@ -282,8 +282,8 @@ class Node:
         if self.mirror.problem:
             return [self.mirror.problem]
         problems = [f"{kind} {key} is kept: {reason}" for (kind, key), reason in sorted(self.kept.items())]
-        more = len(problems) - _MOST_NAMED
-        return [*problems[:_MOST_NAMED], f"and {more} more are kept"] if more > 0 else problems
+        more = len(problems) - _MAX_NAMED
+        return [*problems[:_MAX_NAMED], f"and {more} more are kept"] if more > 0 else problems
 
     def reloaded(self) -> None:
         """Enqueue everything of the node."""
@@ -345,4 +345,4 @@ class Node:
             context.enqueue_space(name)
         else:
             waiting = context.controllers.get("addresses", ())
-            context.enqueue_address(name, background=len(waiting) > _MOST_AT_ONCE)
+            context.enqueue_address(name, background=len(waiting) > _MAX_AT_ONCE)

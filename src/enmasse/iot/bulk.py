@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from enmasse.iot.documents import Document
 
-MOST_LINES: Final = 1_000
+MAX_LINES: Final = 1_000
 """That one request imports: one transaction, during which others wait."""
 
 COLUMNS: Final = ("id", "enabled", "via")
@@ -134,8 +134,8 @@ def _csv_line(number: int, row: dict[str, str], is_whole: bool) -> Line:
 
 
 def _expect_few(lines: Sequence[object]) -> None:
-    if len(lines) > MOST_LINES:
-        raise RegistryError(413, f"{len(lines)} lines: at most {MOST_LINES} are imported by one request")
+    if len(lines) > MAX_LINES:
+        raise RegistryError(413, f"{len(lines)} lines: at most {MAX_LINES} are imported by one request")
 
 
 FORMULA: Final = re.compile(r"[=+\-@\t\r\n]")

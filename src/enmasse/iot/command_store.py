@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.iot.commands import (
     EXPIRED,
     FAILED,
-    MOST_ANSWER,
-    MOST_AT_ONCE,
-    MOST_PAYLOAD,
+    MAX_ANSWER,
+    MAX_AT_ONCE,
+    MAX_PAYLOAD,
     QUEUED,
     STATES,
     TTL_S,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from enmasse.iot.store import DeviceStore
 
 PAGE: Final = 30
-MOST_IN_PAGE: Final = 200
+MAX_IN_PAGE: Final = 200
 
 
 class CommandStore:
@@ -81,11 +81,11 @@ class CommandStore:
             if owner is None:
                 raise RegistryError(404, f"there is no tenant '{tenant:.255}'")
             if request.group is not None:
-                devices = tables.devices_in_group(owner.number, request.group, MOST_AT_ONCE)
+                devices = tables.devices_in_group(owner.number, request.group, MAX_AT_ONCE)
                 if not devices:
                     raise RegistryError(404, f"no device names '{request.group}' in ext.groups")
-                if len(devices) > MOST_AT_ONCE:
-                    raise RegistryError(413, f"the group has more than {MOST_AT_ONCE} devices: name some of them")
+                if len(devices) > MAX_AT_ONCE:
+                    raise RegistryError(413, f"the group has more than {MAX_AT_ONCE} devices: name some of them")
             else:
                 devices = list(dict.fromkeys(request.devices or ()))
                 known: set[str] = set()
@@ -115,8 +115,8 @@ class CommandStore:
         """
         tenant, device = str(question.get("tenant")), checked_id(DEVICE_ID, question.get("device-id"), "the device")
         payload = b64decode(str(question.get("payload") or ""))
-        if len(payload) > MOST_PAYLOAD:
-            raise RegistryError(413, f"the payload has more than {MOST_PAYLOAD} bytes")
+        if len(payload) > MAX_PAYLOAD:
+            raise RegistryError(413, f"the payload has more than {MAX_PAYLOAD} bytes")
         key = question.get("supersede-key")
         if key is not None and (not isinstance(key, str) or not 0 < len(key) <= 255):
             raise RegistryError(400, "supersede-key is a text of up to 255 characters")
@@ -233,7 +233,7 @@ class CommandStore:
         response: Document = {"status": status}
         if content_type:
             response["content-type"] = content_type
-        if len(payload) <= MOST_ANSWER:
+        if len(payload) <= MAX_ANSWER:
             response |= shown_payload(payload)
         else:
             response["left-out"] = True

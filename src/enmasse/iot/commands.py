@@ -41,19 +41,19 @@ QUEUED, DELIVERED, ACCEPTED, REJECTED, EXPIRED, FAILED = (
 WAITING: Final = (QUEUED, DELIVERED)
 STATES: Final = (*WAITING, ACCEPTED, REJECTED, EXPIRED, FAILED)
 
-MOST_OF_DEVICE: Final = 100
-MOST_OF_TENANT: Final = 100_000
-MOST_AT_ONCE: Final = 10_000
+MAX_OF_DEVICE: Final = 100
+MAX_OF_TENANT: Final = 100_000
+MAX_AT_ONCE: Final = 10_000
 """Devices of one request."""
 
-MOST_PAYLOAD: Final = 64 * 1024
-MOST_ANSWER: Final = 16 * 1024
+MAX_PAYLOAD: Final = 64 * 1024
+MAX_ANSWER: Final = 16 * 1024
 """Bytes of a response that are kept."""
 
 TTL_S: Final = 7 * 24 * 3_600
 """How long a command waits that says nothing of it."""
 
-MOST_TTL_S: Final = 366 * 24 * 3_600
+MAX_TTL_S: Final = 366 * 24 * 3_600
 RESPONSE_MS: Final = 60_000
 """How long a response is awaited before the command is tried again, or has failed."""
 
@@ -96,7 +96,7 @@ class CommandRequest(Part):
     content_type: Annotated[str, Field(max_length=255, pattern=r"^[\x21-\x7e ]*$")] | None = None
     mode: Annotated[str, Field(pattern="^(direct|stored)$")] | None = None
     """`stored`: it waits for its device; `direct`: it is delivered now or not at all."""
-    ttl: Annotated[int, Field(ge=1, le=MOST_TTL_S)] | None = None
+    ttl: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | None = None
     """Seconds after which it is worthless."""
     supersede_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """It takes the place of those that wait with the same key for the same device."""
@@ -104,7 +104,7 @@ class CommandRequest(Part):
     """True if the device is to answer."""
     attempts: Annotated[int, Field(ge=1, le=100)] | None = None
     """How often it is tried with a device that gives no answer, or says that it has failed (5xx)."""
-    devices: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=MOST_AT_ONCE)] | None = None
+    devices: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=MAX_AT_ONCE)] | None = None
     group: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """The devices that name it in `ext.groups`."""
     pace: Pace | None = None
@@ -169,8 +169,8 @@ def read_command(given: Any, *, to_many: bool) -> CommandRequest:
         raise RegistryError(400, "mode: a command to several devices is stored")
     for device in request.devices or ():
         checked_id(DEVICE_ID, device, "devices")
-    if len(payload_of(request)) > MOST_PAYLOAD:
-        raise RegistryError(413, f"the payload has more than {MOST_PAYLOAD} bytes")
+    if len(payload_of(request)) > MAX_PAYLOAD:
+        raise RegistryError(413, f"the payload has more than {MAX_PAYLOAD} bytes")
     return request
 
 
@@ -229,8 +229,8 @@ class CommandRows:
         ((waiting,),) = self._rows(
             "SELECT count(*) FROM commands WHERE tenant = ? AND state IN ('queued', 'delivered')", tenant
         )
-        if waiting + len(devices) > MOST_OF_TENANT:
-            raise RegistryError(429, f"the tenant has {waiting} commands that wait: {MOST_OF_TENANT} are the most")
+        if waiting + len(devices) > MAX_OF_TENANT:
+            raise RegistryError(429, f"the tenant has {waiting} commands that wait: {MAX_OF_TENANT} are the most")
         body = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         for identity, device in devices:
             if key is not None:
@@ -243,8 +243,8 @@ class CommandRows:
                 tenant,
                 device,
             )
-            if of_device >= MOST_OF_DEVICE:
-                raise RegistryError(429, f"{MOST_OF_DEVICE} commands wait for device '{device}': no more are taken")
+            if of_device >= MAX_OF_DEVICE:
+                raise RegistryError(429, f"{MAX_OF_DEVICE} commands wait for device '{device}': no more are taken")
             self._rows(
                 "INSERT INTO commands (id, tenant, device, batch, state, told, created, changed, expires, attempts,"
                 " key, body) VALUES (?, ?, ?, ?, 'queued', '', ?, ?, ?, 0, ?, ?)",

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 PLAIN: Final = "pwd-plain"
 
-MOST_CREDENTIALS: Final = 50
+MAX_CREDENTIALS: Final = 50
 """The most credentials of one device."""
 
-_MOST_SECRETS = 20  # of one of them
+_MAX_SECRETS = 20  # of one of them
 _MAX_PLAIN_BYTES = 72  # bcrypt looks at no more
 _BCRYPT_COST = 10  # Hono's: some 50 ms
-_MOST_BCRYPT_COST = 12  # a login is to take no more than four times that
+_MAX_BCRYPT_COST = 12  # a login is to take no more than four times that
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 _SHA_BYTES: Final = {"sha-256": 32, "sha-512": 64}
 _HASH: Final = ("hash-function", "pwd-hash", "salt")
@@ -89,14 +89,14 @@ class PasswordCredentials(_Common):
     """A name and passwords."""
 
     type: Literal["hashed-password"]
-    secrets: Annotated[tuple[PasswordSecret, ...], Field(strict=False, min_length=1, max_length=_MOST_SECRETS)]
+    secrets: Annotated[tuple[PasswordSecret, ...], Field(strict=False, min_length=1, max_length=_MAX_SECRETS)]
 
 
 class PskCredentials(_Common):
     """An identity and keys for TLS without certificates."""
 
     type: Literal["psk"]
-    secrets: Annotated[tuple[PskSecret, ...], Field(strict=False, min_length=1, max_length=_MOST_SECRETS)]
+    secrets: Annotated[tuple[PskSecret, ...], Field(strict=False, min_length=1, max_length=_MAX_SECRETS)]
 
 
 class CertificateCredentials(_Common):
@@ -111,7 +111,7 @@ class RpkCredentials(_Common):
     """A name and public keys, which signatures of tokens are checked with."""
 
     type: Literal["rpk"]
-    secrets: Annotated[tuple[RpkSecret, ...], Field(strict=False, min_length=1, max_length=_MOST_SECRETS)]
+    secrets: Annotated[tuple[RpkSecret, ...], Field(strict=False, min_length=1, max_length=_MAX_SECRETS)]
 
 
 TYPES: Final[dict[str, type[_Common]]] = {
@@ -140,8 +140,8 @@ def read_credentials(
     """
     if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
         raise RegistryError(400, f"expected a list of credentials, got {describe_value(given)}")
-    if len(given) > MOST_CREDENTIALS:
-        raise RegistryError(400, f"a device has at most {MOST_CREDENTIALS} credentials, got {len(given)}")
+    if len(given) > MAX_CREDENTIALS:
+        raise RegistryError(400, f"a device has at most {MAX_CREDENTIALS} credentials, got {len(given)}")
     known = {key_of(item): item for item in former}
     kept = [_read(item, f"[{at}]", known, new_id, templates or {}) for at, item in enumerate(given)]
     keys = [key_of(item) for item in kept]
@@ -227,8 +227,8 @@ def _read_password(secret: Document, path: str) -> Document:
         raise RegistryError(400, f"{path}: expected {PLAIN}, or hash-function and pwd-hash")
     if function == "bcrypt":
         found = _BCRYPT.fullmatch(digest)
-        if found is None or not 4 <= int(found[1]) <= _MOST_BCRYPT_COST:
-            raise RegistryError(400, f"{path}.pwd-hash: expected a hash of bcrypt of cost 4 to {_MOST_BCRYPT_COST}")
+        if found is None or not 4 <= int(found[1]) <= _MAX_BCRYPT_COST:
+            raise RegistryError(400, f"{path}.pwd-hash: expected a hash of bcrypt of cost 4 to {_MAX_BCRYPT_COST}")
         secret.pop("salt", None)  # the hash has it
     else:
         if len(bytes_of(digest, f"{path}.pwd-hash")) != _SHA_BYTES[function]:

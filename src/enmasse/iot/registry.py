@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from enmasse.iot.search import Query
     from enmasse.iot.tables import Tables, TenantRow
 
-MOST_DEVICES: Final = 10_000_000
+MAX_DEVICES: Final = 10_000_000
 """Of one tenant, whatever its own limit is."""
 
-MOST_PLAIN: Final = 100
+MAX_PLAIN: Final = 100
 """Passwords that one request may have hashed: some seconds of a core."""
 
 _PAGE = 1_000
@@ -178,9 +178,9 @@ class DeviceRegistry(TenantRegistry):
             former = {identity: _credentials(tables, row) for identity, row in known.items() if existing == "replace"}
         of_tenant = json.loads(owner.body)
         arrived = [self._arrived(of_tenant, line, former) for line in lines]
-        if sum(count_plain(item.credentials or ()) for item in arrived) > MOST_PLAIN:
+        if sum(count_plain(item.credentials or ()) for item in arrived) > MAX_PLAIN:
             raise RegistryError(
-                413, f"at most {MOST_PLAIN} passwords are hashed for one request: send hashes, or less"
+                413, f"at most {MAX_PLAIN} passwords are hashed for one request: send hashes, or less"
             )
         for item in arrived:
             hash_passwords(item.credentials or (), former.get(item.id, ()))
@@ -281,8 +281,8 @@ class DeviceRegistry(TenantRegistry):
         """
         with self._store.reading() as tables:
             row, former, kept = self._read_credentials(tables, tenant, device, given, expected)
-        if count_plain(kept) > MOST_PLAIN:
-            raise RegistryError(413, f"at most {MOST_PLAIN} passwords are hashed for one request")
+        if count_plain(kept) > MAX_PLAIN:
+            raise RegistryError(413, f"at most {MAX_PLAIN} passwords are hashed for one request")
         hash_passwords(kept, former)
         body, version = compact(kept, "the credentials") if kept else None, self._new_version()
         with self._store.writing() as tables:
@@ -351,7 +351,7 @@ def _ids(lines: Sequence[Line]) -> list[str]:
 
 def _expect_room(tenant: TenantRow, more: int) -> None:
     most = limit_of(json.loads(tenant.body), "max-devices")
-    if tenant.devices + more > (MOST_DEVICES if most < 0 else min(most, MOST_DEVICES)):
+    if tenant.devices + more > (MAX_DEVICES if most < 0 else min(most, MAX_DEVICES)):
         raise RegistryError(403, f"the tenant has {tenant.devices} devices, and may have no more")
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAGE: Final = 30
-MOST_IN_PAGE: Final = 200
+MAX_IN_PAGE: Final = 200
 _MOST = 10  # filters, or sort options
-_MOST_CHARACTERS = 1024
+_MAX_CHARACTERS = 1024
 _MAX_OFFSET = 2**53
 
 COLUMNS: Final = {"/id": "id", "/enabled": "enabled", "/status/created": "created", "/status/updated": "updated"}
@@ -86,7 +86,7 @@ def read_query(given: Sequence[tuple[str, str]]) -> Query:
         raise RegistryError(400, f"isGateway: expected true or false, got {describe_value(is_gateway)}")
     filters = tuple(_filter(item) for item in _maps(many, "filterJson", {"field", "value", "op"}))
     return Query(
-        size=_number(once, "pageSize", PAGE, MOST_IN_PAGE),
+        size=_number(once, "pageSize", PAGE, MAX_IN_PAGE),
         offset=_number(once, "pageOffset", 0, _MAX_OFFSET),
         filters=() if is_gateway else filters,  # as Hono has it
         sorts=tuple(_sort(item) for item in _maps(many, "sortJson", {"field", "direction"})),
@@ -110,7 +110,7 @@ def _maps(given: dict[str, list[str]], name: str, known: set[str]) -> list[dict[
     found = []
     for text in texts:
         try:
-            item = json.loads(text) if len(text) <= _MOST_CHARACTERS else None
+            item = json.loads(text) if len(text) <= _MAX_CHARACTERS else None
         except (ValueError, RecursionError):
             item = None
         if not isinstance(item, dict) or not known.issuperset(item):

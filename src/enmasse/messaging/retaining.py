@@ -64,7 +64,7 @@ RETAIN_NAME = RETAIN.encode()
 _RETAINED = RETAINED.encode()
 _SMALL_ANNOTATIONS = b"\x00\x53\x72\xc1"
 _RETAINED_FIELD = encode(RETAINED) + encode(True)
-_MOST_FIELDS = 0xFE
+_MAX_FIELDS = 0xFE
 _HEADER_START = b"\x00\x53\x70"
 _LIST_8 = b"\xc0"
 _BEFORE_PROPERTIES = frozenset(b"\x00\x53" + bytes((code,)) for code in range(HEADER, MESSAGE_ANNOTATIONS + 1))
@@ -227,7 +227,7 @@ def copy_of(value: Value, core: Core, number: int = 0) -> bytes:
     if (
         payload.startswith(_SMALL_ANNOTATIONS, at)
         and payload[at + 4] < 0xFF - len(field)
-        and payload[at + 5] < _MOST_FIELDS
+        and payload[at + 5] < _MAX_FIELDS
     ):
         # Nearly always: one more field, without a look at the others.
         size, stop = payload[at + 4], at + 5 + payload[at + 4]

@@ -62,10 +62,10 @@ MAX_LINKS = 10_000
 """The most links of one connection: as many as a large client may want, at little cost in memory."""
 
 
-MOST_ASKED = 50
+MAX_ASKED = 50
 """The most receivers of an address whose links tell what waits for them: a page of links takes no longer then."""
 
-MOST_TOLD = 100
+MAX_TOLD = 100
 """The characters that are kept of each property of a client."""
 
 _TOLD_PROPERTIES = ("product", "version", "platform")
@@ -73,7 +73,7 @@ _TOLD_PROPERTIES = ("product", "version", "platform")
 
 def told_by(properties: Mapping[Any, Any] | None) -> dict[str, str] | None:
     """Return what a client tells of its program, cut; None if that is nothing."""
-    found = {name: str(value)[:MOST_TOLD] for name in _TOLD_PROPERTIES if (value := (properties or {}).get(name))}
+    found = {name: str(value)[:MAX_TOLD] for name in _TOLD_PROPERTIES if (value := (properties or {}).get(name))}
     return found or None
 
 
@@ -198,7 +198,7 @@ class ClientLink:
         if isinstance(end, Consumer):
             is_presettled = end.presettle
             # Some addresses look at all their receivers for it.
-            if len(end.address.consumers) <= MOST_ASKED:
+            if len(end.address.consumers) <= MAX_ASKED:
                 waiting = end.count_available()
         presettled = 0 if is_presettled is False or end is None else None
         if is_presettled and end is not None:

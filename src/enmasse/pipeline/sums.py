@@ -26,7 +26,7 @@ from uuid import uuid4
 _BEGIN: Final = b"crc\0"
 _PART_BYTES: Final = 64 << 10
 """The least that a reader of some bytes has to read for them."""
-_MOST_PARTS: Final = 1000
+_MAX_PARTS: Final = 1000
 """Of four bytes each, in a page."""
 _FAR_S: Final = 10**9
 """How far in the future a checksum's time is: Delta's library removes old files that no version of a table names."""
@@ -44,7 +44,7 @@ def sum_of(path: Path) -> Path:
 
 def keep_sum(path: Path) -> None:
     """Write the checksum of a file beside it."""
-    parts = max(1, -(-path.stat().st_size // (_PART_BYTES * _MOST_PARTS)))
+    parts = max(1, -(-path.stat().st_size // (_PART_BYTES * _MAX_PARTS)))
     size = _PART_BYTES << (parts - 1).bit_length()
     beside = sum_of(path)
     new = beside.with_name(f"{beside.name}.{uuid4().hex}")

@@ -32,7 +32,7 @@ MAX_CHARACTERS: Final = 100_000
 """Of one schema, as of an address's."""
 
 
-MOST_S: Final = 10.0
+MAX_S: Final = 10.0
 """For all comparisons of one request."""
 
 
@@ -104,7 +104,7 @@ def problems(level: Level, new: Schema, former: Sequence[Schema]) -> list[str]:
     if level == "NONE" or not former:
         return []
     found: list[str] = []
-    deadline = time.monotonic() + MOST_S
+    deadline = time.monotonic() + MAX_S
     for other in reversed(former if level.endswith("TRANSITIVE") else former[-1:]):
         if other.type != new.type:
             found.append(f"schemas of the subject are of type {other.type}, and this one is of type {new.type}")
@@ -118,7 +118,7 @@ def problems(level: Level, new: Schema, former: Sequence[Schema]) -> list[str]:
         if time.monotonic() > deadline:
             raise SchemaRegistryError(
                 UNPROCESSABLE,
-                f"comparing with all versions takes longer than {MOST_S:g} s: delete former ones, or set a level "
+                f"comparing with all versions takes longer than {MAX_S:g} s: delete former ones, or set a level "
                 "that is not transitive",
             )
     return found

@@ -47,7 +47,7 @@ def check_json_schema(plain: Any) -> None:
         raise InvalidSchemaError("it is nested too deeply") from None
 
 
-_MOST_MIXED: Final = 200
+_MAX_MIXED: Final = 200
 """Of a list: whether its items are different is found by comparing each with each, unless they can be sorted."""
 
 
@@ -55,10 +55,10 @@ def _check_lists(root: Any) -> None:
     left = [root]
     while left:
         node = left.pop()
-        if isinstance(node, list) and len(node) > _MOST_MIXED and len(set(map(type, node))) > 1:
-            raise InvalidSchemaError(f"a list has {len(node)} items of several types: expected {_MOST_MIXED} at most")
-        if isinstance(node, list) and len(node) > _MOST_MIXED and isinstance(node[0], dict | list):
-            raise InvalidSchemaError(f"a list has {len(node)} schemas or the like: expected {_MOST_MIXED} at most")
+        if isinstance(node, list) and len(node) > _MAX_MIXED and len(set(map(type, node))) > 1:
+            raise InvalidSchemaError(f"a list has {len(node)} items of several types: expected {_MAX_MIXED} at most")
+        if isinstance(node, list) and len(node) > _MAX_MIXED and isinstance(node[0], dict | list):
+            raise InvalidSchemaError(f"a list has {len(node)} schemas or the like: expected {_MAX_MIXED} at most")
         if isinstance(node, list | dict):
             left.extend(node if isinstance(node, list) else node.values())
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from enmasse.schemas.store import SchemaStore, Tables, Version
 
-MOST_VERSIONS: Final = 1_000
+MAX_VERSIONS: Final = 1_000
 """Of one subject: each may have to be compared with a new one."""
-MOST_CHARACTERS: Final = 16 * 1024 * 1024
+MAX_CHARACTERS: Final = 16 * 1024 * 1024
 """Of all schemas of a space: its runner holds them in memory."""
-MOST_ROWS: Final = 20_000
+MAX_ROWS: Final = 20_000
 """Versions of all subjects of a space; and subjects with a level of their own."""
 _SUBJECT: Final = re.compile(r"[^/\x00-\x1f\x7f]{1,255}")
 _LATEST: Final = ("latest", "-1")
@@ -243,8 +243,8 @@ class SchemaRegistry:
         if subject and not _SUBJECT.fullmatch(subject):
             raise _no_subject(subject)
         with self._store.transaction(space) as tables:
-            if tables.count("levels") >= MOST_ROWS:
-                raise SchemaRegistryError(UNPROCESSABLE, f"{MOST_ROWS} subjects have levels: delete some")
+            if tables.count("levels") >= MAX_ROWS:
+                raise SchemaRegistryError(UNPROCESSABLE, f"{MAX_ROWS} subjects have levels: delete some")
             tables.changed()
             tables.set_level(subject, level)
 
@@ -278,15 +278,15 @@ class SchemaRegistry:
 
 
 def _add(tables: Tables, subject: str, schema: Schema, there: list[Version], number: int | None) -> Version:
-    if len(there) >= MOST_VERSIONS:
+    if len(there) >= MAX_VERSIONS:
         raise SchemaRegistryError(
-            UNPROCESSABLE, f"Subject '{subject}' has {MOST_VERSIONS} versions: delete some for good"
+            UNPROCESSABLE, f"Subject '{subject}' has {MAX_VERSIONS} versions: delete some for good"
         )
-    if tables.count("versions") >= MOST_ROWS:
-        raise SchemaRegistryError(UNPROCESSABLE, f"the space has {MOST_ROWS} versions: delete some for good")
-    if number is None and tables.characters + len(schema.text) > MOST_CHARACTERS:
+    if tables.count("versions") >= MAX_ROWS:
+        raise SchemaRegistryError(UNPROCESSABLE, f"the space has {MAX_ROWS} versions: delete some for good")
+    if number is None and tables.characters + len(schema.text) > MAX_CHARACTERS:
         raise SchemaRegistryError(
-            UNPROCESSABLE, f"the schemas of the space have {MOST_CHARACTERS} characters: delete some for good"
+            UNPROCESSABLE, f"the schemas of the space have {MAX_CHARACTERS} characters: delete some for good"
         )
     tables.changed()
     number = tables.add_schema(schema) if number is None else number

@@ -36,7 +36,7 @@ _BIG = 1
 _NONE = (1 << 64) - 1
 
 MAX_DEPTH = 32
-_MOST_PAGES = 1 << 47
+_MAX_PAGES = 1 << 47
 """Of the largest file that a system has: the offset of a later one is no number that it takes."""
 _PAGE_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 
@@ -167,7 +167,7 @@ class PageFile:
         Raises:
             PageError: there is none.
         """
-        data = os.pread(self._fd, self.page_bytes, number * self.page_bytes) if number < _MOST_PAGES else b""
+        data = os.pread(self._fd, self.page_bytes, number * self.page_bytes) if number < _MAX_PAGES else b""
         if len(data) < self.page_bytes:
             raise PageError(number, f"lies beyond the end of the file ({self.file_bytes} bytes)")
         return data

@@ -236,7 +236,7 @@ async def test_subscriptions_connections_and_links_are_tables_too(place: Place) 
 async def test_an_answer_says_where_connections_or_links_are_left_out(
     place: Place, monkeypatch: pytest.MonkeyPatch, table: str, bound: int, listed: list[str], at: int | None
 ) -> None:
-    monkeypatch.setattr("enmasse.api.live.sessions._MOST_SESSIONS", bound)
+    monkeypatch.setattr("enmasse.api.live.sessions._MAX_SESSIONS", bound)
     for _ in range(2):  # the second time as it was found for the first
         found = await place.get(f"{SHOP}/rows/{table}")
         assert (found["total"], told(found, "name"), found.get("truncatedAt")) == (len(listed), listed, at)

@@ -208,7 +208,7 @@ async def test_a_ticket_ends_with_the_login_the_right_and_after_a_while(
         monkeypatch.setattr(spark_ui, "IDLE_S", -1.0)
         assert await code(third) == 404
         monkeypatch.undo()
-        monkeypatch.setattr(spark_ui, "MOST_TICKETS", 2)
+        monkeypatch.setattr(spark_ui, "MAX_TICKETS", 2)
         others = await led(place.add("ella", "tenant-view"))
         tickets = [await led(token) for _ in range(3)]
         assert [await code(ticket) for ticket in (others, *tickets)] == [200, 404, 200, 200]

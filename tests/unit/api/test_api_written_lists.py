@@ -11,7 +11,7 @@ import pytest
 
 from enmasse.api.access.audit import AuditLog
 from enmasse.api.app import ApiParts, create_app
-from enmasse.model.schema.kinds import MOST_IN_LIST
+from enmasse.model.schema.kinds import MAX_IN_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ def test_warnings_of_all_objects_stand_in_the_answer(api: Api) -> None:
     [
         (listed(), 400, "items: expected a list of objects"),
         (listed(items={}), 400, "items: expected a list of objects"),
-        (listed(*(address(f"a{number}") for number in range(MOST_IN_LIST + 1))), 413, "at most 50 objects"),
+        (listed(*(address(f"a{number}") for number in range(MAX_IN_LIST + 1))), 413, "at most 50 objects"),
         (listed(address("a") | {"kind": "Pipeline"}), 400, "this path takes Address"),
         (listed({"metadata": {"name": "shop.a", "namespace": "other"}}), 400, "the path says default"),
         (listed("shop.a"), 400, "expected one map"),  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.model.schema.kinds import MOST_IN_LIST
+from enmasse.model.schema.kinds import MAX_IN_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -292,7 +292,7 @@ def addresses(tmp_path: Path, count: int, **spec: str) -> str:
 
 def test_more_objects_than_one_request_writes_are_applied_in_order(cli: Cli, tmp_path: Path, shop: str) -> None:
     cli("apply", "-f", shop)
-    many = 2 * MOST_IN_LIST + 1
+    many = 2 * MAX_IN_LIST + 1
     done = cli("apply", "-f", addresses(tmp_path, many))
     assert done.out.splitlines() == [f"address/shop.a{number:03} created" for number in range(many)]
     assert done.err == ""

@@ -234,7 +234,7 @@ def test_figures_and_a_canary_come_over_the_same_connection(
             assert figures.health["problems"] == []
             assert [(item["name"], item["messagesIn"]) for item in figures.addresses] == [("default/shop.news", 0)]
             assert figures.has_more is False
-            monkeypatch.setattr("enmasse.drivers.embedded.node_admin._MOST_ADDRESSES", 0)
+            monkeypatch.setattr("enmasse.drivers.embedded.node_admin._MAX_ADDRESSES", 0)
             figures = await admin.figures(("messagesIn",))
             assert (figures.addresses, figures.has_more) == ([], True)
 

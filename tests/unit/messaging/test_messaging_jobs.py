@@ -28,7 +28,7 @@ DEAR = " OR ".join(["x LIKE '%a_b%'"] * 8 + ["x = 'b'"])
 """A selector that takes all but its whole budget for each of these messages."""
 
 FEW_DEAR = 40
-MOST_DEAR = 5
+MAX_DEAR = 5
 
 
 class Scene:
@@ -180,7 +180,7 @@ def test_a_turn_looks_at_few_messages_if_these_are_much_work(
     scene = Scene(kind, monkeypatch, is_dear=True)
     assert FINDING[what](scene, DEAR.replace("'b'", f"'{'b' * 1_000}'")) in (1, [FEW_DEAR - 1])
     assert scene.queue.selectors_exceeded == 0
-    assert scene.most_looks <= MOST_DEAR
+    assert scene.most_looks <= MAX_DEAR
 
 
 @pytest.mark.parametrize("kind", KINDS)

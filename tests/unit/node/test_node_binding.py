@@ -537,7 +537,7 @@ def test_what_waits_is_told_of_few_receivers_of_an_address_alone(node: Node, mon
     client.receiver("q", credit=0, name="one")
     client.receiver("q", credit=0, name="two")
     assert [link["backlog"] for link in node.connections.links_of().page()] == [None, 1, 1]
-    monkeypatch.setattr("enmasse.node.client_connection.MOST_ASKED", 1)
+    monkeypatch.setattr("enmasse.node.client_connection.MAX_ASKED", 1)
     assert [link["backlog"] for link in node.connections.links_of().page()] == [None, None, None]
 
 

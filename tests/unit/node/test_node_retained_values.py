@@ -77,8 +77,8 @@ def test_a_value_is_shown_with_what_is_known_of_it(desk: Desk) -> None:
 
 
 def test_values_are_listed_page_by_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retained_values, "MOST_VALUES", 2)
-    monkeypatch.setattr(retained_values, "MOST_LOOKS", 3)
+    monkeypatch.setattr(retained_values, "MAX_VALUES", 2)
+    monkeypatch.setattr(retained_values, "MAX_LOOKS", 3)
     desk.retain(*(f"news/{n}" for n in range(7)))
     pages: list[list[str]] = []
     offset: int | None = 0
@@ -90,8 +90,8 @@ def test_values_are_listed_page_by_page(desk: Desk, monkeypatch: pytest.MonkeyPa
 
 
 def test_values_are_cleared_step_by_step_and_others_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retained_values, "MOST_VALUES", 2)
-    monkeypatch.setattr(retained_values, "MOST_LOOKS", 3)
+    monkeypatch.setattr(retained_values, "MAX_VALUES", 2)
+    monkeypatch.setattr(retained_values, "MAX_LOOKS", 3)
     desk.retain(*(f"news/{'x/' * (n % 2)}{n}" for n in range(9)), "all")
     count = 0
     offset: int | None = 0

@@ -11,7 +11,7 @@ from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE, SESSION_TYPE, WILL_TYPE
 from enmasse.node.management.management import Inspection, Management
 from enmasse.node.management.session_views import sessions_of, wills_of
-from enmasse.node.management.views import MOST_ROWS, View
+from enmasse.node.management.views import MAX_ROWS, View
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.mqtt.packets import Will
@@ -91,7 +91,7 @@ def test_a_query_makes_the_rows_of_its_page(site: Site, made: list[Any], kind: s
 def test_a_page_of_a_space_makes_one_row_more_at_most(
     site: Site, made: list[Any], operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enmasse.node.management.management.MOST_ROWS", PAGE)
+    monkeypatch.setattr("enmasse.node.management.management.MAX_ROWS", PAGE)
     offset, has_more = 0, True
     while has_more:
         made.clear()
@@ -103,7 +103,7 @@ def test_a_page_of_a_space_makes_one_row_more_at_most(
 
 
 def test_an_answer_holds_no_more_than_a_page_whatever_is_asked() -> None:
-    view = View(range(3 * MOST_ROWS), lambda number: {"name": str(number)}, lambda number: (str(number), None))
+    view = View(range(3 * MAX_ROWS), lambda number: {"name": str(number)}, lambda number: (str(number), None))
     replies: list[Any] = []
     entities = Entities(CoreHarness().core, lambda: "id")
     management = Management(
@@ -112,7 +112,7 @@ def test_an_answer_holds_no_more_than_a_page_whatever_is_asked() -> None:
         lambda _to, payload: replies.append(Sections(payload).body),
         lambda _to: True,
     )
-    for asked in ({}, {"count": 2 * MOST_ROWS}):
+    for asked in ({}, {"count": 2 * MAX_ROWS}):
         management.serve(
             encode_message(
                 {},
@@ -120,4 +120,4 @@ def test_an_answer_holds_no_more_than_a_page_whatever_is_asked() -> None:
                 application_properties={"operation": "QUERY", "entityType": LINK_TYPE, **asked},
             )
         )
-        assert len(replies.pop()["results"]) == MOST_ROWS
+        assert len(replies.pop()["results"]) == MAX_ROWS

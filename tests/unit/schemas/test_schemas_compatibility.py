@@ -212,7 +212,7 @@ def test_what_takes_too_long_to_compare_is_said_to() -> None:
 
 
 def test_a_subject_with_more_versions_than_can_be_compared_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.schemas.compatibility.MOST_S", 0)
+    monkeypatch.setattr("enmasse.schemas.compatibility.MAX_S", 0)
     with pytest.raises(SchemaRegistryError, match="set a level that is not transitive"):
         problems("BACKWARD_TRANSITIVE", NEW_WITH_DEFAULT, [OLD, OLD])
 

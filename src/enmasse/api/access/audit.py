@@ -50,7 +50,7 @@ KEPT_DAYS: Final = 90
 
 _MAX_BYTES: Final = 10 * 1024 * 1024  # some 30,000 requests
 _KEPT: Final = 5
-_MOST_READ: Final = 64 * 1024 * 1024  # all of it, in a thread
+_MAX_READ: Final = 64 * 1024 * 1024  # all of it, in a thread
 _TIME = re.compile(rb'"time":"([^"]+)"')
 _ACCOUNT = re.compile(rb'"user":"((?:[^"\\]|\\.)+)"')
 _ADDRESS = re.compile(rb'"from":"([^"]+)"')
@@ -146,7 +146,7 @@ class AuditLog:
 
 def _lines_backwards(paths: Iterable[Path]) -> Iterator[str | None]:
     """Yield the lines of files from their ends, and None in place of what is beyond the bound."""
-    left = _MOST_READ
+    left = _MAX_READ
     for path in paths:
         try:
             data = path.read_bytes()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
     from enmasse.model.schema.subresources import Subresource
 
-MOST_IDS = 10_000
+MAX_IDS = 10_000
 """Messages that one request names."""
 
 Document = dict[str, Any]
@@ -101,6 +101,6 @@ def _checked(action: Subresource, body: Document) -> Document:
 def _ids(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > MOST_IDS:
-        raise RequestError(400, f"ids: expected a list of at most {MOST_IDS} ids, got {describe_value(value)}")
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > MAX_IDS:
+        raise RequestError(400, f"ids: expected a list of at most {MAX_IDS} ids, got {describe_value(value)}")
     return tuple(value)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_MOST_OPERATIONS = 10_000  # as in Kubernetes
-_MOST_COPIED = 3 * 1024 * 1024  # characters of JSON, as in Kubernetes
+_MAX_OPERATIONS = 10_000  # as in Kubernetes
+_MAX_COPIED = 3 * 1024 * 1024  # characters of JSON, as in Kubernetes
 
 
 def json_patch(document: Document, patch: Any) -> Document:
@@ -36,16 +36,16 @@ def json_patch(document: Document, patch: Any) -> Document:
     """
     if not isinstance(patch, list):
         raise RequestError(400, "a JSON patch is a list of operations")
-    if len(patch) > _MOST_OPERATIONS:
-        raise RequestError(413, f"a JSON patch has at most {_MOST_OPERATIONS} operations, this one {len(patch)}")
+    if len(patch) > _MAX_OPERATIONS:
+        raise RequestError(413, f"a JSON patch has at most {_MAX_OPERATIONS} operations, this one {len(patch)}")
     result: Any = json.loads(json.dumps(document))
     copied = 0
     for number, operation in enumerate(patch):
         try:
             if isinstance(operation, dict) and operation.get("op") == "copy":
                 copied += len(json.dumps(JsonPointer(operation.get("from", "")).resolve(result)))
-                if copied > _MOST_COPIED:
-                    raise RequestError(413, f"a JSON patch copies at most {_MOST_COPIED} characters")
+                if copied > _MAX_COPIED:
+                    raise RequestError(413, f"a JSON patch copies at most {_MAX_COPIED} characters")
             result = JsonPatch([operation]).apply(result, in_place=True)
         except JsonPatchTestFailed:
             raise RequestError(422, f"operation {number}: test failed at {operation.get('path')}") from None

@@ -28,7 +28,7 @@ from enmasse.control.addresses.preview import write_warnings
 from enmasse.control.store.managed_fields import list_type_of
 from enmasse.control.store.registry import Preconditions
 from enmasse.control.store.writes import finish
-from enmasse.model.schema.kinds import MOST_IN_LIST
+from enmasse.model.schema.kinds import MAX_IN_LIST
 from enmasse.model.schema.schema import describe_value
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ class _Routes:
             raise RequestError(400, f"expected a list of kind {kind} and apiVersion {self._served.api_version}")
         if not isinstance(items, list) or not items:
             raise RequestError(400, f"items: expected a list of objects, got {describe_value(items)}")
-        if len(items) > MOST_IN_LIST:
-            raise RequestError(413, f"items: at most {MOST_IN_LIST} objects are written at once, got {len(items)}")
+        if len(items) > MAX_IN_LIST:
+            raise RequestError(413, f"items: at most {MAX_IN_LIST} objects are written at once, got {len(items)}")
         identity = {"apiVersion": self._served.api_version, "kind": self._kind.name}
         namespace, _ = place(request)
         return [fit_to_path(identity | expect_map(item), self._served, namespace, None) for item in items]

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from enmasse.model.schema.kinds import ADDRESS_SPACE, KINDS, MOST_IN_LIST, WRITTEN_IN_LISTS
+from enmasse.model.schema.kinds import ADDRESS_SPACE, KINDS, MAX_IN_LIST, WRITTEN_IN_LISTS
 from enmasse.model.schema.subresources import REPORTS, TABLES_OF_SPACES, Subresource
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def operations_of(served: Served) -> Iterator[Operation]:
     yield operation(single, "get", "get", "read", ("includeObject",))
     if not served.is_read_only:
         if served.takes_lists:
-            several = f"{MOST_IN_LIST} at most, all of them or none"
+            several = f"{MAX_IN_LIST} at most, all of them or none"
             yield operation(
                 collection, "post", "post", f"create one, or several ({several})", _WRITE_QUERY, "object-or-list"
             )

@@ -42,7 +42,7 @@ MAX_WATCH_S = 3600.0
 
 _log = logging.getLogger(__name__)
 
-_MOST_WATCHES = 1000
+_MAX_WATCHES = 1000
 _BOOKMARK_S = 60.0
 _BUSY_S = 0.5
 _STEP = 200  # initial objects that are read at a time
@@ -68,7 +68,7 @@ class Watches:
         self,
         stop: asyncio.Event,
         *,
-        most: int = _MOST_WATCHES,
+        most: int = _MAX_WATCHES,
         bookmark_s: float = _BOOKMARK_S,
         patience_s: float = 30.0,
     ) -> None:

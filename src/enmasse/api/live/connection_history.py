@@ -2,7 +2,7 @@
 
 Rules:
 1. Of a space that somebody looks at, all connections are recorded; of others those of the smallest spaces, up to
-   ``MOST_RECORDED`` in all: a node tells of 200 connections in two milliseconds.
+   ``MAX_RECORDED`` in all: a node tells of 200 connections in two milliseconds.
 2. What is recorded has a bound (``Recorded``), and goes with its connection.
 """
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from enmasse.api.live.sampler import Sampler
     from enmasse.api.live.sessions import SessionRows
 
-MOST_RECORDED: Final = 500
+MAX_RECORDED: Final = 500
 """Connections that are recorded although nobody looks at them."""
 
 LOOKED_AT_S: Final = 900.0
 """So long after somebody looked at a connection those of its space are recorded."""
 
-_MOST_POINTS: Final = 200_000  # of forty bytes; an hour of a busy connection has 720
+_MAX_POINTS: Final = 200_000  # of forty bytes; an hour of a busy connection has 720
 _PATIENCE_S: Final = 10.0
 
 
@@ -42,7 +42,7 @@ class ConnectionHistory:
     """
 
     def __init__(self, rows: SessionRows, sampler: Sampler) -> None:
-        self.recorded = Recorded(("messagesIn", "messagesOut"), ("senders", "receivers"), _MOST_POINTS)
+        self.recorded = Recorded(("messagesIn", "messagesOut"), ("senders", "receivers"), _MAX_POINTS)
         self._rows = rows
         self._sampler = sampler
         self._looked_at: dict[str, float] = {}
@@ -74,7 +74,7 @@ class ConnectionHistory:
         self._looked_at = {space: seen for space, seen in self._looked_at.items() if at - seen < LOOKED_AT_S}
         totals = self._sampler.latest.totals
         yield from [space for space in self._looked_at if space in totals]
-        room = MOST_RECORDED
+        room = MAX_RECORDED
         for space, total in sorted(totals.items(), key=lambda item: item[1].connections):
             room -= total.connections
             if room < 0:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KEPT_S: Final = 3600.0
 
-_MOST_POINTS: Final = 400_000  # of about a hundred bytes
+_MAX_POINTS: Final = 400_000  # of about a hundred bytes
 
 Values = tuple[float, ...]
 
@@ -32,7 +32,7 @@ class History:
         kept_s: seconds after which a point is forgotten.
     """
 
-    def __init__(self, width: int, most: int = _MOST_POINTS, kept_s: float = KEPT_S) -> None:
+    def __init__(self, width: int, most: int = _MAX_POINTS, kept_s: float = KEPT_S) -> None:
         self._width = width + 1  # the time is the first
         self._most = most
         self._kept_s = kept_s
@@ -93,7 +93,7 @@ class Recorded:
         gauges: what is as it is at the moment.
     """
 
-    def __init__(self, counters: Sequence[str], gauges: Sequence[str], most: int = _MOST_POINTS) -> None:
+    def __init__(self, counters: Sequence[str], gauges: Sequence[str], most: int = _MAX_POINTS) -> None:
         self._counters = counters
         self._gauges = gauges
         self._history = History(len(counters) + len(gauges), most)

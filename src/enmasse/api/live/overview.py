@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_MOST_PROBLEMS: Final = 100
+_MAX_PROBLEMS: Final = 100
 _NEARLY_FULL: Final = 0.9
 _REMEDIES: Final = {
     ADDRESS.name: "Its conditions say more: `enmasse get address {name} -o yaml`.",
@@ -66,7 +66,7 @@ class Overview:
             "kind": "Overview",
             "apiVersion": ADDRESS_SPACE.api_version,
             "metadata": {},
-            "problems": problems[:_MOST_PROBLEMS],
+            "problems": problems[:_MAX_PROBLEMS],
             "problemCount": len(problems),
             "totals": self._totals(spaces),
             "series": self._series(spaces),

@@ -18,7 +18,7 @@ from enmasse.api.kube.requests import Options, Query, place
 from enmasse.api.kube.status import RequestError
 from enmasse.api.kube.watch import WatchResponse
 from enmasse.api.live.feeds import Feeds, FeedWatch, Source
-from enmasse.api.live.rows import MOST_ROWS, SPACES, TABLES, Rows
+from enmasse.api.live.rows import MAX_ROWS, SPACES, TABLES, Rows
 from enmasse.api.live.rows import Query as RowQuery
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.schema.kinds import ADDRESS_SPACE
@@ -51,7 +51,7 @@ class PagedQuery(WatchedQuery):
     sort: Word = ""
     offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """The number of rows that are skipped."""
-    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_ROWS)] = 50
     """The number of rows at most."""
 
 

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-MOST_ROWS: Final = 500
+MAX_ROWS: Final = 500
 """The most rows of one answer."""
 
-_MOST_ORDERS: Final = 100  # of addresses, kept while nothing changes: a reference for each row
+_MAX_ORDERS: Final = 100  # of addresses, kept while nothing changes: a reference for each row
 _SPARK_COLUMN: Final = "spark"
 _SPARK_TIMES: Final = 31  # for thirty rates between them
 
@@ -289,7 +289,7 @@ class Rows:
     def _in_order(self, space: str, sort: str) -> list[Document]:
         """Return the addresses of a space in an order, which all viewers share until something changes."""
         now = (self.addresses.version, self._sampler.latest.number)
-        if now != self._ordered_at or len(self._ordered) >= _MOST_ORDERS:
+        if now != self._ordered_at or len(self._ordered) >= _MAX_ORDERS:
             self._ordered, self._ordered_at = {}, now
         found = self._ordered.get((space, sort))
         if found is None:

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_MOST_MINUTES = int(KEPT_S // 60)
+_MAX_MINUTES = int(KEPT_S // 60)
 
 
 class _SeriesQuery(WatchedQuery):
     address: Word = ""
     pipeline: Word = ""
     connection: Word = ""
-    minutes: Annotated[int, Field(ge=1, le=_MOST_MINUTES)] = _MOST_MINUTES
+    minutes: Annotated[int, Field(ge=1, le=_MAX_MINUTES)] = _MAX_MINUTES
     """How far back the series go."""
 
 

@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 LINK_COUNTS: Final = tuple(field.name for field in LINKS.fields if field.type == "integer")
 
-_MOST_SESSIONS: Final = 20_000  # connections or links of one space that are looked at
+_MAX_SESSIONS: Final = 20_000  # connections or links of one space that are looked at
 _FRESH_S: Final = 1.0
 _FORGET_S: Final = 60.0
 _COUNTED: Final = {"messagesIn": "messagesIn", "messagesOut": "messagesOut", "deliveries": "rate"}
@@ -70,8 +70,8 @@ class SessionRows:
                 page, has_more = await ask(space, offset)
                 offset += len(page)
                 rows += map(self._shape, page)
-                if len(rows) > _MOST_SESSIONS:
-                    return rows[:_MOST_SESSIONS], _MOST_SESSIONS
+                if len(rows) > _MAX_SESSIONS:
+                    return rows[:_MAX_SESSIONS], _MAX_SESSIONS
         return rows, 0
 
     def _forget(self, now: float) -> None:

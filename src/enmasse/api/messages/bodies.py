@@ -35,8 +35,8 @@ SHOWN_BYTES = 64 << 10
 WHOLE_BYTES = 1 << 20
 """Bytes that are shown of one that is asked for as a whole."""
 
-MOST_VALUES = 100_000
-MOST_LEVELS = 64
+MAX_VALUES = 100_000
+MAX_LEVELS = 64
 _EXACT = 1 << 53
 _JSON_TYPES = ("application/json", "text/json")
 _CBOR_TYPES = ("application/cbor",)
@@ -55,7 +55,7 @@ class _Plain:
     """Turns one value into JSON's, as long as it has not too many parts."""
 
     def __init__(self) -> None:
-        self._left = MOST_VALUES
+        self._left = MAX_VALUES
 
     def value(self, found: Any, depth: int = 0) -> Any:
         """Return a value of AMQP, CBOR or Avro as one of JSON.
@@ -64,7 +64,7 @@ class _Plain:
             TooMuchError: it has too many parts, or is too deep.
         """
         self._left -= 1
-        if self._left < 0 or depth > MOST_LEVELS:
+        if self._left < 0 or depth > MAX_LEVELS:
             raise TooMuchError("a value of too many parts")
         match found:
             case None | bool():

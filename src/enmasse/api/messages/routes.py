@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
 
 DEFAULT_LIMIT = 50
-MOST_MESSAGES = 500
+MAX_MESSAGES = 500
 """Of one page, or taken at once."""
 
-MOST_SENT = 100
+MAX_SENT = 100
 LONGEST_WAIT_S = 30.0
 
 Document = dict[str, Any]
@@ -198,8 +198,8 @@ def _asked(request: Request) -> _Asked:
     if offset and options.text("time"):
         raise RequestError(400, "offset: not together with time")
     limit = options.number("limit") or DEFAULT_LIMIT
-    if limit > MOST_MESSAGES:
-        raise RequestError(400, f"limit: expected at most {MOST_MESSAGES}, got {limit}")
+    if limit > MAX_MESSAGES:
+        raise RequestError(400, f"limit: expected at most {MAX_MESSAGES}, got {limit}")
     browsing = Browsing(
         limit=limit,
         after=options.text("continue"),
@@ -234,8 +234,8 @@ def _to_send(body: Document) -> list[Message]:
     messages = body.get("messages")
     if unknown := [name for name in body if name != "messages"]:
         raise RequestError(400, f"{unknown[0]}: unknown; only messages are sent")
-    if not isinstance(messages, list) or not 1 <= len(messages) <= MOST_SENT:
-        raise RequestError(400, f"messages: expected a list of 1 to {MOST_SENT}, got {describe_value(messages)}")
+    if not isinstance(messages, list) or not 1 <= len(messages) <= MAX_SENT:
+        raise RequestError(400, f"messages: expected a list of 1 to {MAX_SENT}, got {describe_value(messages)}")
     return [read_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
@@ -244,8 +244,8 @@ def _to_receive(body: Document) -> tuple[int, float]:
         if name not in ("limit", "waitSeconds"):
             raise RequestError(400, f"{name}: unknown; receive takes limit and waitSeconds")
     limit, wait_s = body.get("limit", 1), body.get("waitSeconds", 5)
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_MESSAGES:
-        raise RequestError(400, f"limit: expected a number from 1 to {MOST_MESSAGES}, got {describe_value(limit)}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_MESSAGES:
+        raise RequestError(400, f"limit: expected a number from 1 to {MAX_MESSAGES}, got {describe_value(limit)}")
     is_number = isinstance(wait_s, int | float) and not isinstance(wait_s, bool)
     if not is_number or not 0 <= wait_s <= LONGEST_WAIT_S:
         raise RequestError(

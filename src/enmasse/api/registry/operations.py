@@ -7,17 +7,17 @@ from typing import Any, Final, Literal
 
 from pydantic.json_schema import models_json_schema
 
-from enmasse.iot.bulk import MOST_LINES
+from enmasse.iot.bulk import MAX_LINES
 from enmasse.iot.commands import STATES, CommandRequest
 from enmasse.iot.credentials import TYPES
 from enmasse.iot.device import Device
 from enmasse.iot.documents import MAX_ID, Part
-from enmasse.iot.search import MOST_IN_PAGE, PAGE
+from enmasse.iot.search import MAX_IN_PAGE, PAGE
 from enmasse.iot.tenant import Possession, Tenant
 from enmasse.version import __version__
 
 PREFIX: Final = "/registry/v1"
-MOST_WAIT_S: Final = 120
+MAX_WAIT_S: Final = 120
 
 Document = dict[str, Any]
 Body = Literal["", "Tenant", "Device", "Credentials", "Lines", "CommandRequest", "Possession"]
@@ -262,7 +262,7 @@ OPERATIONS: Final = (
         name="import_devices",
         method="POST",
         path=f"/import{_T}",
-        summary=f"Create up to {MOST_LINES} devices, one for each line",
+        summary=f"Create up to {MAX_LINES} devices, one for each line",
         answer="Imported",
         body="Lines",
         errors=_WRITE,
@@ -328,7 +328,7 @@ OPERATIONS: Final = (
 _PATTERN: Final = "A JSON map with `field`, a JSON pointer, and "
 _QUERY: Final[dict[str, tuple[Document, str]]] = {
     "namespace": ({"type": "string"}, "The namespace that the tenant is made in; left out: none."),
-    "pageSize": ({"type": "integer", "minimum": 0, "maximum": MOST_IN_PAGE, "default": PAGE}, "How many at most."),
+    "pageSize": ({"type": "integer", "minimum": 0, "maximum": MAX_IN_PAGE, "default": PAGE}, "How many at most."),
     "pageOffset": ({"type": "integer", "minimum": 0, "default": 0}, "How many before them are left out."),
     "filterJson": (
         {"type": "string"},
@@ -337,7 +337,7 @@ _QUERY: Final[dict[str, tuple[Document, str]]] = {
     "sortJson": ({"type": "string"}, f"{_PATTERN}`direction`, `asc` or `desc`; may be repeated."),
     "isGateway": ({"type": "boolean"}, "Gateways alone, or what is none."),
     "existing": ({"type": "string", "enum": ["fail", "replace", "skip"]}, "What becomes of devices that are there."),
-    "wait": ({"type": "number", "minimum": 0, "maximum": MOST_WAIT_S}, "Seconds to wait for the device's answer."),
+    "wait": ({"type": "number", "minimum": 0, "maximum": MAX_WAIT_S}, "Seconds to wait for the device's answer."),
     "device": ({"type": "string"}, "Only those of a device."),
     "state": ({"type": "string", "enum": list(STATES)}, "Only those in a state."),
     "batch": ({"type": "string"}, "Only those that were stored together."),

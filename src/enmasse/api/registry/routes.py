@@ -21,13 +21,13 @@ from starlette.routing import Route
 
 from enmasse.api.kube.requests import media_type, read_value
 from enmasse.api.kube.status import RequestError, answer_error
-from enmasse.api.registry.operations import CSV, JSON_LINES, MOST_WAIT_S, OPERATIONS, PREFIX, openapi_document
+from enmasse.api.registry.operations import CSV, JSON_LINES, MAX_WAIT_S, OPERATIONS, PREFIX, openapi_document
 from enmasse.api.registry.rows import ms_of, time_of
 from enmasse.control.access.roles import DEVICE_REGISTRY
 from enmasse.errors import EnmasseError
 from enmasse.identity.rbac import AccessRequest, describe_refusal
 from enmasse.iot.bulk import read_csv, read_json_lines, write_csv, write_json_lines
-from enmasse.iot.command_store import MOST_IN_PAGE, PAGE
+from enmasse.iot.command_store import MAX_IN_PAGE, PAGE
 from enmasse.iot.commands import read_command
 from enmasse.iot.documents import RegistryError, RegistryFullError
 from enmasse.iot.search import read_query
@@ -356,7 +356,7 @@ class _Routes:
             device=query.get("device"),
             state=query.get("state"),
             batch=query.get("batch"),
-            size=_whole(query, "pageSize", PAGE, MOST_IN_PAGE),
+            size=_whole(query, "pageSize", PAGE, MAX_IN_PAGE),
             offset=_whole(query, "pageOffset", 0, 2**53),
         )
         await self._run(self._devices.tenant, tenant)
@@ -451,8 +451,8 @@ def _seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = -1.0
-    if not 0 <= found <= MOST_WAIT_S:
-        raise RegistryError(400, f"wait: expected seconds from 0 to {MOST_WAIT_S}, got '{text:.40}'")
+    if not 0 <= found <= MAX_WAIT_S:
+        raise RegistryError(400, f"wait: expected seconds from 0 to {MAX_WAIT_S}, got '{text:.40}'")
     return found
 
 

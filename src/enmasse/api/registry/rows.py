@@ -25,7 +25,7 @@ from enmasse.api.live.routes import PagedQuery, Word, row_list
 from enmasse.control.access.roles import DEVICE_REGISTRY
 from enmasse.identity.rbac import AccessRequest
 from enmasse.iot.commands import STATES
-from enmasse.iot.search import MOST_IN_PAGE, Filter, Sort
+from enmasse.iot.search import MAX_IN_PAGE, Filter, Sort
 from enmasse.iot.search import Query as DeviceQuery
 from enmasse.model.schema.kinds import IOT_PROJECT
 
@@ -65,7 +65,7 @@ def registry_rows_routes(live: Live, devices: DeviceRegistry, commands: CommandD
         search, status, device, sort, offset = asked.search, asked.status, asked.device, asked.sort, asked.offset
         if table not in _TABLES:
             raise RequestError(404, f"there is no table {table[:40]}; a project has {' and '.join(_TABLES)}")
-        tenant, size = f"{namespace}.{name}", min(asked.limit, MOST_IN_PAGE)
+        tenant, size = f"{namespace}.{name}", min(asked.limit, MAX_IN_PAGE)
         ask = AccessRequest("list", DEVICE_REGISTRY, table, namespace, name)
         live.rights.require(request.state.requester, ask)
         live.store.get(kind.name, namespace, name)  # a watch has to refuse before it begins

@@ -40,12 +40,12 @@ LOOK_S: Final = 1.0
 
 OUTCOME_S: Final = 30.0
 ANSWER_S: Final = 30.0
-MOST_ANSWER_S: Final = 120.0
+MAX_ANSWER_S: Final = 120.0
 FORGET_S: Final = 3_600.0
-MOST_EVENTS: Final = 10
+MAX_EVENTS: Final = 10
 SAVE_S: Final = 10.0
 """So often it is kept when devices were last seen."""
-MOST_SEEN: Final = 100_000
+MAX_SEEN: Final = 100_000
 """Devices of which it is known when they were seen, since the start."""
 
 USED_UP: Final = "amqp:resource-limit-exceeded"
@@ -124,15 +124,15 @@ class CommandDispatcher:
         for what, tenant, device, at_ms in notes:
             key = (tenant, device)
             seen = self._seen.pop(key, None) or Seen()
-            if len(self._seen) >= MOST_SEEN:
+            if len(self._seen) >= MAX_SEEN:
                 self._seen.popitem(last=False)
             self._seen[key] = seen
             seen.at_ms = int(at_ms)
-            if len(self._unsaved) < MOST_SEEN:
+            if len(self._unsaved) < MAX_SEEN:
                 self._unsaved[key] = seen.at_ms
             if what in ("connected", "disconnected"):
                 seen.is_connected = what == "connected"
-                seen.events = (*seen.events[1 - MOST_EVENTS :], (what, seen.at_ms))
+                seen.events = (*seen.events[1 - MAX_EVENTS :], (what, seen.at_ms))
             elif what == "present":
                 seen.is_connected = True
             elif what == "listening":

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 _AGAIN_S = 1.0
 """Seconds before an incomplete list of a node is read again."""
 
-_MOST_ROUNDS = 60
+_MAX_ROUNDS = 60
 """A check is put off so many times because something is under way; then everything is read."""
 
 
@@ -317,7 +317,7 @@ class NodeMirror:
         if self._under_way or begun != self._begun:
             # The revision may count what was done meanwhile or not: the next round shows it.
             self._skipped += 1
-            return self._skipped > _MOST_ROUNDS
+            return self._skipped > _MAX_ROUNDS
         self._skipped = 0
         return found != self._revision
 

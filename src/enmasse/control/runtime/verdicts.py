@@ -39,7 +39,7 @@ class Verdict:
 
 ADMITTED = Verdict("Admitted")
 
-_MOST_NAMED = 20  # plans, in a sentence
+_MAX_NAMED = 20  # plans, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def grant_problem(space: AddressSpace, plan: AddressSpacePlan, others: Iterable[
         for item in others
         if item.spec.address_space_type == space.spec.type and item.is_for(namespace)
     )
-    instead = f"there are {', '.join(usable[:_MOST_NAMED])}" if usable else "there is no other one for it"
+    instead = f"there are {', '.join(usable[:_MAX_NAMED])}" if usable else "there is no other one for it"
     return f"plan '{plan.metadata.name}' is not for spaces of namespace {namespace}; {instead}"
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_MOST_UPDATERS = 10
+_MAX_UPDATERS = 10
 _ANCIENT = "ancient-changes"
 _BEFORE = "before-first-apply"
 
@@ -244,9 +244,9 @@ def _written_down(entries: Iterable[_Entry]) -> list[Document]:
 def _capped(entries: list[_Entry]) -> list[_Entry]:
     """Join the oldest of many writers, so that the list stays short."""
     updaters = [entry for entry in entries if entry.manager.operation == "Update"]
-    if len(updaters) <= _MOST_UPDATERS:
+    if len(updaters) <= _MAX_UPDATERS:
         return entries
-    oldest = sorted(updaters, key=lambda entry: entry.time)[: len(updaters) - _MOST_UPDATERS + 1]
+    oldest = sorted(updaters, key=lambda entry: entry.time)[: len(updaters) - _MAX_UPDATERS + 1]
     ancient = Manager(_ANCIENT, oldest[-1].manager.api_version)
     joined = _Entry(ancient, frozenset().union(*(entry.fields for entry in oldest)), oldest[-1].time)
     return [joined, *(entry for entry in entries if entry not in oldest)]

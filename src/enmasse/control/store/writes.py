@@ -83,7 +83,7 @@ class Admission(Protocol):
 
 T = TypeVar("T")
 
-_MOST_TIMES = 8
+_MAX_TIMES = 8
 """Attempts of one write, which is repeated when another write came in between."""
 
 _AT_ONCE = 2
@@ -138,7 +138,7 @@ async def finish(write: Callable[[], T]) -> T:
     Raises:
         UnfinishedWriteError: when others kept changing the same object.
     """
-    for _ in range(_MOST_TIMES - 1):
+    for _ in range(_MAX_TIMES - 1):
         try:
             return write()
         except UnfinishedWriteError as error:
@@ -149,7 +149,7 @@ async def finish(write: Callable[[], T]) -> T:
 
 def finish_here(write: Callable[[], T]) -> T:
     """Write, with the slow work done in this thread; for programs without other tasks."""
-    for _ in range(_MOST_TIMES - 1):
+    for _ in range(_MAX_TIMES - 1):
         try:
             return write()
         except UnfinishedWriteError as error:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _AGAIN_S: Final = 2.0
 _STORED_S: Final = 0.01
 """How long a message that was handed out before it was on disk, and has no id, is left to be written."""
-_MOST_ANSWER: Final = 500
-_MOST_ERROR: Final = 300
+_MAX_ANSWER: Final = 500
+_MAX_ERROR: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +213,12 @@ class Poster:
         return hashlib.sha256(name.encode()).hexdigest()[:32]
 
     def _note(self, error: str) -> None:
-        self._figures.last_error = error[:_MOST_ERROR]
+        self._figures.last_error = error[:_MAX_ERROR]
         self._changed()
 
 
 async def _beginning(answer: httpx.Response) -> bytes:
     """Return the first bytes of an answer, however long it is."""
-    async for part in answer.aiter_raw(_MOST_ANSWER):
+    async for part in answer.aiter_raw(_MAX_ANSWER):
         return part
     return b""

@@ -33,7 +33,7 @@ MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
 _AGAIN: Final = frozenset((408, 425, 429))
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
-_MOST_VALUE = 1_000
+_MAX_VALUE = 1_000
 
 
 def body_of(message: Message) -> tuple[bytes, str]:
@@ -64,7 +64,7 @@ def headers_of(message: Message, address: str) -> dict[str, str]:
     return {
         name: as_header(value)
         for name, value in said.items()
-        if isinstance(value, str | int | float | bool) and len(str(value)) <= _MOST_VALUE
+        if isinstance(value, str | int | float | bool) and len(str(value)) <= _MAX_VALUE
     }
 
 

@@ -4,7 +4,7 @@ Rules:
 1. For each request there is a connection within the address's space, as its administrator: nothing of another space
    can be reached by it.
 2. Little is asked for at a time, and less of large messages, so that a page takes little memory.
-3. A page ends after ``PAGE_BYTES``, and after ``MOST_READ`` messages of which none was wanted.
+3. A page ends after ``PAGE_BYTES``, and after ``MAX_READ`` messages of which none was wanted.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 PAGE_BYTES = 4 << 20
 """Bytes of messages after which a page ends."""
 
-MOST_READ = 5_000
+MAX_READ = 5_000
 """Messages that are looked at for one page."""
 
 BATCH = 4
 """Messages that may be on their way at a time: each may have 16 MiB."""
 
-MOST_VISITS = 8
+MAX_VISITS = 8
 """Requests that are served at a time; others wait."""
 
-MOST_FOLLOWED = 64
+MAX_FOLLOWED = 64
 """Addresses that are followed at a time."""
 
 _DRAIN_S = 15.0
@@ -66,7 +66,7 @@ class AmqpMessageAdmin:
 
     def __init__(self, node: AmqpNodeAdmin) -> None:
         self._node = node
-        self._visits = asyncio.Semaphore(MOST_VISITS)
+        self._visits = asyncio.Semaphore(MAX_VISITS)
         self._followed = 0
 
     async def purge(self, name: str, choice: MessageChoice) -> int:
@@ -106,8 +106,8 @@ class AmqpMessageAdmin:
                 f"'{address.address}' is of type {address.address_type}, which hands messages to receivers alone: "
                 "whoever watched would take them",
             )
-        if self._followed >= MOST_FOLLOWED:
-            raise NodeUnavailableError(f"{MOST_FOLLOWED} addresses are followed already: try again later")
+        if self._followed >= MAX_FOLLOWED:
+            raise NodeUnavailableError(f"{MAX_FOLLOWED} addresses are followed already: try again later")
         self._followed += 1
         try:
             async with AsyncExitStack() as stack:
@@ -241,7 +241,7 @@ async def _queue_page(connection: Connection, address: AddressEntity, wanted: Br
                     found.append(browsed)
             if is_end or wanted.id:
                 return MessagePage(found)
-            if len(found) >= limit or size >= PAGE_BYTES or read >= MOST_READ:
+            if len(found) >= limit or size >= PAGE_BYTES or read >= MAX_READ:
                 return MessagePage(found, after)
 
 
@@ -357,6 +357,6 @@ class _StreamPage:
                         found.append(browsed)
                 if is_end:
                     break
-                if len(found) >= limit or size >= room or read >= MOST_READ:
+                if len(found) >= limit or size >= room or read >= MAX_READ:
                     return found, False
         return found, True

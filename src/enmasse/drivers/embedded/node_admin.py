@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 _SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
 _PAGE = 64  # addresses that a node lists in one go: two milliseconds in which it does nothing else
-_MOST_ADDRESSES = 10_000  # with figures in one request: half a second
+_MAX_ADDRESSES = 10_000  # with figures in one request: half a second
 _CONFIGURATION = "io.enmasse.configuration"
 _INSTALLATION = "io.enmasse.installation"
 _CONNECTION = "io.enmasse.connection"
@@ -246,13 +246,13 @@ class AmqpNodeAdmin:
             health = await management.query(_HEALTH)
             spaces = await management.query(_SPACE, _SPACE_FIGURES)
             addresses: list[dict[str, Any]] = []
-            while len(addresses) <= _MOST_ADDRESSES:
+            while len(addresses) <= _MAX_ADDRESSES:
                 page = await management.query(_ADDRESS, wanted, offset=len(addresses), count=_PAGE)
                 addresses += page
                 if len(page) < _PAGE:
                     break
-        has_more = len(addresses) > _MOST_ADDRESSES
-        return NodeFigures(statistics[0], health[0], spaces, addresses[:_MOST_ADDRESSES], has_more)
+        has_more = len(addresses) > _MAX_ADDRESSES
+        return NodeFigures(statistics[0], health[0], spaces, addresses[:_MAX_ADDRESSES], has_more)
 
     async def ping(self) -> None:
         """Send a message through an address of its own and wait until it has come back."""

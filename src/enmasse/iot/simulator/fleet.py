@@ -22,7 +22,7 @@ AT_ONCE: Final = 50
 """Devices that connect at the same time."""
 
 RETRY_S: Final = 2.0
-MOST_LATENCIES: Final = 100_000
+MAX_LATENCIES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Fleet:
             self.counts["sent"] += 1
             if await device.send(plan.kind, payload):
                 self.counts["taken"] += 1
-                if len(self.latencies_s) < MOST_LATENCIES:
+                if len(self.latencies_s) < MAX_LATENCIES:
                     self.latencies_s.append(time.monotonic() - began)
             else:
                 self.counts["refused"] += 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FEW = 32
 """Subscriptions with the least room that are looked at one by one. Of more the least that they may have is taken."""
 
-MOST_STEP_BYTES = 1 << 20
+MAX_STEP_BYTES = 1 << 20
 """Bytes after which a subscription is put where it belongs now, however much room it has."""
 
 
@@ -38,7 +38,7 @@ class Windows:
     def update(self, subscription: Subscription) -> None:
         """Put a subscription where it belongs, by the room that it has now."""
         free = subscription.max_bytes - subscription.bytes_stored
-        step = min(max(1, abs(free) >> 3), MOST_STEP_BYTES)
+        step = min(max(1, abs(free) >> 3), MAX_STEP_BYTES)
         subscription.room_above = subscription.bytes_stored - step
         subscription.room_below = subscription.bytes_stored + step
         if subscription.depth:

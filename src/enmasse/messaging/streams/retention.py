@@ -34,7 +34,7 @@ NOTHING = 1 << 63
 """Later than any time."""
 
 LEAST_PAUSE_S = 0.1
-MOST_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0
 """The longest pause between searches for what is too old; a stream searches ten times within the age it keeps."""
 
 
@@ -74,7 +74,7 @@ class Retention(Part["Stream"]):
         """Return how long to wait between two age checks; 0 where age does not matter."""
         if not self.max_age_us:
             return 0.0
-        return min(max(self.max_age_us / 10_000_000, LEAST_PAUSE_S), MOST_PAUSE_S)
+        return min(max(self.max_age_us / 10_000_000, LEAST_PAUSE_S), MAX_PAUSE_S)
 
     def elsewhere_us(self, partition: Partition) -> int:
         """Return the time of the oldest frame that another partition may give; 0 while that is not known."""

@@ -21,8 +21,8 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,1000}")
 _OURS: Final = frozenset(("host", "content-length", "transfer-encoding", "connection", "content-type"))
 _SECRET: Final = frozenset(("authorization", "cookie", "proxy-authorization"))
-_MOST_URL = 2_000
-_MOST_TIMEOUT_MS = 120_000
+_MAX_URL = 2_000
+_MAX_TIMEOUT_MS = 120_000
 
 
 class WebhookRetry(Model):
@@ -95,8 +95,8 @@ class Webhook(SpaceMember):
                 yield Problem("spec.headers", f"{name} is secret: put it into the Secret that headersSecret names")
         if spec.ca_secret is not None and not spec.url.startswith("https://"):
             yield Problem("spec.caSecret", f"needs a url that begins with https://, not {describe_value(spec.url)}")
-        if milliseconds(spec.timeout) > _MOST_TIMEOUT_MS:
-            yield Problem("spec.timeout", f"expected at most {_MOST_TIMEOUT_MS // 1000}s")
+        if milliseconds(spec.timeout) > _MAX_TIMEOUT_MS:
+            yield Problem("spec.timeout", f"expected at most {_MAX_TIMEOUT_MS // 1000}s")
         if milliseconds(spec.retry.max_delay) < milliseconds(spec.retry.delay):
             yield Problem("spec.retry.maxDelay", f"expected at least delay, {spec.retry.delay}")
 
@@ -117,8 +117,8 @@ def _url_problem(url: str) -> str | None:
         port = parts.port
     except ValueError:
         return f"expected a URL, got {describe_value(url)}"
-    if len(url) > _MOST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        return f"expected a URL of at most {_MOST_URL} characters of ASCII"
+    if len(url) > _MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        return f"expected a URL of at most {_MAX_URL} characters of ASCII"
     if parts.scheme not in ("https", "http") or not parts.hostname or port == 0:
         return f"expected https://HOST/PATH, got {describe_value(url)}"
     if "@" in parts.netloc:

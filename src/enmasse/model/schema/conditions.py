@@ -106,7 +106,7 @@ def unmet(conditions: Iterable[Condition]) -> tuple[str, ...]:
 
 NOT_IN_EFFECT: Final = "NotInEffect"
 
-_MOST_NAMED = 50
+_MAX_NAMED = 50
 """Paths in one message; more of them would not be read."""
 
 
@@ -140,12 +140,12 @@ def sentences(found: Sequence[Unapplied]) -> list[str]:
     """Return a sentence for each reason why fields have no effect."""
     reasons: dict[str, list[str]] = {}
     # What would restrict access or move messages comes first.
-    for item in sorted(found, key=lambda item: not item.is_needed)[:_MOST_NAMED]:
+    for item in sorted(found, key=lambda item: not item.is_needed)[:_MAX_NAMED]:
         reasons.setdefault(item.why, []).append(item.path)
     found_sentences = []
     for why, paths in reasons.items():
         found_sentences.append(f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} no effect: {why}")
-    left = len(found) - _MOST_NAMED
+    left = len(found) - _MAX_NAMED
     return found_sentences if left <= 0 else [*found_sentences, f"and {left} more"]
 
 

@@ -441,7 +441,7 @@ IN_SPACES = tuple(kind for kind in reversed(KINDS) if kind.is_in_space)
 WRITTEN_IN_LISTS = (ADDRESS,)
 """Kinds of which one request writes several objects: there are many of them, and no write of one needs slow work."""
 
-MOST_IN_LIST = 50
+MAX_IN_LIST = 50
 """Objects that one request writes at most: it takes a tenth of a second, in which the API does nothing else."""
 
 _BY_NAME = {kind.name: kind for kind in KINDS}

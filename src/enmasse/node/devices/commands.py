@@ -43,7 +43,7 @@ WINDOW: Final = 1_000
 RETRY_S: Final = 1.0
 """The address of a tenant may come later than the tenant."""
 
-MOST_GATEWAYS: Final = 100_000
+MAX_GATEWAYS: Final = 100_000
 """Devices of a tenant whose last gateway is known."""
 
 MODE, SUPERSEDE_KEY, COMMAND_ID = "command-mode", "supersede-key", "command-id"
@@ -382,7 +382,7 @@ class TenantCommands:
 
     def last_gateway(self, device: str, gateway: str) -> None:
         """Note that a gateway acts for a device."""
-        if self._last.pop(device, None) is None and len(self._last) >= MOST_GATEWAYS:
+        if self._last.pop(device, None) is None and len(self._last) >= MAX_GATEWAYS:
             self._last.popitem(last=False)
         self._last[device] = gateway
 

@@ -22,9 +22,9 @@ from typing import Any, Final
 from enmasse.node.devices.proofs import Login
 from enmasse.node.devices.tenants import Device, Document, Tenant
 
-MOST_KEPT: Final = 50_000
-MOST_ABSENT: Final = 10_000
-MOST_ASKED: Final = 2_000
+MAX_KEPT: Final = 50_000
+MAX_ABSENT: Final = 10_000
+MAX_ASKED: Final = 2_000
 """Questions under way; a fleet that comes back waits its turn by trying again."""
 
 DEFAULT_COST: Final = 1 << 10
@@ -237,7 +237,7 @@ class Directory:
         if waiting is not None:
             waiting.append(done)
             return
-        if len(self._waiting) >= MOST_ASKED:
+        if len(self._waiting) >= MAX_ASKED:
             done(self._stale(key))
             return
         self._waiting[key] = [done]
@@ -267,11 +267,11 @@ class Directory:
         if not is_kept:
             return None if document is None else made(document)
         if document is None:
-            if len(self._absent) >= MOST_ABSENT:
+            if len(self._absent) >= MAX_ABSENT:
                 self._absent.popitem(last=False)
             self._absent[key] = self._clock()
             return None
-        if len(self._kept) >= MOST_KEPT:
+        if len(self._kept) >= MAX_KEPT:
             self._drop(next(iter(self._kept)))
         value = made(document)
         device = value.device.id if isinstance(value, Login) else value.id

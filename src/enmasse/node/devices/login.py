@@ -42,12 +42,12 @@ Ask = Callable[[dict[str, Any], Callable[[dict[str, Any] | None], None]], bool]
 
 AUDIENCE: Final = "hono-adapter"
 
-MOST_PASSWORD_BYTES: Final = 1_024
+MAX_PASSWORD_BYTES: Final = 1_024
 MAX_BCRYPT_BYTES: Final = 72
 MAX_COST: Final = (1 << 15) - 1
 """Rounds of bcrypt that are spent on a wrong password at most, where a device has many secrets: two seconds."""
 
-MOST_TOKEN_S: Final = 24 * 3_600 + 600
+MAX_TOKEN_S: Final = 24 * 3_600 + 600
 """The longest time between a token's issue and its end."""
 
 LEEWAY_S: Final = 10 * 60
@@ -118,7 +118,7 @@ class DeviceLogin:
         """Authenticate by a password."""
         self.guess = hash((auth_id, password))
         proof = password.encode("utf-8", "surrogatepass")
-        if len(proof) > MOST_PASSWORD_BYTES:
+        if len(proof) > MAX_PASSWORD_BYTES:
             return self._refuse("the password is too long")
         self._proof = proof
         return self._find(PASSWORD, auth_id, lambda found: self._try(found, auth_id, password), self._spend)
@@ -296,7 +296,7 @@ class DeviceLogin:
             return "the token does not say when it was issued, and when it ends"
         if not issued - LEEWAY_S <= now <= end + LEEWAY_S:
             return "the token is not valid now"
-        if end - issued > MOST_TOKEN_S:
+        if end - issued > MAX_TOKEN_S:
             return "the token is valid for more than a day"
         if "tid" in claims or "aud" in claims:
             if claims.get("aud") != AUDIENCE:

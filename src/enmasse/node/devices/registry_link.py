@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ASKED, TOLD = "$devices", "$registry"
 
-MOST_NOTES: Final = 20_000
+MAX_NOTES: Final = 20_000
 NOTES_S: Final = 0.1
 """Notes wait so long for others that go with them."""
 
@@ -110,7 +110,7 @@ class RegistryLink:
     def note(self, what: str, tenant: str, device: str) -> None:
         """Tell the control process of something; the latest of its kind of each device is told."""
         key = (what, tenant, device)
-        if key not in self._notes and len(self._notes) >= MOST_NOTES:
+        if key not in self._notes and len(self._notes) >= MAX_NOTES:
             return
         self._notes[key] = self.core.wall_us // 1000
         if not self._are_notes_due:

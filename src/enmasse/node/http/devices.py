@@ -50,7 +50,7 @@ DEVICE_METHODS: Final = ("POST", "PUT")
 WAIT_S: Final = 1.0
 """How long a message waits for an application's credit."""
 
-MOST_TTD_S: Final = 60
+MAX_TTD_S: Final = 60
 ANSWER_S: Final = 30.0
 
 _FIRST: Final = {
@@ -230,7 +230,7 @@ class _Finding:
             gateway=self._gateway.id if device.id != self._gateway.id else "",
             content_type=content_type or OCTETS,
             ttl_s=seconds_of(asked, "hono-ttl"),
-            ttd_s=None if ttd_s is None else min(ttd_s, MOST_TTD_S),
+            ttd_s=None if ttd_s is None else min(ttd_s, MAX_TTD_S),
             is_once=path.kind == EVENT or quality == "1",
         )
         address = connection.open_space.find(sent.address)

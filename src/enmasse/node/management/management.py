@@ -19,7 +19,7 @@ from enmasse.node.management.entity_types import ARGUMENTS, SELF_OPERATIONS, des
 from enmasse.node.management.requests import ACTIONS, act, asked_names, asked_page, table
 from enmasse.node.management.retained_values import RETAINED_ACTIONS, act_on_retained
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
-from enmasse.node.management.views import MOST_ROWS, View
+from enmasse.node.management.views import MAX_ROWS, View
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Management:
 
     def _query(self, entity_type: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
         view = self._views.get(entity_type)
-        page, names = asked_page(asked, MOST_ROWS), asked_names(body)
+        page, names = asked_page(asked, MAX_ROWS), asked_names(body)
         if entity_type in FIELDS and names and _IDENTIFYING.issuperset(names):
             rows = self._entities.identify(entity_type, names, page)
             reply(200, "OK", {"attributeNames": names, "results": rows})
@@ -259,8 +259,8 @@ class Inspection:
         offset = body.get("offset", 0) if isinstance(body, dict) else 0
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
             raise EntityError(400, f"offset is a number from 0 on, not {offset!r:.100}")
-        found = of(self._space(name)).page(slice(offset, offset + MOST_ROWS + 1))
-        return {"results": found[:MOST_ROWS], "hasMore": len(found) > MOST_ROWS}
+        found = of(self._space(name)).page(slice(offset, offset + MAX_ROWS + 1))
+        return {"results": found[:MAX_ROWS], "hasMore": len(found) > MAX_ROWS}
 
     def _wait(self, name: str, body: Any) -> dict[str, Any]:
         address, reason = (body.get("address"), body.get("reason")) if isinstance(body, dict) else (None, None)

@@ -75,7 +75,7 @@ _CHOICE = ("selector", "search", "ids", "dryRun")
 ACTIONS = {"PURGE": _CHOICE, "MOVE": ("to", *_CHOICE), "REPLAY": _CHOICE}
 """Operations on the messages of an address, each with the names of its arguments."""
 
-MOST_IDS = 10_000
+MAX_IDS = 10_000
 """The most messages that one request names."""
 
 Done = Callable[[int, EntityError | None], None]
@@ -162,8 +162,8 @@ _TAKEN: dict[str, tuple[type, str]] = {"ids": (list, "a list of ids"), "dryRun":
 def _chosen(ids: list[Any] | None) -> Chosen | None:
     if ids is None:
         return None
-    if len(ids) > MOST_IDS:
-        raise EntityError(400, f"ids are {len(ids)}; one request names {MOST_IDS} messages at most")
+    if len(ids) > MAX_IDS:
+        raise EntityError(400, f"ids are {len(ids)}; one request names {MAX_IDS} messages at most")
     places = []
     for name in ids:
         place = Place.parse(name) if isinstance(name, str) else None

@@ -20,10 +20,10 @@ LIST, CLEAR = "RETAINED", "CLEAR-RETAINED"
 RETAINED_ACTIONS = {LIST: ("filter", "offset"), CLEAR: ("filter", "offset")}
 """Operations on the retained values of a space, each with the names of its arguments."""
 
-MOST_VALUES = 200
+MAX_VALUES = 200
 """The most values of one answer."""
 
-MOST_LOOKS = 5_000
+MAX_LOOKS = 5_000
 """The most values that are looked at for one answer: two milliseconds of the node's time."""
 
 Reply = Callable[[int, str, Any], None]
@@ -50,7 +50,7 @@ def act_on_retained(
         EntityError: 400 an argument is wrong.
     """
     pattern, offset = _arguments(operation, body)
-    found, following = space.retained.page(pattern, offset, MOST_VALUES, MOST_LOOKS)
+    found, following = space.retained.page(pattern, offset, MAX_VALUES, MAX_LOOKS)
     if operation == LIST:
         reply(200, "OK", {"results": [_shown(value) for value in found], "offset": following})
         return

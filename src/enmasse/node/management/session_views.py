@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.space import Space
 
 
-MOST_FILTERS = 20
+MAX_FILTERS = 20
 """The filters of a session that are listed; all are counted."""
 
 
@@ -61,7 +61,7 @@ def _session(session: Session) -> dict[str, Any]:
         "connected": session.holder is not None,
         "expiry": None if session.expiry_s == NEVER else session.expiry_s,
         "leftAt": session.left_us // 1_000 or None,
-        "filters": texts[:MOST_FILTERS],
+        "filters": texts[:MAX_FILTERS],
         "filterCount": len(texts),
         "messagesStored": session.depth,
         "bytesStored": session.bytes_stored,

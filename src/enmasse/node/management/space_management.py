@@ -32,7 +32,7 @@ from enmasse.node.management.entity_types import (
 from enmasse.node.management.requests import ACTIONS, act, asked_names, asked_page, table
 from enmasse.node.management.retained_values import CLEAR, LIST, RETAINED_ACTIONS, act_on_retained
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
-from enmasse.node.management.views import MOST_ROWS, View, view_of
+from enmasse.node.management.views import MAX_ROWS, View, view_of
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class SpaceManagement:
         raise EntityError(404, f"there is no {kind} {name!r:.400}")
 
     def _query(self, connection: ClientConnection, kind: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
-        page, names = asked_page(asked, MOST_ROWS), asked_names(body)
+        page, names = asked_page(asked, MAX_ROWS), asked_names(body)
         if kind == ADDRESS_TYPE:
             chosen = list(islice(self._own_names(connection), page.start, page.stop))
             found = [self._entities.read(ADDRESS_TYPE, name) for name in chosen]

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 Row = dict[str, Any]
 
-MOST_ROWS: Final = 200
+MAX_ROWS: Final = 200
 """The most entities of one answer: some milliseconds of the node's time."""
 
 ALL: Final = slice(0, None)

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from enmasse.node.mqtt.connection import MqttConnection
 
 
-MOST_COMMANDS: Final = 100
+MAX_COMMANDS: Final = 100
 """Commands of QoS 1 without an answer, at most as many as the device takes."""
 
-MOST_ANSWERS: Final = 100
+MAX_ANSWERS: Final = 100
 """Answers to inquiries that may be on their way to a device."""
 
 MAX_PACKET_ID: Final = 0xFFFF
@@ -372,7 +372,7 @@ class _Answers:
             connection.refused(link, error)
             raise
         connection.joined(self, link, self.consumer)
-        self._gain(MOST_ANSWERS)
+        self._gain(MAX_ANSWERS)
 
     def _gain(self, credit: int) -> None:
         self.credit += credit
@@ -463,7 +463,7 @@ class DeviceSubscriptions:
         self._answering: _Answers | None = None
         self._under_way: dict[int, Callable[[Any], None]] = {}
         self._packet_id = 0
-        self._most = min(MOST_COMMANDS, connection.engine.peer_receive_maximum)
+        self._most = min(MAX_COMMANDS, connection.engine.peer_receive_maximum)
         self._is_v5 = connection.engine.version is Version.V5
 
     @property

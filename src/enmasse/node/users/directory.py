@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 SEED_BYTES = 32
 UID_BYTES = 16
 
-MOST_LISTED = 256
+MAX_LISTED = 256
 """The most users of one answer: a few milliseconds in which the node does nothing else."""
 
 _STEP_BYTES = 64 << 10
 
-_MOST_KEY_BYTES = 400
+_MAX_KEY_BYTES = 400
 """No record has a longer key, whatever name a client sends."""
 
 _USER, _CLAIM, _KNOWN = b"u", b"c", b"k"
@@ -283,7 +283,7 @@ class StoredUsers:
         if not isinstance(after, str):
             raise EntityError(400, "after is the name of a user")
         first = _USER + after.encode() + b"\0" if after else _USER
-        records = [json.loads(value) for _, value in islice(self._scan(first, _after(_USER)), MOST_LISTED)]
+        records = [json.loads(value) for _, value in islice(self._scan(first, _after(_USER)), MAX_LISTED)]
         return {
             "names": [record["name"] for record in records],
             "uids": [record.get("uid", "") for record in records],
@@ -336,7 +336,7 @@ class StoredUsers:
         return record
 
     def _get(self, key: bytes) -> bytes | None:
-        return self._core.storage.get(Table.ENTITY, key) if len(key) <= _MOST_KEY_BYTES else None
+        return self._core.storage.get(Table.ENTITY, key) if len(key) <= _MAX_KEY_BYTES else None
 
     def _scan(self, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over records of the journal, read in steps."""

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 PROCESS: Final = "enmasse.node.users.password_process"
 
-MOST_WAITING = 16_384
+MAX_WAITING = 16_384
 """Logins that wait. One host has a third of the places at most: a fleet of five thousand behind one address."""
 
 ASKED_PER_THREAD = 8
@@ -73,7 +73,7 @@ class ProcessChecker:
         most: the most logins that wait.
     """
 
-    def __init__(self, turn: Turn, *, module: str = PROCESS, most: int = MOST_WAITING) -> None:
+    def __init__(self, turn: Turn, *, module: str = PROCESS, most: int = MAX_WAITING) -> None:
         self._turn = turn
         self._module = module
         self._queue: FairQueue[_Waiting] = FairQueue(most)

@@ -180,7 +180,7 @@ def _alert(
 
 BUCKETS: Final = 8
 """More than the cores of a small machine, so that both halves of the work are about as large."""
-MOST_ROWS: Final = 200_000
+MAX_ROWS: Final = 200_000
 """Rows of a batch: a worker holds a bucket's share at once, some 20 MB."""
 STATE: Final = (f"anomalies 1: {BUCKETS} buckets of device, metric -> count, mean, variance, outside, told, heard",)
 
@@ -192,7 +192,7 @@ def build(context: PlanContext, parameters: AnomaliesParameters | Mapping[str, A
         PlanError: a parameter is wrong.
     """
     wanted = checked(AnomaliesParameters, parameters)
-    readings = readings_of(telemetry_messages(context, wanted, most=MOST_ROWS), wanted.metrics)
+    readings = readings_of(telemetry_messages(context, wanted, most=MAX_ROWS), wanted.metrics)
     alerts = alerts_of(readings, wanted)
     plans: list[QueryPlan | JobPlan] = []
     if wanted.alerts is not None:

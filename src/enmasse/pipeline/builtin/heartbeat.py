@@ -125,7 +125,7 @@ def _alert(device: str, state: str, since_us: int, time_us: int) -> tuple[Any, .
 
 STATE: Final = ("heartbeat 1: 1 bucket of device -> heard, told",)
 LEAST_CHECK_S: Final = 0.5
-MOST_CHECK_S: Final = 10.0
+MAX_CHECK_S: Final = 10.0
 """A check without rows costs about a tenth of a second of one core."""
 
 
@@ -157,7 +157,7 @@ def build(context: PlanContext, parameters: HeartbeatParameters | Mapping[str, A
         "text",
     )
     check_s = (
-        max(LEAST_CHECK_S, min(MOST_CHECK_S, seconds(wanted.after) / 4))
+        max(LEAST_CHECK_S, min(MAX_CHECK_S, seconds(wanted.after) / 4))
         if wanted.check_every is None
         else seconds(wanted.check_every)
     )

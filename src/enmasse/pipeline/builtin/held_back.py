@@ -14,7 +14,7 @@ from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.delta_reading import existing_delta
 from enmasse.pipeline.lake.objects import LakePath
 
-MOST_ROWS: Final = 100_000
+MAX_ROWS: Final = 100_000
 
 
 def measured(model: OnnxModel, content: bytes, table: LakePath, target: str) -> dict[str, float]:
@@ -23,7 +23,7 @@ def measured(model: OnnxModel, content: bytes, table: LakePath, target: str) -> 
     Args:
         model: that is to be imported.
         content: its file.
-        table: a Delta table that has its features, of which up to ``MOST_ROWS`` rows with a target are taken.
+        table: a Delta table that has its features, of which up to ``MAX_ROWS`` rows with a target are taken.
         target: the column with what is right.
 
     Raises:
@@ -35,7 +35,7 @@ def measured(model: OnnxModel, content: bytes, table: LakePath, target: str) -> 
     if missing := next((name for name in wanted if name not in dataset.schema.names), None):
         there = ", ".join(dataset.schema.names)
         raise PlanError(f"the table {table.name} has no column {missing!r}; it has {there}")
-    rows = dataset.filter(pc.field(target).is_valid()).head(MOST_ROWS, columns=wanted)
+    rows = dataset.filter(pc.field(target).is_valid()).head(MAX_ROWS, columns=wanted)
     if not rows.num_rows:
         raise PlanError(f"the table {table.name} has no row with a value of {target!r}")
     with tempfile.TemporaryDirectory(prefix="enmasse-model-") as place:

@@ -51,7 +51,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "timestamp without time zone": pa.timestamp("us"),
 }
 _NUMERIC: Final = re.compile(r"numeric\((\d+),(\d+)\)")
-_MOST_DIGITS: Final = 38
+_MAX_DIGITS: Final = 38
 """Of a DECIMAL of Spark."""
 
 
@@ -106,7 +106,7 @@ def _digest_of(delta: DeltaTable) -> str | None:
 
 def _type_of(kind: str) -> pa.DataType:
     numeric = _NUMERIC.fullmatch(kind)
-    if numeric is not None and int(numeric[1]) <= _MOST_DIGITS:
+    if numeric is not None and int(numeric[1]) <= _MAX_DIGITS:
         return pa.decimal128(int(numeric[1]), int(numeric[2]))
     return _TYPES.get(kind, pa.string())
 

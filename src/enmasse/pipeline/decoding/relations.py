@@ -29,7 +29,7 @@ COUNT_OF, EXAMPLE_OF = "count of ", "example of "
 """What stands before the name of a column in observations about drift; alone: of messages as a whole."""
 WHOLE_PROBLEMS: Final = "^(it is |it does |expected )"
 """How problems begin that are those of a message as a whole."""
-_MOST_FIELDS: Final = 40
+_MAX_FIELDS: Final = 40
 _EXAMPLE: Final = 120
 
 
@@ -203,7 +203,7 @@ def drift_counts(decoded: DataFrame) -> list[Expression]:
         F.count_if(_is_whole(decoded)).alias(COUNT_OF),
         F.max(F.when(_is_whole(decoded), F.substring(problem, 1, _EXAMPLE))).alias(EXAMPLE_OF),
     ]
-    for name in [name for name in decoded.columns if not name.startswith("_")][:_MOST_FIELDS]:
+    for name in [name for name in decoded.columns if not name.startswith("_")][:_MAX_FIELDS]:
         of_field = _is_of(F.lit(name))
         counts.append(F.count_if(of_field).alias(f"{COUNT_OF}{name}"))
         counts.append(F.max(F.when(of_field, F.substring(problem, 1, _EXAMPLE))).alias(f"{EXAMPLE_OF}{name}"))

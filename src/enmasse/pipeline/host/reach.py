@@ -25,7 +25,7 @@ RELAYED = "ENMASSE_RELAYED"
 """Set in the environment of a runner whose connections a relay carries: it looks names up, and judges addresses."""
 
 WEB_PORTS = (80, 443)
-MOST_PLACES = 100
+MAX_PLACES = 100
 """Each is a listening socket, and all of them are handed on in one message."""
 
 _NAME = re.compile(r"(?!.*\.\.)[a-z0-9_]([-a-z0-9_.]{0,251}[a-z0-9])?")
@@ -145,8 +145,8 @@ def parse_hosts(text: str) -> tuple[list[Place], list[str]]:
         except ValueError:
             problems.append(f"{entry!r}: expected a host, an address or a network, with :PORT if it is not {_WEB}")
             continue
-        if len({*places, *found}) > MOST_PLACES:
-            problems.append(f"{entry!r}: expected at most {MOST_PLACES} ports of hosts; this one and what follows")
+        if len({*places, *found}) > MAX_PLACES:
+            problems.append(f"{entry!r}: expected at most {MAX_PLACES} ports of hosts; this one and what follows")
             break
         places += found
     return places, problems

@@ -14,9 +14,9 @@ import socket
 import sys
 from contextlib import suppress
 
-from enmasse.pipeline.host.reach import MOST_PLACES, Place, Reach, may_lead_to
+from enmasse.pipeline.host.reach import MAX_PLACES, Place, Reach, may_lead_to
 
-MOST_CONNECTIONS = 1_000
+MAX_CONNECTIONS = 1_000
 """At a time; the next one waits."""
 CONNECT_S = 10.0
 _KEEPALIVE = (
@@ -36,13 +36,13 @@ def carry(runner: socket.socket, reach: Reach) -> None:
         runner: where the sockets come from; closed when the runner ends.
         reach: where connections may lead to.
     """
-    word, numbers, _, _ = socket.recv_fds(runner, 1, 2 * MOST_PLACES)
+    word, numbers, _, _ = socket.recv_fds(runner, 1, 2 * MAX_PLACES)
     if word:
         asyncio.run(_carry(runner, [socket.socket(fileno=number) for number in numbers], reach))
 
 
 async def _carry(runner: socket.socket, listening: list[socket.socket], reach: Reach) -> None:
-    room = asyncio.Semaphore(MOST_CONNECTIONS)
+    room = asyncio.Semaphore(MAX_CONNECTIONS)
     runner.setblocking(False)
     tasks = [asyncio.create_task(_accept(item, reach, room)) for item in listening]
     with suppress(OSError):

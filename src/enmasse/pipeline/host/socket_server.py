@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 QUERY_S = 120.0
 """Seconds for the whole of a query, Spark's start included."""
-MOST_ROWS = 10_000
-MOST_BYTES = 8 * 1024 * 1024
+MAX_ROWS = 10_000
+MAX_BYTES = 8 * 1024 * 1024
 """Bytes of an answer to a query, as JSON."""
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 FOLLOW_S = 3600.0
-MOST_FOLLOWING = 100
+MAX_FOLLOWING = 100
 _POLL_S = 0.5
-MOST_PAGE_BYTES = 64 << 20
+MAX_PAGE_BYTES = 64 << 20
 PAGE_S = 40.0
 """Bytes of one of Spark's pages, which are a tenant's word, and seconds for all of it; the rest is left out.
 
@@ -98,7 +98,7 @@ class _Handlers:
             command: Document = {name: str(asked[name]) for name in ("sql", "as") if name in asked}
             if isinstance(asked.get("change"), dict):
                 command["change"] = asked["change"]
-            command["limit"] = min(int(asked.get("limit") or MOST_ROWS), MOST_ROWS)
+            command["limit"] = min(int(asked.get("limit") or MAX_ROWS), MAX_ROWS)
             asking = self._host.query(
                 str(asked["space"]),
                 command,
@@ -112,20 +112,20 @@ class _Handlers:
         if answer is None:
             return Response(status_code=400)  # for nobody: the client has disconnected
         response = JSONResponse(answer)
-        if len(response.body) > MOST_BYTES:
-            text = f"the answer has more than {MOST_BYTES} bytes: ask for fewer rows or columns"
+        if len(response.body) > MAX_BYTES:
+            text = f"the answer has more than {MAX_BYTES} bytes: ask for fewer rows or columns"
             return JSONResponse({"columns": [], "rows": [], "error": text})
         return response
 
     async def log(self, request: Request) -> Response:
         namespace, name = request.path_params["namespace"], request.path_params["name"]
         log = self._host.log_of(namespace, name)
-        count = min(int(request.query_params.get("tail", "100")), MOST_LINES)
+        count = min(int(request.query_params.get("tail", "100")), MAX_LINES)
         lines = "".join(f"{line}\n" for line in log.tail(count))
         if request.query_params.get("follow") != "true":
             return Response(lines, media_type="text/plain")
-        if self._following >= MOST_FOLLOWING:
-            return JSONResponse({"message": f"{MOST_FOLLOWING} logs are followed, and that is all"}, status_code=503)
+        if self._following >= MAX_FOLLOWING:
+            return JSONResponse({"message": f"{MAX_FOLLOWING} logs are followed, and that is all"}, status_code=503)
         return StreamingResponse(self._follow(log, lines, log.position()), media_type="text/plain")
 
     async def ui(self, request: Request) -> Response:
@@ -179,7 +179,7 @@ def _own_error(status: int, message: str) -> Response:
 async def _bounded(answer: httpx.Response, stack: AsyncExitStack, until: float) -> AsyncIterator[bytes]:
     size, parts = 0, answer.aiter_raw()
     async with stack:
-        while size <= MOST_PAGE_BYTES:
+        while size <= MAX_PAGE_BYTES:
             try:
                 async with asyncio.timeout_at(until):
                     part = await anext(parts)

@@ -31,7 +31,7 @@ from enmasse.pipeline.host.verdict import SpaceFacts
 
 _log = logging.getLogger(__name__)
 
-_MOST_QUERIES = 100
+_MAX_QUERIES = 100
 _LONGEST_TEXT = 4096
 _ANSWER = ("columns", "rows", "error", "truncated", "file", "busy")
 _STATUS_FIELDS = (
@@ -182,10 +182,8 @@ class SpaceRunner:
         Raises:
             UnavailableError: there are too many, or there was no answer in time.
         """
-        if len(self._queries) >= _MOST_QUERIES:
-            raise UnavailableError(
-                f"{_MOST_QUERIES} queries are under way in space {self.key.space}: try again later"
-            )
+        if len(self._queries) >= _MAX_QUERIES:
+            raise UnavailableError(f"{_MAX_QUERIES} queries are under way in space {self.key.space}: try again later")
         number = str(next(self._numbers))
         answer: asyncio.Future[Document] = self._loop.create_future()
         self._queries[number] = answer
@@ -249,7 +247,7 @@ class SpaceRunner:
                 self.log_of(name).append(str(event.get("line", "")))
                 return
             case "deleted" if isinstance(name, str):
-                if name not in self.assigned and len(self.deleted) < _MOST_QUERIES:
+                if name not in self.assigned and len(self.deleted) < _MAX_QUERIES:
                     self.deleted.add(name)
             case "answer":
                 answer = self._queries.get(str(event.get("id")))
@@ -296,7 +294,7 @@ def _shortened(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return value[:_LONGEST_TEXT]
     if isinstance(value, list):
-        return [_shortened(item, depth + 1) for item in value[:_MOST_QUERIES]] if depth < 6 else []
+        return [_shortened(item, depth + 1) for item in value[:_MAX_QUERIES]] if depth < 6 else []
     if isinstance(value, dict):
         return {str(key): _shortened(item, depth + 1) for key, item in list(value.items())[:100]} if depth < 6 else {}
     return value

@@ -114,7 +114,7 @@ GRACE_S = 15.0
 """An orderly stop ends the batch that runs and takes Java down."""
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes of a line from a driver; an answer to a query is the longest. What is longer is left out."""
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Lines for a driver that reads none; one that reads none for so long is started again."""
 
 
@@ -147,7 +147,7 @@ class Supervisor:
         self._stopping = threading.Event()
         self._grace_s = GRACE_S
         self._process: subprocess.Popen[bytes] | None = None
-        self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
+        self._lines: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING)
         self._thread = threading.Thread(target=self._run, name="supervisor")
 
     @property
@@ -202,7 +202,7 @@ class Supervisor:
             pause_s = min(pause_s * 2, LAST_PAUSE_S)
 
     def _run_once(self) -> int:
-        self._lines = queue.Queue(MOST_WAITING)
+        self._lines = queue.Queue(MAX_WAITING)
         try:
             process = subprocess.Popen(
                 self._command,

@@ -4,9 +4,9 @@ Layout, which is Spark's: ``events/eventlog_v2_<application>/`` with ``events_<n
 after every ``FILE_BYTES``.
 
 Rules:
-1. A session keeps its newest ``MOST_FILES`` files. What says what the application is goes from older ones into a
+1. A session keeps its newest ``MAX_FILES`` files. What says what the application is goes from older ones into a
    file that ends with ``.compact``, as Spark's own compaction names it: a reader begins there.
-2. Of sessions that have ended the newest ``MOST_ENDED`` are kept, and no more than ``MOST_BYTES`` of them.
+2. Of sessions that have ended the newest ``MAX_ENDED`` are kept, and no more than ``MAX_BYTES`` of them.
 3. A session that runs touches its log at each look, whether its pipelines do something or not: so another session
    tells it from one that was killed.
 4. What cannot be removed is left: a log is no reason for a session to end.
@@ -29,9 +29,9 @@ import pyarrow as pa
 FOLDER: Final = "events"
 FILE_BYTES: Final = 10 << 20
 """The least that Spark takes for the size of a file."""
-MOST_FILES: Final = 5
-MOST_ENDED: Final = 10
-MOST_BYTES: Final = 100 << 20
+MAX_FILES: Final = 5
+MAX_ENDED: Final = 10
+MAX_BYTES: Final = 100 << 20
 LOOK_S: Final = 30.0
 """A session that runs ten pipelines fills a file in some minutes."""
 _GONE_S: Final = 86_400.0
@@ -48,7 +48,7 @@ _KEPT: Final = (
     _QUERY_STARTED,
 )
 """Events without which a reader knows neither the application nor its queries."""
-_MOST_KEPT: Final = 1_000
+_MAX_KEPT: Final = 1_000
 """Of queries: one that fails every minute begins every minute."""
 _NAME: Final = re.compile(r"events_(\d+)_.+")
 
@@ -113,7 +113,7 @@ class EventLogs:
         total = 0
         for number, (path, size, _) in enumerate(sorted(ended, key=lambda item: -item[2])):
             total += size
-            if number >= MOST_ENDED or total > MOST_BYTES:
+            if number >= MAX_ENDED or total > MAX_BYTES:
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -126,7 +126,7 @@ def _has_ended(log: Path, touched_at: float) -> bool:
     return not any(log.glob("appstatus_*.inprogress")) or time.time() - touched_at > _GONE_S
 
 
-def shorten(log: Path, most_files: int = MOST_FILES) -> bool:
+def shorten(log: Path, most_files: int = MAX_FILES) -> bool:
     """Put the oldest files of a log into one with what must stay; whether there were too many.
 
     Args:
@@ -180,4 +180,4 @@ def _without_repeated(lines: list[bytes]) -> list[bytes]:
             queries.append(line)
         else:
             others.append(line)
-    return [*first.values(), *others, *queries[-_MOST_KEPT:]]
+    return [*first.values(), *others, *queries[-_MAX_KEPT:]]

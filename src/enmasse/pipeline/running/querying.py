@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from enmasse.pipeline.running.planning.guard import Guard
 
 DEFAULT_LIMIT: Final = 1000
-MOST_ROWS: Final = 100_000
-MOST_BYTES: Final = 4 << 20
+MAX_ROWS: Final = 100_000
+MAX_BYTES: Final = 4 << 20
 """Bytes of an answer's rows as JSON; it is one line, which the client holds in memory."""
 DEFAULT_SECONDS: Final = 60.0
-MOST_AT_ONCE: Final = 4
+MAX_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
 OF_TABLES, OF_ADDRESSES = "table:", "address:"
 """What stands before a name of which there are both a table and an address."""
@@ -106,11 +106,11 @@ class Queries:
         number = str(command["id"])
         cancelled = threading.Event()
         with self._lock:
-            is_too_many = len(self._under_way) >= MOST_AT_ONCE
+            is_too_many = len(self._under_way) >= MAX_AT_ONCE
             if not is_too_many:
                 self._under_way[number] = cancelled
         if is_too_many:
-            self._answer(number, error=f"{MOST_AT_ONCE} queries are under way: try again later", busy=True)
+            self._answer(number, error=f"{MAX_AT_ONCE} queries are under way: try again later", busy=True)
             return
         threading.Thread(target=self._run, args=(number, command, cancelled), daemon=True).start()
 
@@ -131,7 +131,7 @@ class Queries:
             context = self._spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", "queries")
             context.setJobGroup(f"query {number}", "query", interruptOnCancel=True)
-            limit = min(int(command.get("limit") or DEFAULT_LIMIT), MOST_ROWS)
+            limit = min(int(command.get("limit") or DEFAULT_LIMIT), MAX_ROWS)
             if "change" in command:
                 said = change(self._place, command["change"])
                 self._answer(number, columns=[{"name": "done", "type": "STRING"}], rows=[[said]])
@@ -274,7 +274,7 @@ def change_table(lake: LakePath, wanted: Mapping[str, Any]) -> str:
 
 def listing(spark: SparkSession, lake: LakePath, addresses: Mapping[str, Any]) -> DataFrame:
     """Return the tables of a lake, and then the addresses that may be asked, each with what it is."""
-    every = _tables(lake, MOST_ROWS)["rows"]
+    every = _tables(lake, MAX_ROWS)["rows"]
     rows = [(name, "table", form, rows, size, files) for name, _, rows, size, form, files in every]
     rows += [(name, facts["type"], None, None, None, None) for name, facts in sorted(addresses.items())]
     schema = "name STRING, kind STRING, format STRING, rows BIGINT, bytes BIGINT, files BIGINT"
@@ -324,7 +324,7 @@ def _bounded(schema: StructType, found: Iterable[Row], limit: int) -> tuple[list
     for row in found:
         values = [json_value(value, field.dataType) for value, field in zip(row, schema.fields, strict=True)]
         size += len(json.dumps(values))
-        if len(kept) >= limit or size > MOST_BYTES:
+        if len(kept) >= limit or size > MAX_BYTES:
             return kept, True
         kept.append((row, values))
     return kept, False

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-MOST_AT_ONCE: Final = 64
+MAX_AT_ONCE: Final = 64
 """Threads that answer: a page brings some ten files, and several people may look. Others are told to come again."""
 ANSWER_S: Final = 30.0
 _PART: Final = 1 << 16
@@ -94,7 +94,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.socket.close()
         self.socket = listener
         self.place, self.proof = place, proof
-        self._room = threading.Semaphore(MOST_AT_ONCE)
+        self._room = threading.Semaphore(MAX_AT_ONCE)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for a connection, if there is room for one."""

@@ -68,7 +68,7 @@ STALE_S = 0.5
 KEPT_CONNECTIONS = 16
 """A worker reads for one query after the other, and for ever; queries end."""
 
-MOST_UNANSWERED = 16
+MAX_UNANSWERED = 16
 """Progress that a node has not confirmed; beyond it, no more is sent until it has."""
 
 _REDIRECT = "amqp:link:redirect"
@@ -199,7 +199,7 @@ class StreamConnection:
                 raise RemoteError(_UNAUTHORIZED, str(getattr(outcome, "description", outcome)))
         if self._progress_sender is None:
             self._progress_sender = self._connection.sender(self._address, capabilities=(COMMITS,), timeout=ANSWER_S)
-        if self._progress_sender.pending >= MOST_UNANSWERED:
+        if self._progress_sender.pending >= MAX_UNANSWERED:
             raise UnavailableError(f"{self._place} confirms no progress")
         offsets = {ULong(number): ULong(at) for number, at in following.items()}
         self._reporting = self._progress_sender.send_nowait(Message({"consumer": consumer, "offsets": offsets}))

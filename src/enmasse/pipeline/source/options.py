@@ -51,7 +51,7 @@ _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 URL_VARIABLE, SPACE_VARIABLE = "ENMASSE_URL", "ENMASSE_SPACE"
 """The environment's place, where the options name none: ``enmasse.notebook`` sets it."""
 
-MOST_ADDRESSES = 200
+MAX_ADDRESSES = 200
 """Of one source: each costs the planner a connection and a thread."""
 
 LONGEST_CONSUMER = 255
@@ -135,9 +135,9 @@ class SourceOptions:
         text = options[given["subscribe"]]
         listed = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
         names = list(dict.fromkeys(str(name).strip() for name in listed))
-        if not 1 <= len(names) <= MOST_ADDRESSES or not all(names):
+        if not 1 <= len(names) <= MAX_ADDRESSES or not all(names):
             raise OptionError(
-                f"option subscribe: expected 1 to {MOST_ADDRESSES} addresses, as in a,b, got {text!r:.200}"
+                f"option subscribe: expected 1 to {MAX_ADDRESSES} addresses, as in a,b, got {text!r:.200}"
             )
         ours = ("subscribe", "subscribepattern")
         rest = {name: value for name, value in options.items() if name.lower() not in ours}

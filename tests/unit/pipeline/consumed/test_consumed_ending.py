@@ -17,7 +17,7 @@ BEGIN = """
 import os, signal, time
 from enmasse.pipeline.source.consumed import reader
 
-reader.MOST_S = 0.5
+reader.MAX_S = 0.5
 reader.end_in_order()
 try:
     print("up", flush=True)

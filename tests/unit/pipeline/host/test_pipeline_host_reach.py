@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.pipeline.host.reach import MOST_PLACES, Reach, may_lead_to, parse_hosts, place_of
+from enmasse.pipeline.host.reach import MAX_PLACES, Reach, may_lead_to, parse_hosts, place_of
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_what_is_no_host_is_named_and_the_others_count(entry: str) -> None:
 
 
 def test_a_long_list_ends_where_it_is_too_long_and_says_so() -> None:
-    found, problems = parse_hosts(",".join(f"h{number}:80" for number in range(MOST_PLACES + 5)))
-    assert len(found) == MOST_PLACES
+    found, problems = parse_hosts(",".join(f"h{number}:80" for number in range(MAX_PLACES + 5)))
+    assert len(found) == MAX_PLACES
     assert "'h100:80'" in problems[0]
 
 

@@ -105,7 +105,7 @@ def test_a_log_that_is_followed_gives_the_last_lines_and_then_each_one_that_come
 def test_only_so_many_logs_are_followed_and_one_that_is_left_makes_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_server, "MOST_FOLLOWING", 2)
+    monkeypatch.setattr(socket_server, "MAX_FOLLOWING", 2)
 
     async def main() -> None:
         logs = Logs(tmp_path)

@@ -71,7 +71,7 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path) -> None:
 def test_queries_that_began_often_are_not_all_kept_and_take_nothing_else_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "_MOST_KEPT", 3)
+    monkeypatch.setattr(event_log, "_MAX_KEPT", 3)
     log = log_of(tmp_path, "local-1", 9)
     shorten(log, 2)
     kept = read(log / "events_8_local-1.zstd.compact")
@@ -82,7 +82,7 @@ def test_queries_that_began_often_are_not_all_kept_and_take_nothing_else_away(
 def test_a_session_that_does_nothing_for_days_is_told_from_one_that_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "MOST_ENDED", 0)
+    monkeypatch.setattr(event_log, "MAX_ENDED", 0)
     for name in ("idle", "killed"):
         for path in log_of(tmp_path, name, 1, running=True).iterdir():
             os.utime(path, (1, 1))
@@ -94,7 +94,7 @@ def test_a_session_that_does_nothing_for_days_is_told_from_one_that_was_killed(
 def test_a_log_that_cannot_be_looked_into_keeps_no_other_from_being_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "MOST_ENDED", 0)
+    monkeypatch.setattr(event_log, "MAX_ENDED", 0)
     log_of(tmp_path, "ended", 1)
     (tmp_path / "events" / "eventlog_v2_odd").touch()  # no folder, which cannot be listed either
     EventLogs(tmp_path, "own").remove_ended()
@@ -104,7 +104,7 @@ def test_a_log_that_cannot_be_looked_into_keeps_no_other_from_being_removed(
 def test_logs_of_ended_sessions_go_from_the_oldest_on_and_those_that_run_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "MOST_ENDED", 2)
+    monkeypatch.setattr(event_log, "MAX_ENDED", 2)
     killed = log_of(tmp_path, "killed", 1, running=True)
     for path in killed.iterdir():
         os.utime(path, (1, 1))
@@ -116,7 +116,7 @@ def test_logs_of_ended_sessions_go_from_the_oldest_on_and_those_that_run_stay(
     EventLogs(tmp_path, "own").remove_ended()
     left = {path.name.removeprefix("eventlog_v2_") for path in (tmp_path / "events").iterdir()}
     assert left == {"ended-3", "ended-4", "running", "own"}
-    monkeypatch.setattr(event_log, "MOST_BYTES", 1)
+    monkeypatch.setattr(event_log, "MAX_BYTES", 1)
     EventLogs(tmp_path, "own").remove_ended()
     assert {path.name for path in (tmp_path / "events").iterdir()} == {"eventlog_v2_running", "eventlog_v2_own"}
 

@@ -121,7 +121,7 @@ def test_the_proof_is_signed_with_the_key_that_spark_is_told(key: UiKey) -> None
 def test_who_comes_when_all_threads_answer_others_is_told_to_come_again(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(spark_ui, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(spark_ui, "MAX_AT_ONCE", 2)
     http: httpx.Client = request.getfixturevalue("http")
     go_on.clear()
     answers: list[int] = []

@@ -129,7 +129,7 @@ def test_an_answer_without_rows_is_a_file_with_columns() -> None:
 def test_an_answer_in_either_form_ends_with_its_limit_of_rows_or_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     file = as_file(SCHEMA, ROWS, 1)
     assert (table_of(file).num_rows, file["truncated"]) == (1, True)
-    monkeypatch.setattr(querying, "MOST_BYTES", 100)
+    monkeypatch.setattr(querying, "MAX_BYTES", 100)
     rows = as_rows(SCHEMA, ROWS * 10, 1000)
     file = as_file(SCHEMA, ROWS * 10, 1000)
     assert rows["truncated"] is file["truncated"] is True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("SPACE", "ADDRESS", "TYPE", "IN/S", "OUT/S", "STORED", "BYTES", "SENDERS", "RECEIVERS")
 _FIGURES = ("messagesIn", "messagesOut", "stored", "bytes", "senders", "receivers")
 _UNITS = ("", "k", "M", "G", "T")
-_MOST_SPACES = 50  # that are asked for each table, the busiest first
+_MAX_SPACES = 50  # that are asked for each table, the busiest first
 _BUSIEST = {"sort": "-flow"}
 
 
@@ -62,7 +62,7 @@ def top(
 def _busiest(api: ApiClient, namespace: str | None, space: str | None, lines: int) -> tuple[list[Document], int]:
     """Return the rows of the busiest addresses, and how many addresses there are."""
     base = ADDRESS_SPACE.base_path()
-    asked: dict[str, Any] = _BUSIEST | {"limit": _MOST_SPACES} | ({"namespace": namespace} if namespace else {})
+    asked: dict[str, Any] = _BUSIEST | {"limit": _MAX_SPACES} | ({"namespace": namespace} if namespace else {})
     spaces = api.call("GET", f"{base}/{ROWS_OF_SPACES.name}", params=asked | ({"search": space} if space else {}))
     found: list[Document] = []
     number = 0

@@ -36,8 +36,8 @@ iot.add_typer(ca, name="ca")
 
 _BASE: Final = "/registry/v1"
 _PAGE: Final = 200
-_MOST_LINES: Final = 1_000  # of a request; with passwords to be hashed, a tenth
-_MOST_HASHED: Final = 100
+_MAX_LINES: Final = 1_000  # of a request; with passwords to be hashed, a tenth
+_MAX_HASHED: Final = 100
 _PART_BYTES: Final = 512 * 1024
 _TIMEOUT_S: Final = 120.0  # a hundred passwords take some seconds to hash, on a busy machine more
 
@@ -589,7 +589,7 @@ def _parts(lines: Iterator[str], *, is_csv: bool) -> Iterator[tuple[int, list[st
     part, size, hashed, first = list(head), 0, 0, 1
     for number, line in enumerate(lines, 1 + len(head)):
         plain = line.count('"pwd-plain"')
-        is_full = len(part) >= _MOST_LINES or size + len(line) > _PART_BYTES or hashed + plain > _MOST_HASHED
+        is_full = len(part) >= _MAX_LINES or size + len(line) > _PART_BYTES or hashed + plain > _MAX_HASHED
         if is_full and len(part) > len(head):
             yield first, part
             part, size, hashed, first = list(head), 0, 0, number - len(head)

@@ -24,7 +24,7 @@ table.command("list")(tables)
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="Of the lake.")]
 Output = Annotated[AnswerForm, typer.Option("--output", "-o", help="Form of the answer.")]
 _STATISTICS: Final = "SELECT * FROM `statistics:{}`"
-_MOST_COLUMNS: Final = 1000
+_MAX_COLUMNS: Final = 1000
 _HISTORY: Final = "SELECT * FROM `history:{}` ORDER BY version DESC"
 
 
@@ -50,7 +50,7 @@ def describe(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Show the columns of a table, with their least and greatest values."""
-    _show(name, _STATISTICS, _MOST_COLUMNS, output, space, namespace, data)
+    _show(name, _STATISTICS, _MAX_COLUMNS, output, space, namespace, data)
 
 
 def _show(

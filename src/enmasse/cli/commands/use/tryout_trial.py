@@ -49,7 +49,7 @@ _WAITING_S: Final = 30.0
 _ANSWER_S: Final = 60.0
 _LOOK_S: Final = 0.1
 _AT_ONCE: Final = 1000
-_MOST_ROWS: Final = 10_000
+_MAX_ROWS: Final = 10_000
 _SHOWN: Final = 10
 """Rows of each kind of difference that are shown."""
 
@@ -314,11 +314,11 @@ class Trial:
         """Return all rows of a table, as queries have them."""
         if not (self._folder / "lake" / name).is_dir():
             return []  # no row ever made it
-        asked = {"sql": f"SELECT * FROM `table:{name}`", "limit": _MOST_ROWS}  # noqa: S608
+        asked = {"sql": f"SELECT * FROM `table:{name}`", "limit": _MAX_ROWS}  # noqa: S608
         with ApiClient.find(self._service.data, warn=lambda _: None) as api:
             answer = api.call("POST", f"{self._space_path}/query", json=asked, timeout=QUERY_TIMEOUT_S)
         if answer.get("truncated"):
-            raise CliError(f"table {name}: expected at most {_MOST_ROWS:,} rows, or 4 MiB: give fewer")
+            raise CliError(f"table {name}: expected at most {_MAX_ROWS:,} rows, or 4 MiB: give fewer")
         heads = [column["name"] for column in answer["columns"]]
         return [dict(zip(heads, row, strict=True)) for row in answer["rows"]]
 

@@ -12,7 +12,7 @@ from typing import Final
 from enmasse.model.sql.ddl import identifier_of
 
 FUNCTIONS: Final = ("year", "month", "day", "hour", "bucket")
-MOST_BUCKETS: Final = 1000
+MAX_BUCKETS: Final = 1000
 
 _CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,)?\s*(`(?:[^`]|``)+`|[^(),]+?)\s*\)\s*")
 
@@ -49,9 +49,9 @@ def partition_of(text: str) -> Partition:
     if found is None:
         return Partition(identifier_of(text))
     function, count, column = found[1].lower(), int(found[2] or 0), identifier_of(found[3])
-    if function not in FUNCTIONS or (function == "bucket") != (1 <= count <= MOST_BUCKETS):
+    if function not in FUNCTIONS or (function == "bucket") != (1 <= count <= MAX_BUCKETS):
         raise ValueError(
             "expected a column, year(column), month(column), day(column), hour(column) or bucket(16, column) with "
-            f"{MOST_BUCKETS} buckets at most, got {text!r}; a name with brackets or commas stands in backquotes"
+            f"{MAX_BUCKETS} buckets at most, got {text!r}; a name with brackets or commas stands in backquotes"
         )
     return Partition(f"{column}_{function}", function, column, count)

@@ -39,7 +39,7 @@ _FLOATING: Final = frozenset({"DoubleType", "FloatType"})
 _MARKS: Final = ("spark.timeWindow", "spark.sessionWindow")
 """Metadata of what Spark itself computes of windows: whole numbers, and no others than moments have."""
 
-MOST_NODES: Final = 12
+MAX_NODES: Final = 12
 """Expressions of a row that are looked at one by one for what failed: the code for it grows with them."""
 _UNKNOWN: Final = "it cannot be computed"
 _LONGEST: Final = 80
@@ -179,7 +179,7 @@ class Expressions:
         branches: list[Any] = []
         for name, value in values:
             found = list(self._reasons(self.written_out(value)))
-            if len(branches) + len(found) <= MOST_NODES:
+            if len(branches) + len(found) <= MAX_NODES:
                 branches += [self._branch(failed, name, words) for failed, words in found]
             said = self.literal(f"{fragment_of(value)}: {_UNKNOWN}")
             branches.append(self._branch(self.failed(value), name, said))

@@ -80,8 +80,8 @@ PROCESSING: Final = "Processing new data"
 """What Spark says of a query while it does a batch (``StreamingQueryStatus.message``)."""
 PROGRESS_S: Final = 60.0
 """How often the log tells how far a query is that does batches."""
-MOST_CAUSES: Final = 20
-MOST_JAVA_FAILURES: Final = 3
+MAX_CAUSES: Final = 20
+MAX_JAVA_FAILURES: Final = 3
 """Starts in a row that end with an error of Java itself before it is taken for Java's state, which another start in
 the same Java does not mend."""
 
@@ -144,7 +144,7 @@ class QuerySupervisor:
     @property
     def java_problem(self) -> str:
         """The error of Java itself that it fails with start after start; empty: there is none."""
-        return self.error or "" if self._java_failures >= MOST_JAVA_FAILURES else ""
+        return self.error or "" if self._java_failures >= MAX_JAVA_FAILURES else ""
 
     def bad_share(self, source: str) -> float:
         """Return the share of a source's rows in the last batches that did not fit its schema."""
@@ -305,7 +305,7 @@ def _newer(reports: Any, than: str) -> list[dict[str, Any]]:
 def _story(error: Any) -> str:
     """Return the messages of an exception of Java and its causes."""
     lines: list[str] = []
-    while error is not None and len(lines) < MOST_CAUSES:
+    while error is not None and len(lines) < MAX_CAUSES:
         lines.append(f"Caused by: {error.getClass().getName()}: {error.getMessage()}")
         error = error.getCause()
     return "\n".join(lines)

@@ -33,7 +33,7 @@ from enmasse.pipeline.workers.settling import settle
 
 LOOK_S = 0.5
 
-MOST_S = 5.0
+MAX_S = 5.0
 """Seconds to give back what is held. What was not given back by then is given back by the node, which sees us go."""
 
 _watched = threading.Event()
@@ -61,7 +61,7 @@ def _watch(parent: int) -> None:
     while os.getppid() == parent and not _is_ending:
         time.sleep(LOOK_S)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(MOST_S)
+    time.sleep(MAX_S)
     os._exit(1)
 
 
