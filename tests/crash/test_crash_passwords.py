@@ -14,6 +14,7 @@ from enmasse.client import blocking
 from enmasse.identity.users import key_fields, make_keys
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until, until_async
+from tests.support.processes import is_alive
 from tests.support.stomp_peer import StompPeer
 
 pytestmark = pytest.mark.slow
@@ -68,13 +69,6 @@ def checker_of(pid: int) -> int | None:
     return None
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 async def log_in(node: NodeProcess, number: int, password: str = SECRET, host: str = HOST) -> str:
     """Log in by STOMP, and return what the node says."""
     peer = StompPeer(node.port, login=f"device-{number}", passcode=password, host=host)
@@ -100,7 +94,7 @@ def test_a_login_waits_out_the_death_of_the_process(node: NodeProcess) -> None:
                 assert pid not in killed
                 killed.add(pid)
                 os.kill(pid, signal.SIGKILL)
-                await until_async(lambda: is_gone(pid), "the process has ended")  # noqa: B023 - called here alone
+                await until_async(lambda: not is_alive(pid), "the process has ended")  # noqa: B023 - called here alone
         assert await asyncio.gather(*logins) == ["CONNECTED"] * USERS
         assert killed
 
@@ -141,4 +135,4 @@ def test_no_process_is_left_behind(way: str, tmp_path: Path) -> None:
         assert pid is not None
     finally:
         getattr(node, way)()
-    until(lambda: is_gone(pid), "the process has ended")
+    until(lambda: not is_alive(pid), "the process has ended")

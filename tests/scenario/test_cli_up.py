@@ -15,6 +15,7 @@ import pytest
 
 from enmasse.client.blocking import connect
 from tests.support.polling import until
+from tests.support.processes import is_alive
 
 if TYPE_CHECKING:
     from tests.support.installation import Installation
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 STORED = ("orders", "invoices", "commands", "failed")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_command_is_a_program_with_an_exit_code(shared: Installation) -> None:

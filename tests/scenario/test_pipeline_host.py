@@ -30,6 +30,7 @@ from enmasse.pipeline.host.host import FINALIZER, Host
 from enmasse.pipeline.host.separation import launch_command
 from enmasse.pipeline.host.settings import HostSettings
 from enmasse.pipeline.host.space_runner import RunnerKey
+from tests.support.processes import is_alive
 
 pytestmark = pytest.mark.slow
 
@@ -173,13 +174,6 @@ def running(service: Service, name: str) -> Callable[[], bool]:
 
 def in_phase(service: Service, name: str, phase: str) -> Callable[[], bool]:
     return lambda: bool(service.status(name).get("phase") == phase)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_a_space_has_a_runner_while_it_has_a_pipeline_that_is_to_run(service: Service) -> None:

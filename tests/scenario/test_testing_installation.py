@@ -23,6 +23,7 @@ from enmasse.drivers.supervisor.endpoints import read_endpoints
 from enmasse.errors import ConfigError, EnmasseError, UnavailableError
 from enmasse.testing.installation import Installation, Space
 from tests.support.polling import until
+from tests.support.processes import is_alive
 from tests.support.stomp_peer import StompPeer
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "test-your-own-service.md"
@@ -134,4 +135,4 @@ def test_it_runs_without_pytest_and_ends_with_a_program_that_is_killed(tmp_path:
         pids = [each.pid for each in endpoints.processes]
         assert len(pids) >= 4
         process.send_signal(signal.SIGKILL)
-        until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], lambda: str(pids))
+        until(lambda: not any(map(is_alive, pids)), lambda: str(pids))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Api = Callable[..., httpx.Response]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-FILES = sorted(path for path in EXAMPLES.rglob("*.yaml"))
+FILES = sorted(path for path in EXAMPLES.rglob("*.yaml") if not path.stem.endswith("-rows"))
 OF_ENMASSE_1_0 = sorted((EXAMPLES / "enmasse-1.0").iterdir())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from enmasse.pipeline.host.supervise import Supervisor
+from tests.support.processes import is_alive
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,13 +39,6 @@ class Job:
             found = self.events.get(timeout=30)
             if found["event"] == event:
                 return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_a_killed_driver_is_replaced_and_nothing_of_the_old_one_lives_on(tmp_path: Path) -> None:
