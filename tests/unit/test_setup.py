@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,7 +23,11 @@ def clone(tmp_path: Path) -> Path:
 
 def plan(clone: Path, target: str) -> list[str]:
     """Return the commands that make would run."""
-    done = subprocess.run(["make", "-n", target], cwd=clone, capture_output=True, text=True, check=True)
+    # The make that runs these tests leaves its own flags to whatever it starts.
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(
+        ["make", "-n", target], cwd=clone, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout.splitlines()
 
 
