@@ -98,7 +98,7 @@ class Place:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1200,
             check=False,
         )
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"

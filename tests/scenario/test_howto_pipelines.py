@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from tests.scenario.howto_place import Place, blocks
-from tests.scenario.tryout_pairs import payload_pairs, write_pairs
 from tests.support.foreign_tools import is_here, require
 from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
@@ -187,27 +186,6 @@ def test_spark_is_looked_into_as_the_howto_says(place: Place) -> None:
     log = next((place.directory / "disk/pipelines/default.kiln/events").glob("eventlog_v2_*/events_*"))
     with pa.input_stream(log, compression="zstd") as file:
         assert b'JWSFilter.param.secretKey":"*********(redacted)' in file.read()
-
-
-def test_a_pipeline_is_tested_as_the_howto_says_and_so_is_one_of_each_kind(needs_spark: None, tmp_path: Path) -> None:
-    place = Place(tmp_path, ())  # without an installation
-    pairs = write_pairs(place.directory)
-    files = " ".join(f"{file} {rows}" for file, rows, _ in pairs)
-    said = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
-    for commands, expected in blocks("test-a-pipeline.md").values():
-        # One start of a platform is enough; what is said is the same in any zone.
-        asked = commands.replace("enmasse pipeline test ", f"export TZ=Asia/Tokyo; enmasse pipeline test {files} ")
-        told = [line.rstrip() for line in place.run(asked).splitlines()]
-        more = said if asked != commands else []
-        assert expected is None or told == [*more, *expected.splitlines()], "\n".join(told)
-
-
-def test_payloads_of_devices_become_the_tables_of_their_examples(needs_spark: None, tmp_path: Path) -> None:
-    place = Place(tmp_path, ())  # without an installation
-    pairs = payload_pairs()
-    told = place.run("enmasse pipeline test " + " ".join(f"{file} {rows}" for file, rows, _ in pairs))
-    expected = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
-    assert [line.rstrip() for line in told.splitlines()] == expected, told
 
 
 def test_results_are_written_as_the_howto_says(place: Place) -> None:
