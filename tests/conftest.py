@@ -99,6 +99,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupsOfFile
     return GroupsOfFiles(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+ALL_SLOW = re.compile(r"^pytestmark = (\[[^]]*)?pytest\.mark\.slow", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file of slow tests unread where these are left out: each worker would import it first."""
+    is_left_out = "not slow" in config.getoption("markexpr") and collection_path.name.startswith("test_")
+    return (is_left_out and ALL_SLOW.search(collection_path.read_text()) is not None) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest."""
     items.sort(key=lambda item: not shares_spark(item.path))

@@ -29,7 +29,7 @@ from enmasse.pipeline.builtin.models import Model, Models, roll_back
 from enmasse.pipeline.builtin.onnx_model import KEPT, OnnxModel, import_model, saved
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 RANDOM = np.random.default_rng(7)
 ROWS = pd.DataFrame(
