@@ -21,13 +21,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import Space
 from enmasse.testing.memory_storage import MemoryStorage
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Header, encode_message
 
 MESSAGES_A_TURN = 10
 NAMES = 1_000

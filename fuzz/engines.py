@@ -9,27 +9,13 @@ from collections.abc import Callable, Sequence
 from itertools import cycle, zip_longest
 from typing import Any
 
+from enmasse.message.composites import decode_performative
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.testing.recorded_pair import RecordedPair
-from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    Accepted,
-    AmqpError,
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    End,
-    Flow,
-    Modified,
-    Open,
-    Rejected,
-    Released,
-    Source,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Attach, Begin, Close, Detach, End, Flow, Open, Source, Transfer
 from enmasse.wire.amqp.performatives import Target as LinkTarget
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session

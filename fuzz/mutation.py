@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from enmasse.errors import EnmasseError
-from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.composites import decode_performative, encode_performative
+from enmasse.message.codec import decode, encode
+from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.types import Array, Described, Symbol, UInt, ULong
 from enmasse.wire.amqp.performatives import Performative
-from enmasse.wire.amqp.types import Array, Described, Symbol, UInt, ULong
 from fuzz.vocabulary import CHUNKS, MESSAGES, NUMBERS, SASL, VALUES, frame_of, random_performative
 
 __all__ = ["mutate_conversation", "mutate_performative", "mutate_sasl", "mutate_sections", "mutate_value"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from enmasse.errors import RemoteError
-from enmasse.wire.amqp.codec import decode, decode_all, encode, skip
-from enmasse.wire.amqp.composites import decode_performative, encode_performative
-from enmasse.wire.amqp.sections import (
+from enmasse.message.codec import decode, decode_all, encode, skip
+from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.sections import (
     Header,
     Sections,
     decode_message,

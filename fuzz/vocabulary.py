@@ -6,41 +6,11 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.composites import encode_performative
-from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
-from enmasse.wire.amqp.performatives import (
-    Accepted,
-    AmqpError,
-    Attach,
-    Begin,
-    Close,
-    Coordinator,
-    Declare,
-    Declared,
-    Detach,
-    Discharge,
-    Disposition,
-    End,
-    Flow,
-    Modified,
-    Open,
-    Performative,
-    Received,
-    Rejected,
-    Released,
-    SaslChallenge,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    SaslResponse,
-    Source,
-    Target,
-    TransactionalState,
-    Transfer,
-)
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
-from enmasse.wire.amqp.types import (
+from enmasse.message.codec import decode, encode
+from enmasse.message.composites import encode_performative
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.sections import Header, Properties, encode_message
+from enmasse.message.types import (
     Array,
     Byte,
     Char,
@@ -57,6 +27,32 @@ from enmasse.wire.amqp.types import (
     UInt,
     ULong,
     UShort,
+)
+from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
+from enmasse.wire.amqp.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Declare,
+    Declared,
+    Detach,
+    Discharge,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    Performative,
+    Received,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
 )
 
 __all__ = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
 from enmasse.node.management.entities import Entities
@@ -12,7 +13,6 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import Attach, Disposition, Flow, Open, Source, Target, Transfer
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 from tests.support.raw_peer import Frame, RawPeer
 
 __all__ = ["Node", "NodePeer", "body_of", "durable", "message"]

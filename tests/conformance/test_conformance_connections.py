@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.types import Symbol
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
-    AmqpError,
     Attach,
     Begin,
     Close,
@@ -22,7 +23,6 @@ from enmasse.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from enmasse.wire.amqp.types import Symbol
 from tests.conformance.clause_list import clause
 from tests.conformance.server_scene import Scene, condition_of, flow, is_alive, kinds
 

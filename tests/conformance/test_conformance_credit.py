@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.types import Described, Symbol
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.wire.amqp.performatives import Detach, Flow, Source, Transfer
-from enmasse.wire.amqp.types import Described, Symbol
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer, durable
 from tests.conformance.server_scene import Scene, condition_of, flow, is_alive

@@ -6,21 +6,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Symbol
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
-    AmqpError,
-    Disposition,
-    End,
-    Modified,
-    Performative,
-    Received,
-    Rejected,
-    Released,
-)
-from enmasse.wire.amqp.types import Symbol
+from enmasse.wire.amqp.performatives import Disposition, End, Performative, Received
 from tests.conformance.clause_list import clause
 from tests.conformance.server_scene import Scene, condition_of, is_alive
 

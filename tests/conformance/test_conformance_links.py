@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.types import Symbol
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.wire.amqp.link import Link
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Detach, End, Source, Target, Transfer
-from enmasse.wire.amqp.types import Symbol
+from enmasse.wire.amqp.performatives import Attach, Detach, End, Source, Target, Transfer
 from tests.conformance.clause_list import clause
 from tests.conformance.server_scene import Scene, condition_of, flow, is_alive, kinds
 

@@ -7,20 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    AmqpError,
-    Disposition,
-    Modified,
-    Rejected,
-    Released,
-    Source,
-    Target,
-)
-from enmasse.wire.amqp.sections import Header, Properties, Sections, check_order, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
+from enmasse.message.codec import encode
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Modified, Rejected, Released
+from enmasse.message.sections import Header, Properties, Sections, check_order, encode_message
+from enmasse.message.types import Described, Symbol, Timestamp, UByte, UInt, ULong
+from enmasse.wire.amqp.performatives import Disposition, Source, Target
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer
 

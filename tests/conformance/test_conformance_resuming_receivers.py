@@ -6,21 +6,11 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import Accepted, Modified, Released
+from enmasse.message.sections import Sections
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.node.amqp.recovery import Recovery
-from enmasse.wire.amqp.performatives import (
-    Accepted,
-    Begin,
-    Detach,
-    Disposition,
-    Modified,
-    Received,
-    Released,
-    Source,
-    Target,
-    Transfer,
-)
-from enmasse.wire.amqp.sections import Sections
-from enmasse.wire.amqp.types import Described, Symbol, ULong
+from enmasse.wire.amqp.performatives import Begin, Detach, Disposition, Received, Source, Target, Transfer
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer, body_of, durable
 from tests.conformance.server_scene import condition_of

@@ -6,23 +6,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.node.amqp.recovery import Recovery
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    Accepted,
-    AmqpError,
-    Attach,
-    Detach,
-    Disposition,
-    End,
-    Modified,
-    Rejected,
-    Released,
-    Source,
-    Target,
-    Transfer,
-)
-from enmasse.wire.amqp.types import Described, Symbol, ULong
+from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, End, Source, Target, Transfer
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer, durable
 from tests.conformance.server_scene import condition_of

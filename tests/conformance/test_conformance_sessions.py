@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.performatives import (
-    AmqpError,
     Attach,
     Begin,
     Close,

@@ -13,9 +13,11 @@ from cryptography import x509
 
 from enmasse.client import blocking
 from enmasse.drivers.authority import Authority
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, encode_message
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER
 from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
     Attach,
     Close,
     Detach,
@@ -29,8 +31,6 @@ from enmasse.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from enmasse.wire.amqp.sections import Header, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, ULong
 from tests.conformance.clause_list import clause
 from tests.support.node_process import NodeProcess
 from tests.support.stranger import Stranger, condition_of

@@ -6,22 +6,12 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, Rejected, Released
+from enmasse.message.sections import Properties, Sections, encode_message
+from enmasse.message.types import Described, Symbol, UInt, ULong
 from enmasse.messaging.space import Home
 from enmasse.node.management.entity_fields import SPACE_TYPE
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    Attach,
-    Detach,
-    Disposition,
-    Flow,
-    Rejected,
-    Released,
-    Source,
-    Target,
-    Transfer,
-)
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, UInt, ULong
+from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, Flow, Source, Target, Transfer
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer, message
 from tests.conformance.server_scene import condition_of

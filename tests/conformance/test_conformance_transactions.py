@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import Performative, encode_performative
+from enmasse.message.codec import encode
+from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
+from enmasse.message.types import Symbol, ULong
 from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    AmqpError,
     Coordinator,
     Declare,
     Declared,
@@ -18,12 +18,10 @@ from enmasse.wire.amqp.performatives import (
     Discharge,
     Disposition,
     Flow,
-    Rejected,
     Source,
     TransactionalState,
     Transfer,
 )
-from enmasse.wire.amqp.types import Symbol, ULong
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer, durable, message
 from tests.conformance.server_scene import condition_of

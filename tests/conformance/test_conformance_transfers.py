@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, TOO_LARGE
 from enmasse.testing.recorded_pair import RecordedPair
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    TOO_LARGE,
-    Attach,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Source,
-    Target,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, End, Flow, Open, Source, Target, Transfer
 from tests.conformance.clause_list import clause
 from tests.conformance.server_scene import Scene, condition_of, flow, is_alive
 

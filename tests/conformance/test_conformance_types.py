@@ -9,11 +9,10 @@ from uuid import UUID
 import pytest
 
 from enmasse.errors import LocalError
-from enmasse.wire.amqp.codec import decode, encode, skip
-from enmasse.wire.amqp.composites import decode_performative, encode_performative
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import Begin, Open
-from enmasse.wire.amqp.types import (
+from enmasse.message.codec import decode, encode, skip
+from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.errors import DecodeError
+from enmasse.message.types import (
     Array,
     Byte,
     Char,
@@ -31,6 +30,7 @@ from enmasse.wire.amqp.types import (
     ULong,
     UShort,
 )
+from enmasse.wire.amqp.performatives import Begin, Open
 from tests.conformance.clause_list import clause
 
 SOME_UUID = UUID("00112233-4455-6677-8899-aabbccddeeff")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.wire.amqp.performatives import Accepted, Detach, Disposition, End, Flow, Released
+from enmasse.message.outcomes import Accepted, Released
+from enmasse.wire.amqp.performatives import Detach, Disposition, End, Flow
 from tests.conformance.node_scene import Node, NodePeer, body_of, durable
 
 LARGE = "x" * 100_000

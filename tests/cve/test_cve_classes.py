@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from enmasse.client import ConnectionDeniedError, LinkRefusedError, Message, Outcome, TlsOptions, blocking
 from enmasse.drivers.authority import Authority
 from enmasse.errors import EnmasseError
-from enmasse.wire.amqp.codec import encode
+from enmasse.message.codec import encode
+from enmasse.message.sections import encode_message
+from enmasse.message.types import Described, Symbol
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import Attach, Begin, Close, Open, SaslInit, Source, Target, Transfer
-from enmasse.wire.amqp.sections import encode_message
-from enmasse.wire.amqp.types import Described, Symbol
 from enmasse.wire.stomp.frames import Version, encode_frame
 from tests.cve.conftest import MEGABYTE, OPEN, PASSWORD, SHOP, Place, basic
 from tests.support.polling import until

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from enmasse.client import blocking
+from enmasse.message.outcomes import Accepted, Rejected
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
-    Accepted,
     Attach,
     Begin,
     Close,
@@ -22,7 +22,6 @@ from enmasse.wire.amqp.performatives import (
     Flow,
     Open,
     Received,
-    Rejected,
     Source,
     Target,
     Transfer,

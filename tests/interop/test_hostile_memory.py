@@ -17,6 +17,7 @@ from h2.events import StreamReset
 from h2.settings import SettingCodes
 
 from enmasse.client import blocking
+from enmasse.message.types import Described
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
     Attach,
@@ -31,7 +32,6 @@ from enmasse.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from enmasse.wire.amqp.types import Described
 from tests.interop.conftest import SPACE, Addresses
 from tests.interop.hostile import MEGABYTE, Bystander
 from tests.support.chance import kills

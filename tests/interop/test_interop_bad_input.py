@@ -12,20 +12,9 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
+from enmasse.message.outcomes import Accepted, Rejected
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame
-from enmasse.wire.amqp.performatives import (
-    Accepted,
-    Attach,
-    Close,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Rejected,
-    Source,
-    Target,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Attach, Close, Detach, Disposition, End, Flow, Source, Target, Transfer
 from tests.support.node_process import NodeProcess
 from tests.support.stranger import Stranger
 from tests.support.stranger import condition_of as condition

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.composites import decode_performative
+from enmasse.message.outcomes import Accepted, Modified, Released
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.performatives import Accepted, Close, Disposition, Flow, Modified, Released, Transfer
+from enmasse.wire.amqp.performatives import Close, Disposition, Flow, Transfer
 from tests.support.node_process import NodeProcess
 from tests.support.stranger import TIMEOUT_S, Stranger
 

@@ -15,8 +15,8 @@ require("python-qpid-proton")
 from proton import Delivery, Message, symbol, timestamp
 from proton.utils import SendException
 
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.types import Described, Int, Timestamp, ULong
+from enmasse.message.codec import encode
+from enmasse.message.types import Described, Int, Timestamp, ULong
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
 from tests.support.proton_blocking import ProtonClient

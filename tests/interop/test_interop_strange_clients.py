@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
-from enmasse.wire.amqp.codec import encode
+from enmasse.message.codec import encode
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Array, Described, Symbol, Timestamp, UInt, ULong
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
-    Accepted,
-    AmqpError,
     Attach,
     Begin,
     Coordinator,
@@ -25,16 +25,12 @@ from enmasse.wire.amqp.performatives import (
     Disposition,
     End,
     Flow,
-    Modified,
     Open,
     Received,
-    Rejected,
-    Released,
     Source,
     Target,
     Transfer,
 )
-from enmasse.wire.amqp.types import Array, Described, Symbol, Timestamp, UInt, ULong
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow

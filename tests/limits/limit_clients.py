@@ -14,8 +14,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from enmasse.client import Message
+from enmasse.message.outcomes import Accepted, Rejected
 from enmasse.wire.amqp.performatives import (
-    Accepted,
     Attach,
     Begin,
     Close,
@@ -23,7 +23,6 @@ from enmasse.wire.amqp.performatives import (
     Disposition,
     Flow,
     Performative,
-    Rejected,
     Source,
     Target,
     Transfer,

@@ -21,7 +21,7 @@ from proton.utils import BlockingConnection
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import Message
-from enmasse.wire.amqp.codec import encode
+from enmasse.message.codec import encode
 from tests.scenario.taking import take, take_stream
 from tests.support.mqtt_devices import Device
 from tests.unit.pipeline.test_pipeline_headers import EACH

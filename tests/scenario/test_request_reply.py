@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.client import Connection, Message, Outcome, blocking, connect
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.composites import decode_performative
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import Open
 from tests.support.chance import examples

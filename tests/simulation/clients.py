@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import ACCEPTED, Modified, Rejected
+from enmasse.message.sections import Header, Properties, Sections, encode_message, header_of
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, Modified, Rejected
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message, header_of
 from tests.simulation.copies import FIRST_WALL_US
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Sections
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
 from enmasse.messaging.storage import Table
@@ -13,8 +15,6 @@ from enmasse.messaging.streams.stream import Stream
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import MemoryConsumerPort
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Sections
 from tests.simulation.clients import attempts_of, number_of
 
 if TYPE_CHECKING:

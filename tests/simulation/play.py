@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from enmasse.messaging import core, fan_out
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.queues import topic, topic_producer, topic_wave
 from enmasse.messaging.streams import merging as stream_merging
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified, Rejected
 from tests.simulation.clients import payload_of
 from tests.simulation.copies import Message
 from tests.simulation.scenario import make_scenario

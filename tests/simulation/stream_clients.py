@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.log.frame import encode_frame
 from enmasse.messaging.log.layout import log_key
@@ -11,8 +13,6 @@ from enmasse.messaging.storage import Table
 from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.simulation.clients import number_of
 from tests.simulation.node import marks_of
 from tests.simulation.streams import StreamAccount, Unanswered

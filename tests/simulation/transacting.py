@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import ACCEPTED, Modified, Rejected
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.transaction import Transaction
-from enmasse.wire.amqp.performatives import ACCEPTED, Modified, Rejected
 from tests.simulation.clients import number_of, payload_of
 from tests.simulation.copies import Copy, Message
 

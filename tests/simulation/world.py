@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import ACCEPTED
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.errors import AttachError
 from enmasse.testing.simulated_storage import SimulatedStorage
-from enmasse.wire.amqp.performatives import ACCEPTED
 from tests.simulation.accounts import SWEEP_S, Account
 from tests.simulation.audit import adopt, check_depth, check_found, check_found_order
 from tests.simulation.clients import NAME, Receiver, Sender

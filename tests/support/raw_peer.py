@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
+from enmasse.message.composites import decode_performative
 from enmasse.testing.clock import ManualClock
-from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import Attach, Begin, Open, Performative, Source, Target

@@ -9,7 +9,7 @@ import socket
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.composites import decode_performative
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import Attach, Begin, Open, Performative, Source, Target
 

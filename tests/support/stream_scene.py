@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_range
 from enmasse.messaging.storage import Table
@@ -17,7 +18,6 @@ from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPAB
 from enmasse.messaging.streams.readers import OFFSETS_CAPABILITY
 from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.sections import Sections, encode_message
 
 __all__ = ["LOG", "StreamScene", "bodies", "offsets"]
 

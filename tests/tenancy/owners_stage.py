@@ -12,6 +12,8 @@ import httpx
 
 from enmasse.client import Connection, Message, connect
 from enmasse.identity.users import key_fields, make_keys
+from enmasse.message.composites import decode_performative
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.messaging.dynamic import Lifetime
 from enmasse.messaging.owners import Holding
 from enmasse.messaging.sessions.wills import WillState
@@ -20,7 +22,6 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
 from enmasse.node.users.fields import USER_TYPE
 from enmasse.node.users.gate import GateOptions
-from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
     Attach,
@@ -34,7 +35,6 @@ from enmasse.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from enmasse.wire.amqp.types import Described, Symbol, ULong
 from enmasse.wire.mqtt.packets import Will
 from tests.support.mqtt_peer import MqttPeer
 from tests.support.polling import until_async

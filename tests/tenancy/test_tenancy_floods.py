@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.codec import encode
+from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.outcomes import Accepted
+from enmasse.message.types import ULong
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net import lanes, transport
@@ -21,12 +25,9 @@ from enmasse.net.transport import EngineProtocol
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
 from enmasse.node.unfinished import GRAIN_BYTES, unfinished_budget
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import decode_performative, encode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
-    Accepted,
     Attach,
     Begin,
     Close,
@@ -44,7 +45,6 @@ from enmasse.wire.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from enmasse.wire.amqp.types import ULong
 
 RED, BLUE = "red.team-a", "blue.team-b"
 

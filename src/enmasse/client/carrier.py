@@ -23,13 +23,14 @@ from typing import Any
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, TlsError, UnavailableError
 from enmasse.client.options import Authentication, Options, Url, explain_tls, has_certificate
 from enmasse.errors import EnmasseError
+from enmasse.message.outcomes import AmqpError
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
+from enmasse.wire.amqp.performatives import Attach, Open
 from enmasse.wire.amqp.session import Session
 
 CLOSE_TIMEOUT_S = 3.0

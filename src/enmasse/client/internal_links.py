@@ -18,12 +18,12 @@ from enmasse.client.receiver import Delivery, Receiver
 from enmasse.client.sender import Sender
 from enmasse.client.transaction import Transaction
 from enmasse.errors import EnmasseError
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import Performative, encode_performative
+from enmasse.message.codec import encode
+from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.types import ULong
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import LOCAL_TRANSACTIONS, Coordinator, Declare
-from enmasse.wire.amqp.types import ULong
 
 MAX_ROUTES = 64
 """Links that are kept for the next request to the same address."""

@@ -10,8 +10,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from enmasse.client.carrier import Carrier
 from enmasse.client.errors import ClosedError, LinkDetachedError, LinkRefusedError
 from enmasse.errors import EnmasseError
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.link import Link as EngineLink
-from enmasse.wire.amqp.performatives import AmqpError
 
 DETACH_TIMEOUT_S = 3.0
 """Seconds to wait for the peer's answer to our detach."""

@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import UUID
 
-from enmasse.wire.amqp.composites import Performative
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
-    AmqpError,
-    Declared,
-    Modified,
-    Rejected,
-    Released,
-    TransactionalState,
-)
-from enmasse.wire.amqp.sections import (
+from enmasse.message.composites import Performative
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.sections import (
     APPLICATION_PROPERTIES,
     DEFAULT_PRIORITY,
     HEADER,
@@ -29,6 +19,7 @@ from enmasse.wire.amqp.sections import (
     Sections,
     encode_message,
 )
+from enmasse.wire.amqp.performatives import Declared, TransactionalState
 
 MessageId = str | int | bytes | UUID
 

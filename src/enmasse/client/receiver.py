@@ -13,11 +13,12 @@ from enmasse.client.link import ClientLink, Owner
 from enmasse.client.message import RESENT, Message, Outcome
 from enmasse.client.transaction import TransactionHandle
 from enmasse.errors import EnmasseError
-from enmasse.wire.amqp.errors import DecodeError
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
+from enmasse.message.types import Described, Symbol
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected, Source
-from enmasse.wire.amqp.types import Described, Symbol
+from enmasse.wire.amqp.performatives import Source
 
 SETTLED, MIXED = 1, 2
 

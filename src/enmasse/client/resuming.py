@@ -12,13 +12,13 @@ from typing import Any
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.sender import Outgoing, Sender
-from enmasse.wire.amqp.composites import from_described
-from enmasse.wire.amqp.errors import DecodeError
+from enmasse.message.composites import from_described
+from enmasse.message.errors import DecodeError
+from enmasse.message.types import Described
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import TERMINAL, Target, Transfer
-from enmasse.wire.amqp.types import Described
 from enmasse.wire.amqp.unsettled import tag_of
 
 UNSETTLED_STATE = 2

@@ -20,11 +20,12 @@ from enmasse.client.link import ClientLink, Owner
 from enmasse.client.message import RESENT, Message, Outcome
 from enmasse.client.transaction import Transaction, TransactionHandle
 from enmasse.errors import EnmasseError
-from enmasse.wire.amqp.errors import DecodeError
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import Accepted
+from enmasse.message.sections import with_message_annotations
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
-from enmasse.wire.amqp.performatives import Accepted, Target
-from enmasse.wire.amqp.sections import with_message_annotations
+from enmasse.wire.amqp.performatives import Target
 
 MAX_PENDING = 10_000
 """Messages that ``send_nowait`` lets wait for credit: a second of what one process can send."""

@@ -8,9 +8,10 @@ from typing import Any, Protocol, Self
 
 from enmasse.client.errors import ClosedError, TransactionError, UnavailableError
 from enmasse.client.message import Outcome
-from enmasse.wire.amqp.composites import Performative
+from enmasse.message.composites import Performative
+from enmasse.message.outcomes import ACCEPTED
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import ACCEPTED, Discharge, TransactionalState
+from enmasse.wire.amqp.performatives import Discharge, TransactionalState
 
 
 class Coordination(Protocol):

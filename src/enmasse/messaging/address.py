@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.chores import ENDING_UNITS, MAX_UNITS
 from enmasse.messaging.delivery import DETACHED, add_end, remove_end
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.metering import Meter
 from enmasse.model.kinds.address_settings import DEFAULTS, AddressSettings
-from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
     # An address and its links know each other.

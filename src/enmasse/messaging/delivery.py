@@ -15,7 +15,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from enmasse.wire.amqp.performatives import Modified, Rejected, Released
+from enmasse.message.outcomes import Modified, Rejected, Released
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

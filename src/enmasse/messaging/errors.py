@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from enmasse.errors import LocalError, RemoteError
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import AmqpError, Rejected
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import AmqpError, Rejected
 
 
 class AttachError(RemoteError):

@@ -14,9 +14,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from enmasse.wire.amqp.codec import decode, skip
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import DEFAULT_PRIORITY, RETAIN, Sections, header_of
+from enmasse.message.codec import decode, skip
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import DEFAULT_PRIORITY, RETAIN, Sections, header_of
 
 DELIVERY_TIME = "x-opt-delivery-time"
 DELIVERY_DELAY = "x-opt-delivery-delay"

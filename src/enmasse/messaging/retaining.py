@@ -16,15 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.delivery import SMALL_BYTES
-from enmasse.messaging.errors import AttachError
-from enmasse.messaging.facts import PLAIN, facts_of, known_facts
-from enmasse.messaging.limits import EXCEEDED
-from enmasse.messaging.log.entry import with_ttl
-from enmasse.wire.amqp.codec import encode, skip
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError
-from enmasse.wire.amqp.sections import (
+from enmasse.message.codec import encode, skip
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError
+from enmasse.message.sections import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     RETAIN,
@@ -33,7 +28,12 @@ from enmasse.wire.amqp.sections import (
     with_message_annotations,
     without_message_annotations,
 )
-from enmasse.wire.amqp.types import UInt
+from enmasse.message.types import UInt
+from enmasse.messaging.delivery import SMALL_BYTES
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.facts import PLAIN, facts_of, known_facts
+from enmasse.messaging.limits import EXCEEDED
+from enmasse.messaging.log.entry import with_ttl
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

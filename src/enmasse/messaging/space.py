@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
+from enmasse.message.sections import to_of
+from enmasse.message.types import Symbol, UInt
 from enmasse.messaging.address import Address, AttachOptions, detach
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
@@ -27,9 +30,6 @@ from enmasse.messaging.sessions.filters import ROOT
 # Sessions know the space that they are of.
 from enmasse.messaging.sessions.sessions import Sessions
 from enmasse.model.schema.names import MAX_ADDRESS_CHARACTERS
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import to_of
-from enmasse.wire.amqp.types import Symbol, UInt
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

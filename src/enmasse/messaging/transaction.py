@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, ROLLBACK, TIMEOUT, AmqpError
+from enmasse.message.sections import check_order
 from enmasse.messaging.budget import Budget, Holder
 from enmasse.messaging.delivery import Producer
 from enmasse.messaging.facts import facts_of
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, ROLLBACK, TIMEOUT, AmqpError
-from enmasse.wire.amqp.sections import check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core, Log

@@ -29,6 +29,7 @@ from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.budget import Holder
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
@@ -41,7 +42,6 @@ from enmasse.node.users.authentication import HostWords
 from enmasse.node.users.gate import Gate
 from enmasse.node.users.peer import PeerInfo
 from enmasse.node.users.rights import MANAGEMENT
-from enmasse.wire.amqp.performatives import AmqpError
 
 # A node's connections and each of them know each other, as do a connection and its log.
 if TYPE_CHECKING:

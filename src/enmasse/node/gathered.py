@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from enmasse.message.outcomes import TOO_LARGE
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
-from enmasse.wire.amqp.performatives import TOO_LARGE
 
 
 class Gathering(Protocol):

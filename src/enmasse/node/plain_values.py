@@ -7,7 +7,7 @@ from base64 import b64encode
 from typing import Any
 from uuid import UUID
 
-from enmasse.wire.amqp.types import Described
+from enmasse.message.types import Described
 
 
 def as_bytes(value: Any) -> tuple[bytes, str]:

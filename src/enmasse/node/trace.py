@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.sections import encode_message
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.node.errors import EntityError
 from enmasse.node.protocols import PROTOCOLS, Frames, ProtocolRow
-from enmasse.wire.amqp.sections import encode_message
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ROLLBACK, TIMEOUT, UNKNOWN_ID, AmqpError
 from enmasse.messaging.address import Address
 from enmasse.messaging.transaction import Transaction, TransactionLimits
-from enmasse.wire.amqp.performatives import ROLLBACK, TIMEOUT, UNKNOWN_ID, AmqpError
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.budget import Budget, Holder
-from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

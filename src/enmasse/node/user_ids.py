@@ -16,22 +16,23 @@ from operator import sub
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import AmqpError, Rejected
+from enmasse.message.section_stream import SectionStream
+from enmasse.message.sections import begins_section, user_id_of, user_id_shape
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.log.frame import Column, Frame, FrameError, split_payload
 from enmasse.messaging.streams.producers import FRAME_FORMAT
-from enmasse.wire.amqp.errors import DecodeError, RemoteError
-from enmasse.wire.amqp.performatives import AmqpError, Rejected
-from enmasse.wire.amqp.section_stream import SectionStream
-from enmasse.wire.amqp.sections import begins_section, user_id_of, user_id_shape
+from enmasse.wire.amqp.errors import RemoteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from enmasse.message.passage import Passage
+    from enmasse.message.sections import UserIdShape
     from enmasse.messaging.delivery import Producer
     from enmasse.node.users.rights import Rights
     from enmasse.wire.amqp.link import ReceivingLink
-    from enmasse.wire.amqp.sections import UserIdShape
-    from enmasse.wire.amqp.sinks import Passage
 
 
 class UserIds:

@@ -20,11 +20,10 @@ from uuid import UUID
 import numpy as np
 
 from enmasse.errors import LocalError
-from enmasse.pipeline.errors import HeaderError
-from enmasse.wire.amqp.codec import decode_all, encode
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Sections
-from enmasse.wire.amqp.types import (
+from enmasse.message.codec import decode_all, encode
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Sections
+from enmasse.message.types import (
     Byte,
     Char,
     Decimal32,
@@ -40,6 +39,7 @@ from enmasse.wire.amqp.types import (
     ULong,
     UShort,
 )
+from enmasse.pipeline.errors import HeaderError
 
 USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
 """The annotation with all user properties of a message of MQTT, if some have one name: names and values in turn."""

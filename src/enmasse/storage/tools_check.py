@@ -9,6 +9,8 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Sections
 from enmasse.messaging.log.frame import Frame, FrameError
 from enmasse.messaging.log.holders import Holders
 from enmasse.messaging.retained_log import decode_value
@@ -21,8 +23,6 @@ from enmasse.storage.records import describe, explain_bad_record, log_of, place_
 from enmasse.storage.seal import LAST_KEY, SEAL_KEY, explain_broken_seal, sealed_keys
 from enmasse.storage.snapshot import Snapshot
 from enmasse.storage.soundness import check_trees
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.errors import LocalError
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
 from enmasse.testing.clock import ManualClock
 from enmasse.testing.memory_storage import MemoryStorage
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

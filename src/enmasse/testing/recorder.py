@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
+from enmasse.wire.amqp.performatives import Attach, Open
 from enmasse.wire.amqp.session import Session
 
 __all__ = ["Received", "Recorder", "RecordingSink", "Sent"]

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from enmasse.api.messages.bodies import Declared, body_of
-from enmasse.wire.amqp.types import Timestamp
+from enmasse.message.types import Timestamp
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "t", "type": "double"}]})
 

@@ -31,7 +31,7 @@ from enmasse.client.options import GIVE, RISK
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
 from enmasse.errors import ConfigError, EnmasseError, RemoteError, UnavailableError
-from enmasse.wire.amqp.types import UInt
+from enmasse.message.types import UInt
 from tests.unit.node.line_protocol import LINES
 
 if TYPE_CHECKING:

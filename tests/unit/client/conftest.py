@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.sections import to_of
 from enmasse.messaging.core import Core
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import Turn, run
@@ -25,9 +27,8 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.memory_storage import MemoryStorage
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Attach, Coordinator, Open, Rejected, Source
+from enmasse.wire.amqp.performatives import Attach, Coordinator, Open, Source
 from enmasse.wire.amqp.sasl import SaslServer
-from enmasse.wire.amqp.sections import to_of
 from enmasse.wire.amqp.session import Session
 from enmasse.wire.sasl.mechanisms import Verdict, plain_credentials
 from tests.support.polling import until_async

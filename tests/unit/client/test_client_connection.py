@@ -19,7 +19,7 @@ from enmasse.client import (
     UrlError,
     connect,
 )
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.message.outcomes import AmqpError
 
 
 async def test_both_ends_learn_who_the_other_is(serving: Any) -> None:

@@ -21,7 +21,7 @@ from enmasse.client import (
     UrlError,
     connect,
 )
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.sasl.mechanisms import SaslCode
 from tests.unit.client.authorities import Authority
 

@@ -10,8 +10,10 @@ import pytest
 from enmasse.cli.messages import to_json
 from enmasse.client import Message, Outcome, UrlError
 from enmasse.client.options import parse_url
-from enmasse.wire.amqp.errors import DecodeError, LocalError
-from enmasse.wire.amqp.performatives import Accepted, AmqpError, Modified, Received, Rejected, Released
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.wire.amqp.errors import LocalError
+from enmasse.wire.amqp.performatives import Received
 
 FIELDS: dict[str, Any] = {
     "subject": "s",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enmasse.client import DeadlineError, FullError, LinkDetachedError, Message, Outcome, connect
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.message.outcomes import AmqpError
 
 
 async def test_sending_waits_for_room_in_order(serving: Any, until: Any) -> None:

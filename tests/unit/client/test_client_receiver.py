@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from enmasse.client import ClosedError, Connection, LinkDetachedError, Message, connect
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
 
 
 async def fill(connection: Connection, address: str, count: int) -> None:

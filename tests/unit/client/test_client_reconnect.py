@@ -15,7 +15,7 @@ from enmasse.client import (
     UnavailableError,
     connect,
 )
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.session import Session
 
 

@@ -19,8 +19,8 @@ from enmasse.client import (
     connect,
 )
 from enmasse.client.management import Management, ManagementError
+from enmasse.message.outcomes import RELEASED
 from enmasse.wire.amqp.link import ReceivingLink
-from enmasse.wire.amqp.performatives import RELEASED
 
 Answer = Callable[[Message], Message | None]
 

@@ -19,7 +19,7 @@ from enmasse.client import (
     UnavailableError,
     connect,
 )
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.message.outcomes import AmqpError
 
 
 async def test_a_message_arrives_and_is_accepted(serving: Any) -> None:

@@ -9,7 +9,7 @@ from enmasse.identity.login import Login, LoginTarget, TokenAuthority
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.composites import decode_performative
 from enmasse.wire.amqp.performatives import SaslMechanisms
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.sasl.mechanisms import ClientMechanism, Verdict

@@ -9,7 +9,7 @@ import pytest
 
 from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.users import Users, make_keys
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.composites import decode_performative
 from enmasse.wire.amqp.performatives import (
     Performative,
     SaslChallenge,

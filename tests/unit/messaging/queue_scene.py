@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_range
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.sections import Header, encode_message
 
 LOG = 7
 

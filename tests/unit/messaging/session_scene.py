@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import RETAINED, TOPIC_NAME, Header, Sections, encode_message
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.core import LOG_COUNTER
 from enmasse.messaging.direct.anycast import Anycast
@@ -22,8 +24,6 @@ from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import RETAINED, TOPIC_NAME, Header, Sections, encode_message
 
 KINDS: dict[str, Callable[..., Address]] = {"topic": Topic, "queue": Queue}
 DIRECT: dict[str, Callable[..., Address]] = {"anycast": Anycast, "multicast": Multicast}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from enmasse.message.sections import Properties, encode_message
 from enmasse.messaging.log.frame import encode_frame
 from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.testing.ports import MemoryProducerPort
-from enmasse.wire.amqp.sections import Properties, encode_message
 from tests.support.stream_scene import LOG, StreamScene
 
 __all__ = ["LOG", "Scene", "frame", "keyed", "numbered", "send_frame"]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.messaging.address import AttachOptions, Declaration
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct import anycast
 from enmasse.messaging.direct.anycast import BACKLOG_BYTES, Anycast, AnycastProducer
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 
 OUTCOMES = [
     ACCEPTED,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import Timestamp
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.queues.queue import Queue
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import Timestamp
 
 DELAY_S = 10
 HOUR_S = 3_600

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Header, Sections, encode_message, with_header
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.log.entry import ROW_BYTES, settled_rows
@@ -21,8 +23,6 @@ from enmasse.messaging.storage import Table
 from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Header, Sections, encode_message, with_header
 from tests.support.chance import seeds
 
 SEEDS = seeds(40)

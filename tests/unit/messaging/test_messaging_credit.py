@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from tests.support.chance import examples
 
 MANY = 1_000

@@ -6,6 +6,8 @@ from itertools import count
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Properties, encode_message
 from enmasse.messaging.dynamic import (
     ALL_QUEUES_BYTES,
     ALL_WAITING_BYTES,
@@ -20,8 +22,6 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Properties, encode_message
 
 
 class Scene:

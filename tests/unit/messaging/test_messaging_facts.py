@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.codec import encode
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import Described, Symbol, Timestamp, UInt, ULong
 from enmasse.messaging.facts import LAST_MS, MAX_HEADERS, PLAIN, PLAIN_DURABLE, facts_of
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UInt, ULong
 
 
 def section(code: int | str, value: Any) -> bytes:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging import core, fan_out
 from enmasse.messaging.core import MUCH_UNITS, TURN_UNITS
 from enmasse.messaging.direct import multicast
@@ -19,8 +21,6 @@ from enmasse.messaging.retaining import FED_AT_ONCE
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.messaging.space import Space
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 from tests.unit.messaging.session_scene import Client
 from tests.unit.messaging.session_scene import Scene as SessionScene
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from enmasse.message.outcomes import Modified
+from enmasse.message.sections import header_of
 from enmasse.messaging.core import ENDED_IN_ORDER, PAUSE_S
 from enmasse.messaging.log.entry import FrameRef, attempts_of, encode_attempts
 from enmasse.messaging.log.layout import log_range
@@ -11,8 +13,6 @@ from enmasse.messaging.log.message_log import MessageLog
 from enmasse.messaging.storage import Table
 from enmasse.node.management.entities import Entities
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import Modified
-from enmasse.wire.amqp.sections import header_of
 from tests.unit.messaging.queue_scene import LOG, Scene, bodies
 
 

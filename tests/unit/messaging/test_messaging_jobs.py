@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.text_search import TextSearch
 from enmasse.messaging.core import WINDOW_BYTES
 from enmasse.messaging.queues import browse
 from enmasse.messaging.queues.operations import ALL, Choice, count, everything, move, purge
@@ -16,8 +18,6 @@ from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER, Selector
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.text_search import TextSearch
 from tests.support.chance import SEED
 
 MANY = 3_000

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging import chores, core
 from enmasse.messaging.log import shared_log
 from enmasse.messaging.queues.log_share import LogShare
@@ -14,8 +16,6 @@ from enmasse.messaging.sessions.wills import GRACE_S, RETRY_S, WillMessage
 from enmasse.messaging.storage import Table
 from enmasse.messaging.transaction import COPY_BYTES, MESSAGE_OVERHEAD_BYTES, OutcomeLog
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Header, encode_message
 from tests.unit.messaging.session_scene import Scene as SessionScene
 from tests.unit.messaging.session_scene import message
 from tests.unit.messaging.test_messaging_transaction import begin

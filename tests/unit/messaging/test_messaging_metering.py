@@ -7,6 +7,8 @@ from typing import cast
 
 import pytest
 
+from enmasse.message.outcomes import Rejected, Released
+from enmasse.message.sections import Properties, encode_message
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.direct.anycast import Anycast
@@ -17,8 +19,6 @@ from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected, Released
-from enmasse.wire.amqp.sections import Properties, encode_message
 
 STEP_S = 0.005
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct.anycast import BACKLOG_BYTES
 from enmasse.messaging.direct.multicast import SET_ASIDE_AFTER_S, Multicast
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 
 REJECTED = Rejected(AmqpError("shop:no", "no"))
 MODIFIED = Modified(undeliverable_here=True)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.layout import delete_log, log_key
@@ -17,8 +19,6 @@ from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 
 def numbered(sequence: Any, *, durable: bool = True, size: int = 0) -> bytes:

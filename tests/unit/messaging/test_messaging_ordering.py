@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import RELEASED, Modified
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import ULong
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import RELEASED, Modified
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import ULong
 
 UNDELIVERABLE = Modified(undeliverable_here=True)
 

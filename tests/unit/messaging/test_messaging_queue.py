@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
+from enmasse.message.sections import encode_message, header_of
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT
 from enmasse.messaging.log.layout import FRAME_ROWS
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
-from enmasse.wire.amqp.sections import encode_message, header_of
 from tests.unit.messaging.queue_scene import Scene, bodies, message
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.queues.queue import QueueProducer
 from enmasse.messaging.storage import Table
 from enmasse.testing.ports import MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from tests.unit.messaging.queue_scene import LOG, Scene, message
 
 

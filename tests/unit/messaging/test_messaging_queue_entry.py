@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.codec import encode
+from enmasse.message.section_writer import encode_message
+from enmasse.message.sections import Header, header_of
+from enmasse.message.types import Described, ULong
 from enmasse.messaging.log.entry import with_attempts
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.section_writer import encode_message
-from enmasse.wire.amqp.sections import Header, header_of
-from enmasse.wire.amqp.types import Described, ULong
 
 
 def test_failed_deliveries_are_added_to_those_before() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.entry import ROW_BYTES
 from enmasse.messaging.queues.queue import MAX_CREDIT, QueueProducer
 from enmasse.messaging.storage import Operation, Table
 from enmasse.testing.ports import MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from tests.unit.messaging.queue_scene import Scene, message
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import Modified
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import ULong
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.queues.operations import Choice, purge
 from enmasse.messaging.queues.queue import Queue
@@ -14,9 +17,6 @@ from enmasse.messaging.selectors.selector import SELECTOR_FILTER, Selector
 from enmasse.messaging.space import Space
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import Modified
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import ULong
 from tests.support.chance import seeds
 
 SEEDS = seeds(30)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from enmasse.errors import EnmasseError
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.facts import PLAIN, Facts
 from enmasse.messaging.log.layout import delete_log
@@ -14,7 +15,6 @@ from enmasse.messaging.retained import EXPIRY_STEP_US, Retained
 from enmasse.messaging.retained_log import RetainedError, RetainedLog, decode_value
 from enmasse.messaging.storage import Operation, Table
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.sections import Header, encode_message
 
 
 class Place:

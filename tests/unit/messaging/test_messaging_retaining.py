@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.codec import encode
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import Described, Timestamp, ULong
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import SMALL_BYTES
@@ -30,10 +34,6 @@ from enmasse.messaging.storage import Table
 from enmasse.messaging.transaction import Transaction
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import Described, Timestamp, ULong
 
 ALWAYS = {RETAINED_FILTER: "always"}
 NEW = {RETAINED_FILTER: "new"}

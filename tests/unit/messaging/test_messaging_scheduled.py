@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.queues.operations import ALL, purge
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 LATER_MS = 60_000
 MANY = 200

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, Sections, encode_message
 from enmasse.messaging.queues.operations import Choice, purge
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.selectors.selector import selector_of
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from tests.unit.messaging import topic_scene
 
 MANY = 300

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, encode_message
+from enmasse.message.types import Byte, Float, Symbol, Timestamp, UByte, ULong
 from enmasse.messaging.errors import AttachError, SelectorError
 from enmasse.messaging.selectors.fields import MessageFields
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER, compile_selector, selector_of
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
-from enmasse.wire.amqp.types import Byte, Float, Symbol, Timestamp, UByte, ULong
 
 VALUES: dict[str, Any] = {
     "yes": True,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enmasse.message.sections import encode_message
 from enmasse.messaging.errors import SelectorError
 from enmasse.messaging.selectors.grammar import MAX_DEPTH, parse
 from enmasse.messaging.selectors.lexer import KEYWORDS, MAX_LENGTH
@@ -27,7 +28,6 @@ from enmasse.messaging.selectors.nodes import (
     Not,
 )
 from enmasse.messaging.selectors.selector import compile_selector
-from enmasse.wire.amqp.sections import encode_message
 from tests.support.chance import examples
 
 MALFORMED = [

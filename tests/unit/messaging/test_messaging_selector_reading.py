@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.codec import encode
+from enmasse.message.errors import DecodeError
+from enmasse.message.section_kinds import APPLICATION_PROPERTIES, HEADER_FIELDS, PROPERTY_FIELDS
+from enmasse.message.sections import HEADER, PROPERTIES, Header, Properties, Sections, encode_message
+from enmasse.message.types import Described, Symbol, Timestamp, ULong
 from enmasse.messaging.selectors.fields import COMPOUND, key_of, list_field, map_value
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.section_kinds import APPLICATION_PROPERTIES, HEADER_FIELDS, PROPERTY_FIELDS
-from enmasse.wire.amqp.sections import HEADER, PROPERTIES, Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, Timestamp, ULong
 
 
 def section(code: int | str, value: Any) -> bytes:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.codec import encode
+from enmasse.message.sections import Header, Properties, encode_message
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.messaging.queues.operations import Choice, count, purge
 from enmasse.messaging.selectors.evaluation import STEP
 from enmasse.messaging.selectors.fields import MessageFields
 from enmasse.messaging.selectors.grammar import parse
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER, Selector
 from enmasse.messaging.selectors.work import MAX_WORK, Work
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, ULong
 from tests.support.steps import steps
 from tests.unit.messaging import queue_scene, topic_scene
 

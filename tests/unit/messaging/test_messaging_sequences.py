@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
+from enmasse.message.sections import encode_message
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.log import sequences
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.log.sequences import Sequences
 from enmasse.messaging.storage import Operation, Table
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
-from enmasse.wire.amqp.sections import encode_message
 from tests.support.stream_scene import LOG, StreamScene, bodies
 
 

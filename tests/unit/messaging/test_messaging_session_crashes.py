@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.sessions.session import NEVER, Session
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.storage import Table
-from enmasse.wire.amqp.performatives import ACCEPTED
 from tests.support.chance import seeds
 from tests.unit.messaging.session_scene import Client, Published, Scene, message
 

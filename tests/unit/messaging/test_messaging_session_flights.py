@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
 from enmasse.messaging.sessions.wills import WillMessage
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Rejected
 from tests.unit.messaging.session_scene import Client, Published, Scene, message
 
 

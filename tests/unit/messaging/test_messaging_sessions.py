@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from enmasse.message.sections import with_message_annotations
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.sessions.records import SESSION
@@ -14,7 +15,6 @@ from enmasse.messaging.sessions.session import NEVER
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.messaging.sessions.wills import GRACE_S
 from enmasse.messaging.storage import Operation, Table
-from enmasse.wire.amqp.sections import with_message_annotations
 from tests.unit.messaging.session_scene import Client, Scene, message
 
 

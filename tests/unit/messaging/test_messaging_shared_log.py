@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.core import LOG_COUNTER
 from enmasse.messaging.log.holders import Holders
 from enmasse.messaging.log.layout import log_key
@@ -21,8 +23,6 @@ from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 from tests.support.chance import seeds
 from tests.unit.messaging.topic_scene import TOPIC_LOG, Scene, bodies, message
 

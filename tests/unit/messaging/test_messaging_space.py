@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Header, Properties, encode_message
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.direct.multicast import Multicast
@@ -27,8 +29,6 @@ from enmasse.messaging.space import (
 from enmasse.messaging.streams.stream import Stream
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
 
 class Scene:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Modified, Rejected
+from enmasse.message.sections import encode_message
+from enmasse.message.types import ULong
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.storage import Table
 from enmasse.messaging.streams import consumers as stream_consumers
 from enmasse.testing.ports import MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified, Rejected
-from enmasse.wire.amqp.sections import encode_message
-from enmasse.wire.amqp.types import ULong
 from tests.support.stream_scene import StreamScene, offsets
 
 

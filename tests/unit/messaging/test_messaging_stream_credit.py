@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
+from enmasse.message.sections import encode_message
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES
 from enmasse.messaging.queues.queue import MAX_CREDIT
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.streams.producers import FRAME_CREDIT
 from enmasse.messaging.streams.stream import IN_FLIGHT_BYTES
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
-from enmasse.wire.amqp.sections import encode_message
 from tests.unit.messaging.stream_sending import Scene, send_frame
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Header, Properties, check_order, encode_message
 from enmasse.messaging.log.frame import split_payload
 from enmasse.messaging.streams.heads import KNOWN_HEADS, NO_HEAD, Heads, key_of, murmur2, partition_of
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Header, Properties, check_order, encode_message
 from tests.support.stream_scene import StreamScene
 
 CONTENTS = st.one_of(

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import encode_message
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.layout import FRAME_BYTES
 from enmasse.messaging.storage import Table
 from enmasse.messaging.streams.producers import FRAME_FORMAT
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import encode_message
 from tests.unit.messaging.stream_sending import Scene, frame, numbered, send_frame
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import RELEASED, Rejected
+from enmasse.message.sections import Sections, encode_message
+from enmasse.message.types import Timestamp
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.frame import Frame
@@ -13,9 +16,6 @@ from enmasse.messaging.streams import readers as stream_readers
 from enmasse.messaging.streams import stream
 from enmasse.messaging.streams.producers import FRAME_FORMAT
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import RELEASED, Rejected
-from enmasse.wire.amqp.sections import Sections, encode_message
-from enmasse.wire.amqp.types import Timestamp
 from tests.support.stream_scene import StreamScene
 
 

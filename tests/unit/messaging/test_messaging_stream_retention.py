@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.log.frame import encode_frame
 from enmasse.messaging.storage import Operation, Table
@@ -14,8 +16,6 @@ from enmasse.messaging.streams import merging as stream_merging
 from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.messaging.streams.retention import STEP
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.support.stream_scene import StreamScene, bodies, offsets
 
 ROW = len(encode_message(bytes(100))) + 20

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.sections import Header, Properties, Sections, decode_message, encode_message
 from enmasse.messaging.log.frame import encode_frame, split_payload
 from enmasse.messaging.streams.rows import KNOWN_HEADS, Rows, Templates, make_template
-from enmasse.wire.amqp.sections import Header, Properties, Sections, decode_message, encode_message
 
 TIME = 1_700_000_000_123_456
 

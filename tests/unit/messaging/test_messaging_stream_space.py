@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from enmasse.message.sections import encode_message
 from enmasse.messaging.space import Space
 from enmasse.messaging.streams.stream import Stream
-from enmasse.wire.amqp.sections import encode_message
 from tests.support.stream_scene import StreamScene
 
 ROW = len(encode_message(bytes(1_000))) + 20

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Sections, encode_message
+from enmasse.message.types import Timestamp
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.storage import Table
 from enmasse.messaging.streams import merging as stream_merging
@@ -14,9 +17,6 @@ from enmasse.messaging.streams import partition_log as stream_log
 from enmasse.messaging.streams import readers as stream_readers
 from enmasse.messaging.streams import stream
 from enmasse.testing.ports import FIRST_WALL_US, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Sections, encode_message
-from enmasse.wire.amqp.types import Timestamp
 from tests.support.stream_scene import StreamScene
 
 STEPS = 120

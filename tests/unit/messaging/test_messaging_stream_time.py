@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.types import Timestamp
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.wire.amqp.types import Timestamp
 from tests.support.stream_scene import LOG, StreamScene, bodies
 
 FIRST_MS = FIRST_WALL_US // 1000

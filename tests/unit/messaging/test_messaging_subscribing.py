@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.core import LOG_COUNTER, PAUSE_S
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
@@ -14,7 +15,6 @@ from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.sections import Header, encode_message
 from tests.unit.messaging.topic_scene import bodies
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Modified
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES, PAUSE_S
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, AttachError
 from enmasse.messaging.patterns import Wild, parse
@@ -11,7 +12,6 @@ from enmasse.messaging.queues import subscription as subscription_module
 from enmasse.messaging.queues.queue import MAX_CREDIT
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.storage import Operation, Table
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified
 from tests.unit.messaging.topic_scene import TOPIC_LOG, Scene, bodies, message
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, Rejected
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import UInt
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import parse
@@ -16,9 +19,6 @@ from enmasse.messaging.space import AnonymousTerminus
 from enmasse.messaging.transaction import Transaction
 from enmasse.node.users.patterns import matcher_of
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, Rejected
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import UInt
 from tests.support.steps import steps
 from tests.unit.messaging.topic_scene import Scene, bodies, message
 

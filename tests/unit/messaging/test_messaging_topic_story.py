@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import Modified
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.core import LOG_COUNTER
 from enmasse.messaging.patterns import matches, parse
 from enmasse.messaging.queues.subscription import Subscription
@@ -16,8 +18,6 @@ from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings, Storage
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import Modified
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 from tests.support.chance import seeds
 
 SEEDS = seeds(20)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, ROLLBACK, TIMEOUT, AmqpError
+from enmasse.message.sections import encode_message
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import Log
 from enmasse.messaging.direct.anycast import Anycast
@@ -20,8 +22,6 @@ from enmasse.messaging.transaction import (
     Transaction,
 )
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, ROLLBACK, TIMEOUT, AmqpError
-from enmasse.wire.amqp.sections import encode_message
 
 
 class Shelf:

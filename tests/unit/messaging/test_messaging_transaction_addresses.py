@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, AmqpError
+from enmasse.message.sections import Header, Properties, Sections, encode_message, header_of
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES, PAUSE_S
 from enmasse.messaging.delivery import FAILED
@@ -18,8 +20,6 @@ from enmasse.messaging.streams.stream import Stream
 from enmasse.messaging.transaction import GivesMessages, TakesMessages, Transaction
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message, header_of
 
 
 def message(body: Any = "x", *, durable: bool = True, subject: str | None = None) -> bytes:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, AmqpError
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import FAILED
@@ -13,8 +15,6 @@ from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.streams.stream import Stream
 from enmasse.messaging.transaction import Transaction
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 NAME = "billing"
 

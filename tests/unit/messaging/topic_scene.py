@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_range
 from enmasse.messaging.patterns import parse
@@ -13,7 +14,6 @@ from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 TOPIC_LOG = 1_000
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from enmasse.message.codec import encode
+from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import ULong
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
@@ -13,13 +18,10 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.engine_pair import EnginePair
 from enmasse.testing.ports import CoreHarness
 from enmasse.testing.recorder import Recorder, RecordingSink, Sent
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import Performative, encode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
     Coordinator,
     Declare,
     Declared,
@@ -28,9 +30,7 @@ from enmasse.wire.amqp.performatives import (
     Target,
     TransactionalState,
 )
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import ULong
 
 VALUE = b"\x00" + encode(ULong(0x77))
 

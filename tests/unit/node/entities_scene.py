@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.MARK, Table.PRODUCER, Table.HOLDER)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
+from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.errors import AttachError
 from enmasse.net.first_bytes import ProtocolSignature
@@ -21,7 +22,6 @@ from enmasse.node.client_connection import ClientConnection, ClientLink
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow
 from enmasse.node.unfinished import FREE_BYTES
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.sections import Sections, encode_message
 from enmasse.wire.sasl.mechanisms import Pending
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from enmasse.message.sections import Sections
 from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
@@ -18,7 +19,6 @@ from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import Source
 from enmasse.wire.amqp.sasl import SaslClient
-from enmasse.wire.amqp.sections import Sections
 
 
 class Shell:

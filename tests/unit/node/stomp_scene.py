@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import encode_message
 from enmasse.node.connections import Connections
 from enmasse.node.stomp.connection import StompConnection
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import encode_message
 from enmasse.wire.stomp.frames import encode_frame
 from enmasse.wire.stomp.trace import Splitter
 from tests.support.stomp_peer import StompFrame as Frame

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from enmasse.identity.permissions import Grant
+from enmasse.message.sections import Sections
 from enmasse.node.management.address_list import MAX_CHANGED, PART
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import Source
-from enmasse.wire.amqp.sections import Sections
 from tests.unit.node.test_node_admission import Guarded, person
 from tests.unit.node.test_node_binding import Client, Node
 

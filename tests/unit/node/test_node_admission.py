@@ -14,6 +14,9 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
+from enmasse.message.composites import decode_performative
+from enmasse.message.outcomes import ACCEPTED, Rejected
+from enmasse.message.sections import Properties, encode_message
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import LINGER_S
@@ -25,19 +28,8 @@ from enmasse.node.users.patterns import matcher_of
 from enmasse.node.users.peer import PeerInfo
 from enmasse.node.users.review import CHECK_S, PER_TURN, Reviews
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.composites import decode_performative
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    Performative,
-    Rejected,
-    SaslChallenge,
-    SaslInit,
-    SaslResponse,
-    Source,
-    Target,
-)
+from enmasse.wire.amqp.performatives import Performative, SaslChallenge, SaslInit, SaslResponse, Source, Target
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
-from enmasse.wire.amqp.sections import Properties, encode_message
 from enmasse.wire.sasl.mechanisms import (
     Anonymous,
     ClientMechanism,

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.node.amqp.binding import Binding
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
@@ -19,22 +22,9 @@ from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    Accepted,
-    AmqpError,
-    Disposition,
-    Modified,
-    Received,
-    Rejected,
-    Released,
-    Source,
-    Target,
-)
+from enmasse.wire.amqp.performatives import Disposition, Received, Source, Target
 from enmasse.wire.amqp.sasl import SaslClient
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import Described, Symbol, ULong
 from enmasse.wire.sasl.mechanisms import Anonymous, Plain
 
 START = Symbol("enmasse:start")

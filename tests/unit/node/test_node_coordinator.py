@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.outcomes import ACCEPTED, ROLLBACK, TIMEOUT, UNKNOWN_ID, AmqpError, Rejected
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.budget import Budget
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.node.amqp.coordinator import CAPABILITIES
 from enmasse.node.management.entities import Entities
-from enmasse.wire.amqp.composites import Performative, encode_performative
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    ROLLBACK,
-    TIMEOUT,
-    UNKNOWN_ID,
-    AmqpError,
-    Coordinator,
-    Declare,
-    Discharge,
-    Rejected,
-    Source,
-    TransactionalState,
-)
-from enmasse.wire.amqp.sections import Header, encode_message
+from enmasse.wire.amqp.performatives import Coordinator, Declare, Discharge, Source, TransactionalState
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.composites import encode_performative
+from enmasse.message.outcomes import ACCEPTED, ROLLBACK
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
-from enmasse.wire.amqp.composites import encode_performative
-from enmasse.wire.amqp.performatives import ACCEPTED, ROLLBACK, Discharge
+from enmasse.wire.amqp.performatives import Discharge
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

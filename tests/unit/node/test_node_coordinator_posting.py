@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.composites import encode_performative
+from enmasse.message.outcomes import ACCEPTED, ROLLBACK, UNKNOWN_ID
+from enmasse.message.sections import encode_message
 from enmasse.messaging.dynamic import WAITING_BYTES
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    ROLLBACK,
-    UNKNOWN_ID,
-    Discharge,
-    Source,
-    Target,
-    TransactionalState,
-    Transfer,
-)
-from enmasse.wire.amqp.sections import encode_message
+from enmasse.wire.amqp.performatives import Discharge, Source, Target, TransactionalState, Transfer
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

@@ -6,21 +6,12 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.composites import encode_performative
+from enmasse.message.outcomes import ACCEPTED, RELEASED, ROLLBACK, UNKNOWN_ID, Modified, Rejected
+from enmasse.message.sections import encode_message, header_of
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    ROLLBACK,
-    UNKNOWN_ID,
-    Discharge,
-    Disposition,
-    Modified,
-    Rejected,
-    Source,
-)
-from enmasse.wire.amqp.sections import encode_message, header_of
+from enmasse.wire.amqp.performatives import Discharge, Disposition, Source
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

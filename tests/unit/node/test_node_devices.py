@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.identity.password_checks import DigestCheck, encode_check, split_checks
+from enmasse.message.sections import Sections
 from enmasse.node.devices.directory import FRESH_S, STALE_S, UNAVAILABLE, Directory
 from enmasse.node.devices.messages import DeviceError, Downstream, RequestIds, Sent
 from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Login, Proof
 from enmasse.node.devices.revocation import AGAIN_S, AT_ONCE, GONE, Connected, ConnectedDevices
 from enmasse.node.devices.tenants import EVENT, MQTT, TELEMETRY, Device, Tenant
 from enmasse.node.mqtt.device_topics import read_filter, read_topic
-from enmasse.wire.amqp.sections import Sections
 
 PLANT = Tenant("default.plant", "default/farm", {"alias": "plant"})
 

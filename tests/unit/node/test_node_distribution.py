@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import Properties, Sections, encode_message
+from enmasse.message.types import UInt
 from enmasse.messaging.direct.multicast import SET_ASIDE_AFTER_S
 from enmasse.messaging.errors import RedirectError
 from enmasse.messaging.queues.queue import MAX_CREDIT
 from enmasse.messaging.space import AnonymousTerminus
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
-from enmasse.wire.amqp.types import UInt
 from tests.unit.node.entities_scene import Node, bodies
 
 

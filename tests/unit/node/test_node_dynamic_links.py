@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, Rejected
+from enmasse.message.types import Array, Described, Symbol, ULong
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import ACCEPTED, Attach, Rejected, Source, Target
-from enmasse.wire.amqp.types import Array, Described, Symbol, ULong
+from enmasse.wire.amqp.performatives import Attach, Source, Target
 from tests.unit.node.test_node_binding import Client, Node, message
 
 CLOSE, NO_LINKS = ULong(0x2B), ULong(0x2C)

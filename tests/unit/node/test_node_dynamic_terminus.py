@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.codec import decode, encode
+from enmasse.message.types import Array, Described, Symbol, ULong
 from enmasse.messaging.dynamic import DynamicRequest, Lifetime
 from enmasse.messaging.errors import AttachError
 from enmasse.node.amqp.terminus import dynamic_properties, dynamic_request
-from enmasse.wire.amqp.codec import decode, encode
 from enmasse.wire.amqp.performatives import Source, Target
-from enmasse.wire.amqp.types import Array, Described, Symbol, ULong
 
 MOVE, COPY = Symbol("move"), Symbol("copy")
 

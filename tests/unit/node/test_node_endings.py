@@ -18,11 +18,12 @@ import pytest
 import websockets
 
 import enmasse
+from enmasse.message.outcomes import Accepted
+from enmasse.message.types import Symbol
 from enmasse.node.client_connection import ClientConnection
 from enmasse.node.http import asking
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
-from enmasse.wire.amqp.performatives import Accepted, Coordinator, Detach, End, Source
-from enmasse.wire.amqp.types import Symbol
+from enmasse.wire.amqp.performatives import Coordinator, Detach, End, Source
 from enmasse.wire.mqtt.packets import PublishProperties, Will
 from enmasse.wire.stomp.frames import Version, encode_frame
 from tests.conformance.node_scene import KINDS, Node, NodePeer, durable

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import encode_message
 from enmasse.messaging.queues.backlog import DEFAULT_MAX_BYTES
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
-from enmasse.wire.amqp.sections import encode_message
 from tests.unit.node.entities_scene import Node, refused
 
 

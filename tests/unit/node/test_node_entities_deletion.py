@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.management.records import DELETE_STEP
-from enmasse.wire.amqp.sections import Header, encode_message
 from tests.unit.node.entities_scene import Node, bodies, refused
 
 

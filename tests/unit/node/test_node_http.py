@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from enmasse.drivers import authority
+from enmasse.message.sections import Sections, encode_message
 from enmasse.node import waiting
 from enmasse.node.http.messages import document_of, read_document
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
-from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.support.foreign_tools import require
 from tests.support.polling import until_async
 from tests.unit.node.http_scene import Scene, basic, play, user, version  # noqa: F401  a fixture

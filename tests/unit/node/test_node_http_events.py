@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from enmasse.client import Message
+from enmasse.message.sections import Properties, encode_message
 from enmasse.node.http.cloudevents import EVENT_TYPE, event_of, read_event
 from enmasse.node.http.messages import MAX_JSON_LEVELS, Parts, document_of, read_json
-from enmasse.wire.amqp.sections import Properties, encode_message
 from enmasse.wire.http.answers import HttpError
 from tests.unit.node.http_scene import Scene, play, version  # noqa: F401  a fixture
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import Accepted
+from enmasse.message.types import Symbol
 from enmasse.node.amqp.recovery import Recovery
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
-from enmasse.wire.amqp.performatives import Accepted, Source, Target
-from enmasse.wire.amqp.types import Symbol
+from enmasse.wire.amqp.performatives import Source, Target
 from tests.unit.node.test_node_binding import Client, Node, message
 
 EXCEEDED = "amqp:resource-limit-exceeded"

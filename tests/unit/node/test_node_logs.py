@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.node.logs import EVENTS
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import AmqpError, Source, Target
+from enmasse.wire.amqp.performatives import Source, Target
 from enmasse.wire.amqp.sasl import SaslClient
 from enmasse.wire.sasl.mechanisms import Plain
 from tests.unit.node.seeing_scene import SeenClient, SeenNode

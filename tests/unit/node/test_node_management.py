@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from enmasse.message.outcomes import AmqpError, Rejected
+from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.management.management import Management
 from enmasse.node.management.views import view_of
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.performatives import AmqpError, Rejected
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 LINK_TYPE = "io.enmasse.link"
 

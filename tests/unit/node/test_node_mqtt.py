@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
 from enmasse.wire.mqtt.packets import PublishProperties, Reason, Version
 from tests.conformance.clause_list import clause
 from tests.unit.node.mqtt_scene import KINDS, V3, V5, Scene

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.sections import Header, Properties, Sections, data_start, encode_message
+from enmasse.message.types import Described, Symbol, Timestamp, UByte, ULong
 from enmasse.node.mqtt.messages import find_body, head_of, is_lasting, read_message
 from enmasse.node.mqtt.receiving import MAX_HEADS, Encoder, EncoderKey
-from enmasse.wire.amqp.sections import Header, Properties, Sections, data_start, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, ULong
 from enmasse.wire.mqtt.packets import PublishProperties
 from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties
 

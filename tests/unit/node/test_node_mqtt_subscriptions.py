@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, encode_message
 from enmasse.messaging.limits import SpaceLimits
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
 from enmasse.wire.mqtt.packets import NEVER_EXPIRES, PublishProperties, Reason, Version
 from tests.conformance.clause_list import clause
 from tests.unit.node.mqtt_scene import V3, V5, Filter, Scene

@@ -13,6 +13,7 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError, connect
 from enmasse.errors import UnavailableError
+from enmasse.message.composites import decode_performative
 from enmasse.net.loop import run
 from enmasse.node.devices.directory import Directory
 from enmasse.node.devices.registry_link import RegistryLink
@@ -24,7 +25,6 @@ from enmasse.node.users.gate import GateOptions
 from enmasse.node.users.password_checker import ProcessChecker
 from enmasse.node.users.realms import DeviceMeant, NobodyMeant, Realms, UserMeant
 from enmasse.node.users.tenancy import Names
-from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.framing import SASL_HEADER, sasl_frame
 from enmasse.wire.amqp.performatives import SaslInit, SaslOutcome
 from enmasse.wire.mqtt.packets import Reason, Version

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, encode_message
+from enmasse.message.types import Timestamp
 from enmasse.messaging.core import PAUSE_S
 from enmasse.node.errors import EntityError
 from enmasse.node.management import retained_values
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.node.management.retained_values import CLEAR, LIST, act_on_retained
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
-from enmasse.wire.amqp.types import Timestamp
 from tests.unit.node.entities_scene import Node
 
 

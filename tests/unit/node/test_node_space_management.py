@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from enmasse.identity.permissions import Grant
+from enmasse.message.sections import Header, Properties, Sections, encode_message
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE, SESSION_TYPE, WILL_TYPE
 from enmasse.node.management.space_management import BURST, WAITING_BYTES, SpaceManagement
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import Source
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from tests.unit.node.test_node_admission import Guarded, GuardedClient, person
 
 VIEWER, MANAGER = Grant(("view",)), Grant(("manage",))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.errors import RemoteError
+from enmasse.message.sections import Header, Properties, Sections, data_start, decode_message, encode_message
+from enmasse.message.types import Symbol, Timestamp
 from enmasse.node.stomp.messages import head_of, read_message
-from enmasse.wire.amqp.sections import Header, Properties, Sections, data_start, decode_message, encode_message
-from enmasse.wire.amqp.types import Symbol, Timestamp
 
 SAID = {
     "amqp-message-id": "m:1",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.message.sections import encode_message
 from enmasse.node.errors import EntityError
 from enmasse.node.trace import MAX_BUFFER_BYTES, MAX_TRACES, PATIENCE_S
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import Source, Target
 from enmasse.wire.amqp.sasl import SaslClient
-from enmasse.wire.amqp.sections import encode_message
 from enmasse.wire.amqp.trace import describe
 from enmasse.wire.sasl.mechanisms import Plain
 from tests.unit.node.seeing_scene import SeenClient, SeenNode, TraceReader

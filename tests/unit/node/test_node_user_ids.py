@@ -18,18 +18,19 @@ from hypothesis import strategies as st
 from enmasse.client import Connection, Message, connect
 from enmasse.client.link import Opening
 from enmasse.errors import RemoteError
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.section_stream import MAX_PROPERTIES_BYTES, SectionStream
+from enmasse.message.sections import Header, Properties, encode_message, user_id_of, user_id_shape
+from enmasse.message.types import ULong
 from enmasse.messaging.log.frame import Frame, encode_frame
 from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.node.user_ids import UserIds
 from enmasse.node.users.rights import Rights
 from enmasse.testing.recorder import RecordingSink, Sent
-from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import SendingLink
-from enmasse.wire.amqp.performatives import ACCEPTED, Target, TransactionalState
-from enmasse.wire.amqp.section_stream import MAX_PROPERTIES_BYTES, SectionStream
-from enmasse.wire.amqp.sections import Header, Properties, encode_message, user_id_of, user_id_shape
-from enmasse.wire.amqp.types import ULong
+from enmasse.wire.amqp.performatives import Target, TransactionalState
 from tests.support.stomp_peer import StompPeer
 from tests.unit.node.coordinator_scene import Client, Node
 from tests.unit.node.http_scene import OPEN, SHOP, Scene, play, user

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE, SESSION_TYPE, WILL_TYPE
 from enmasse.node.management.management import Inspection, Management
 from enmasse.node.management.session_views import sessions_of, wills_of
 from enmasse.node.management.views import MAX_ROWS, View
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.mqtt.packets import Will
 from tests.unit.node.mqtt_scene import V5, Scene
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
+from enmasse.message.sections import Header, Properties, Sections, encode_message
+from enmasse.message.types import Symbol
 from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.sessions.wills import Will
 from enmasse.node.amqp.wills import DELAY, LWT, WILL
@@ -13,9 +16,6 @@ from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_types import ATTRIBUTES, SESSION_TYPE, WILL_TYPE
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
-from enmasse.wire.amqp.types import Symbol
 from tests.unit.node.test_node_binding import Client, Node
 
 

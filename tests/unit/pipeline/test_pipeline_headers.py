@@ -9,11 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from enmasse.pipeline.errors import HeaderError
-from enmasse.pipeline.headers import USER_PROPERTIES, Header, headers_of, properties_of
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.sections import Sections, encode_message
-from enmasse.wire.amqp.types import (
+from enmasse.message.codec import encode
+from enmasse.message.sections import Sections, encode_message
+from enmasse.message.types import (
     Array,
     Byte,
     Char,
@@ -30,6 +28,8 @@ from enmasse.wire.amqp.types import (
     ULong,
     UShort,
 )
+from enmasse.pipeline.errors import HeaderError
+from enmasse.pipeline.headers import USER_PROPERTIES, Header, headers_of, properties_of
 
 EACH: list[tuple[Any, str, str | None]] = [
     (None, "null", None),

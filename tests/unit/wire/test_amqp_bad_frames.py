@@ -7,28 +7,18 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.codec import encode
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.sections import header_of
+from enmasse.message.types import Described, UInt, ULong
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
-from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE
-from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, amqp_frame, sasl_frame
-from enmasse.wire.amqp.performatives import (
-    AmqpError,
-    Attach,
-    Begin,
-    Close,
-    Flow,
-    Open,
-    Performative,
-    SaslInit,
-    Source,
-    Target,
-)
+from enmasse.wire.amqp.performatives import Attach, Begin, Close, Flow, Open, Performative, SaslInit, Source, Target
 from enmasse.wire.amqp.sasl import SaslServer
-from enmasse.wire.amqp.sections import header_of
-from enmasse.wire.amqp.types import Described, UInt, ULong
 from tests.support.raw_peer import RawPeer
 
 CONDITIONS = frozenset(

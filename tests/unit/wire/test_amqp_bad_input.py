@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Symbol
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
-    Accepted,
-    AmqpError,
     Attach,
     Begin,
     Close,
@@ -25,19 +25,15 @@ from enmasse.wire.amqp.performatives import (
     Disposition,
     End,
     Flow,
-    Modified,
     Open,
     Performative,
     Received,
-    Rejected,
-    Released,
     SaslInit,
     Source,
     Target,
     Transfer,
 )
 from enmasse.wire.amqp.sasl import SaslServer
-from enmasse.wire.amqp.types import Symbol
 from tests.support.chance import examples
 from tests.support.raw_peer import RawPeer
 

@@ -7,16 +7,11 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
+from enmasse.message.outcomes import AmqpError
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
-from enmasse.wire.amqp.performatives import (
-    AmqpError,
-    Close,
-    Flow,
-    Open,
-    Performative,
-)
+from enmasse.wire.amqp.performatives import Close, Flow, Open, Performative
 from tests.support.raw_peer import RawPeer
 
 

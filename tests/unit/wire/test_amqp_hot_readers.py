@@ -10,25 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enmasse.message.codec import encode
+from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.testing.recorder import Recorder, RecordingSink
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import decode_performative, encode_performative
 from enmasse.wire.amqp.connection import Connection
-from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    Accepted,
-    AmqpError,
-    Disposition,
-    Flow,
-    Modified,
-    Received,
-    Rejected,
-    Released,
-    Transfer,
-)
-from enmasse.wire.amqp.types import Described, Symbol, ULong
+from enmasse.wire.amqp.performatives import Disposition, Flow, Received, Transfer
 from tests.support.chance import examples
 from tests.support.raw_peer import RawPeer
 

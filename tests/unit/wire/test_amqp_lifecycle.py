@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
+from enmasse.message.outcomes import AmqpError
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
@@ -14,7 +15,6 @@ from enmasse.wire.amqp.connection_output import CHANNEL_MAX, HANDLE_MAX
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.link import Link
 from enmasse.wire.amqp.performatives import (
-    AmqpError,
     Attach,
     Begin,
     Coordinator,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
+from enmasse.message.outcomes import AmqpError
 from enmasse.testing.engine_pair import EnginePair
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER
 from enmasse.wire.amqp.performatives import (
-    AmqpError,
     Begin,
     Close,
     Open,

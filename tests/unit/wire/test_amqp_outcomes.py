@@ -6,26 +6,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
-    AmqpError,
-    Disposition,
-    End,
-    Flow,
-    Modified,
-    Received,
-    Rejected,
-    Released,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Disposition, End, Flow, Received, Transfer
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import Described, Symbol, ULong
 from tests.support.raw_peer import RawPeer
 
 OUTCOMES = [

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.composites import _LAYOUT, decode_performative, encode_performative
-from enmasse.wire.amqp.errors import DecodeError
+from enmasse.message.codec import decode, encode
+from enmasse.message.composites import _LAYOUT, decode_performative, encode_performative
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Array, Described, Symbol, UInt, ULong
 from enmasse.wire.amqp.performatives import (
     _CLASSES,
-    Accepted,
-    AmqpError,
     Attach,
     Begin,
     Close,
@@ -25,19 +25,15 @@ from enmasse.wire.amqp.performatives import (
     Discharge,
     Disposition,
     Flow,
-    Modified,
     Open,
     Performative,
     Received,
-    Rejected,
-    Released,
     SaslInit,
     Source,
     Target,
     TransactionalState,
     Transfer,
 )
-from enmasse.wire.amqp.types import Array, Described, Symbol, UInt, ULong
 from tests.support.chance import examples
 
 ascii_text = st.text(st.characters(max_codepoint=127), max_size=20)
@@ -70,7 +66,7 @@ states = st.one_of(
 )
 
 
-CLASSES = (*_CLASSES, Declare, Declared, Discharge)
+CLASSES = (*_CLASSES, AmqpError, Accepted, Rejected, Released, Modified, Declare, Declared, Discharge)
 
 
 def composites(cls: type[Performative], name: str) -> st.SearchStrategy[Any]:

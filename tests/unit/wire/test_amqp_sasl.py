@@ -7,8 +7,8 @@ import hmac
 import pytest
 
 from enmasse.errors import RemoteError
+from enmasse.message.composites import decode_performative
 from enmasse.testing.recorder import Recorder
-from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.types import Described, Symbol
 from enmasse.testing.engine_pair import EnginePair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
-    AmqpError,
     Attach,
     Begin,
     Close,
@@ -26,7 +27,6 @@ from enmasse.wire.amqp.performatives import (
     Transfer,
 )
 from enmasse.wire.amqp.trace import MAX_OBSERVED_BYTES, Splitter, describe, mask, shorten
-from enmasse.wire.amqp.types import Described, Symbol
 
 SECRET = b"correct horse battery staple"
 

@@ -6,27 +6,24 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.composites import decode_performative, encode_performative, from_described
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, Rejected
+from enmasse.message.types import Described, Symbol, ULong
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Received, Recorder, RecordingSink
-from enmasse.wire.amqp.composites import decode_performative, encode_performative, from_described
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
     Declare,
     Declared,
     Detach,
     Discharge,
     Disposition,
     Flow,
-    Rejected,
     TransactionalState,
     Transfer,
 )
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import Described, Symbol, ULong
 from tests.support.raw_peer import RawPeer
 
 STATE = TransactionalState(b"\x00\x01", Accepted())

@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
+from enmasse.message.outcomes import Accepted
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp import session_output
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import SendingLink
-from enmasse.wire.amqp.performatives import Accepted, Detach, Disposition, End, Flow, Open, Transfer
+from enmasse.wire.amqp.performatives import Detach, Disposition, End, Flow, Open, Transfer
 from enmasse.wire.amqp.unsettled import number_of, tag_of
 from tests.support.raw_peer import RawPeer
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import Accepted
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import HEARTBEAT, amqp_frame
 from enmasse.wire.amqp.link import TURN_BYTES, Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import Accepted, Attach, Begin, Detach, Disposition, End, Flow, Open, Transfer
+from enmasse.wire.amqp.performatives import Attach, Begin, Detach, Disposition, End, Flow, Open, Transfer
 from enmasse.wire.amqp.session_output import INCOMING_WINDOW
 from tests.support.raw_peer import RawPeer
 

@@ -23,8 +23,8 @@ from uuid import UUID
 import cbor2
 import fastavro
 
+from enmasse.message.types import Array, Char, Described, Symbol, Timestamp
 from enmasse.model.sql.avro import parse_avro
-from enmasse.wire.amqp.types import Array, Char, Described, Symbol, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from enmasse.api.kube.status import RequestError
 from enmasse.api.messages.bodies import Declared, body_of, moment, plain
 from enmasse.client import Message
 from enmasse.errors import EnmasseError
+from enmasse.message.types import Timestamp
 from enmasse.model.schema.schema import describe_value
-from enmasse.wire.amqp.types import Timestamp
 
 if TYPE_CHECKING:
     from enmasse.client import Outcome

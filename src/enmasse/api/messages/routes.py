@@ -28,10 +28,10 @@ from enmasse.api.messages.documents import read_message, write_message, write_ou
 from enmasse.control.errors import ResourceNotFoundError
 from enmasse.control.ports import Browsing
 from enmasse.errors import EnmasseError
+from enmasse.message.text_search import TextSearch
 from enmasse.model.schema.kinds import ADDRESS
 from enmasse.model.schema.schema import describe_value
 from enmasse.model.schema.subresources import MESSAGES
-from enmasse.wire.amqp.text_search import TextSearch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -30,8 +30,8 @@ from enmasse.control.webhooks.request import (
     verdict_of,
 )
 from enmasse.errors import EnmasseError
+from enmasse.message.text_search import ID_ANNOTATION
 from enmasse.net.egress import EgressError
-from enmasse.wire.amqp.text_search import ID_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,9 +20,9 @@ from enmasse.client import Outcome
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import BrowsedMessage, Browsing, MessageChoice, MessagePage
 from enmasse.errors import EnmasseError
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.text_search import ID_ANNOTATION
-from enmasse.wire.amqp.types import Timestamp
+from enmasse.message.errors import DecodeError
+from enmasse.message.text_search import ID_ANNOTATION
+from enmasse.message.types import Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -10,13 +10,13 @@ from collections import deque
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Any, cast
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Modified
 from enmasse.messaging.address import LOOKS_OF_UNIT, AttachOptions
 from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.fallback import Direct
 from enmasse.messaging.direct.large import LargeDelivery
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Declaration

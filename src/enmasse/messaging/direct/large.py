@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.delivery import FAILED, Delivery
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 # An anycast address and its large messages know each other.
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from enmasse.message.outcomes import RELEASED, AmqpError, Rejected
 from enmasse.messaging.delivery import Producer
-from enmasse.wire.amqp.performatives import RELEASED, AmqpError, Rejected
 
 if TYPE_CHECKING:
+    from enmasse.message.passage import Passage
     from enmasse.messaging.address import Address
     from enmasse.messaging.direct.large import LargeDelivery
     from enmasse.messaging.metering import Meter, MeteredPort
-    from enmasse.wire.amqp.sinks import Passage
 
 
 def too_large(most: int) -> AmqpError:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Producer, ProducerPort
@@ -32,7 +33,6 @@ from enmasse.messaging.retaining import (
     retained_message,
     why_not,
 )
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified, Rejected
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import AddressSpace, Declaration

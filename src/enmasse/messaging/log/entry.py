@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Header, header_of, with_header
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Header, header_of, with_header
 
 # A log and the references to its frames know each other.
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.message.outcomes import ACCEPTED
 from enmasse.messaging.log.entry import DONE, Entry, FrameRef, encode_attempts, settled_rows
 from enmasse.messaging.log.frame import FLAG_VOLATILE, encode_frame, frame_head, split_payload
 from enmasse.messaging.log.layout import FRAME_BYTES, FRAME_ROWS, by_frame, by_name, log_key, log_range
 from enmasse.messaging.log.sequences import Sequences
 from enmasse.messaging.storage import Operation, Table
-from enmasse.wire.amqp.performatives import ACCEPTED
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

@@ -15,11 +15,11 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED
+from enmasse.message.sections import Sections
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.errors import AttachError
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
-from enmasse.wire.amqp.sections import Sections
 
 PRODUCER_PROPERTY = "enmasse:producer"
 SEQUENCE_ANNOTATION = "x-opt-sequence"

@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError
+from enmasse.message.sections import is_durable
 from enmasse.messaging.address import LOOKS_OF_UNIT, MAX_LOOKS, Address, AttachOptions, Declaration
 from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, UNSTORED, Consumer, ConsumerPort
@@ -48,8 +50,6 @@ from enmasse.messaging.queues.timing import Timing
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER, selector_of
 from enmasse.messaging.transaction import OutcomeLog
 from enmasse.model.kinds.address_settings import AddressSettings
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError
-from enmasse.wire.amqp.sections import is_durable
 
 # A backlog and its parts (paging, timing, order, receivers, ...) know each other: they are one design, each part with
 # a subject of its own.

@@ -14,6 +14,10 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import with_message_annotations
+from enmasse.message.text_search import ID_ANNOTATION
 from enmasse.messaging.delivery import SMALL_BYTES, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.entry import READY, Entry, with_attempts
@@ -22,10 +26,6 @@ from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.queues.jobs import LOOK_UNITS
 from enmasse.messaging.queues.places import IDS_CAPABILITY, Place, offset_of
 from enmasse.messaging.storage import Table
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import with_message_annotations
-from enmasse.wire.amqp.text_search import ID_ANNOTATION
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import AttachOptions

@@ -7,6 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, Modified
+from enmasse.message.sections import with_message_annotations
+from enmasse.message.text_search import ID_ANNOTATION
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.log.entry import (
     OUT,
@@ -16,10 +20,6 @@ from enmasse.messaging.log.message_log import MessageLog
 from enmasse.messaging.part import Part
 from enmasse.messaging.queues.places import IDS_CAPABILITY, Place, offset_of
 from enmasse.messaging.queues.redelivery import handle_outcome, is_spent
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, TOO_LARGE, Modified
-from enmasse.wire.amqp.sections import with_message_annotations
-from enmasse.wire.amqp.text_search import ID_ANNOTATION
 
 if TYPE_CHECKING:
     from enmasse.messaging.queues.backlog import Backlog

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Sections, without_message_annotations
 from enmasse.messaging.log.entry import MOVING, OUT, READY, Entry
 from enmasse.messaging.queues.backlog import Backlog
 from enmasse.messaging.queues.jobs import LOOK_UNITS, PIECE_UNITS, TAKE_UNITS, Job, Search, always
 from enmasse.messaging.queues.places import NOWHERE, Chosen, offset_of
 from enmasse.messaging.queues.redelivery import DEAD_LETTER_ANNOTATIONS, ORIGIN_ANNOTATION, move_payload
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Sections, without_message_annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enmasse.message.text_search import TextSearch
     from enmasse.messaging.address import Address
     from enmasse.messaging.selectors.selector import Selector
-    from enmasse.wire.amqp.text_search import TextSearch
 
 
 SEARCH_UNITS, SEARCH_BYTES = 20, 50

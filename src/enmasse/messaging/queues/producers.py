@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.sections import check_order
 from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, full, malformed
 from enmasse.messaging.facts import PLAIN, Facts, facts_of
 from enmasse.messaging.log.frame import split_payload
 from enmasse.messaging.log.sequences import NO_SEQUENCE, sequence_of
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.address import AttachOptions, Declaration
 from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, full, malformed
@@ -18,12 +20,10 @@ from enmasse.messaging.log.sequences import producer_name
 from enmasse.messaging.queues.backlog import Backlog
 from enmasse.messaging.queues.producers import NumberedProducer, StoredProducer
 from enmasse.model.kinds.address_settings import AddressSettings
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 if TYPE_CHECKING:
+    from enmasse.message.outcomes import Rejected
     from enmasse.messaging.core import Core, Log
-    from enmasse.wire.amqp.performatives import Rejected
 
 
 MAX_CREDIT = 1_000

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import Modified, Rejected
+from enmasse.message.sections import with_message_annotations
+from enmasse.message.types import UInt
 from enmasse.messaging.log.entry import MOVING, Entry, SpecialEntry, with_ttl
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import Modified, Rejected
-from enmasse.wire.amqp.sections import with_message_annotations
-from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
     from enmasse.messaging.queues.backlog import Backlog

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.address import FEW_LINKS, DurableSource
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.errors import AttachError
@@ -32,7 +33,6 @@ from enmasse.messaging.queues.subscription import Subscription, VolatileSubscrip
 from enmasse.messaging.retaining import ALWAYS, NEW, feed, handling_of
 from enmasse.messaging.selectors.selector import compile_selector, selector_of
 from enmasse.messaging.storage import Operation, Table
-from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import AttachOptions

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 from weakref import proxy
 
+from enmasse.message.outcomes import ACCEPTED, AmqpError
 from enmasse.messaging.address import AttachOptions, Declaration
 from enmasse.messaging.delivery import SMALL_BYTES, Consumer, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
@@ -28,7 +29,6 @@ from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.timing import Timing
 from enmasse.messaging.storage import Operation, Table
 from enmasse.model.kinds.address_settings import AddressSettings
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import AddressSpace, Origin

@@ -15,13 +15,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Sections
 from enmasse.messaging.facts import known_facts
 from enmasse.messaging.log.entry import OUT, READY, Entry, SpecialEntry, with_ttl
 from enmasse.messaging.part import Part
 from enmasse.messaging.queues.jobs import JOBS_UNITS, TAKE_UNITS, Search
 from enmasse.messaging.queues.redelivery import move
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Sections
 
 if TYPE_CHECKING:
     from enmasse.messaging.facts import Facts

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.sections import TOPIC_NAME, with_message_annotations
 from enmasse.messaging.address import Address, AttachOptions, Declaration, DurableSource
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.facts import Facts, known_facts
@@ -35,11 +37,6 @@ from enmasse.messaging.retained_log import RetainedLog
 from enmasse.messaging.retaining import RETAINED_FILTER, is_clearing, why_not, without_retained
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.model.kinds.address_settings import AddressSettings
-from enmasse.wire.amqp.performatives import AmqpError
-from enmasse.wire.amqp.sections import (
-    TOPIC_NAME,
-    with_message_annotations,
-)
 
 # Topics and their subscriptions know each other.
 if TYPE_CHECKING:

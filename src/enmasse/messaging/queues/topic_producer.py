@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import (
+    MESSAGE_ANNOTATIONS,
+    TOPIC_NAME,
+    with_message_annotations,
+    without_message_annotations,
+)
 from enmasse.messaging.delivery import ProducerPort
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, full, malformed
 from enmasse.messaging.facts import Facts
@@ -13,14 +21,6 @@ from enmasse.messaging.queues.producers import StoredProducer
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.queues.topic_wave import WaveMessage
 from enmasse.messaging.retaining import retain, why_not, without_retained
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import (
-    MESSAGE_ANNOTATIONS,
-    TOPIC_NAME,
-    with_message_annotations,
-    without_message_annotations,
-)
 
 # Topics and their subscriptions know each other.
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.facts import Facts
 from enmasse.messaging.fan_out import MAX_MESSAGES, RECEIVER_UNITS, STEP_UNITS, STORED_UNITS, Wave
 from enmasse.messaging.log.shared_log import BATCH_UNITS, OWNER_UNITS, ROW_UNITS
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 MAX_STORED_MESSAGES: Final = 8
 """The most messages of a wave that is stored. They are written once for each part of its subscriptions, which is

@@ -15,11 +15,9 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from enmasse.messaging.errors import SelectorError
-from enmasse.messaging.facts import DELIVERY_TIME
-from enmasse.wire.amqp.codec import decode, skip
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.section_kinds import (
+from enmasse.message.codec import decode, skip
+from enmasse.message.errors import DecodeError
+from enmasse.message.section_kinds import (
     APPLICATION_PROPERTIES,
     DATA,
     HEADER,
@@ -29,7 +27,9 @@ from enmasse.wire.amqp.section_kinds import (
     PROPERTY_FIELDS,
     Header,
 )
-from enmasse.wire.amqp.sections import begins_section, section_start
+from enmasse.message.sections import begins_section, section_start
+from enmasse.messaging.errors import SelectorError
+from enmasse.messaging.facts import DELIVERY_TIME
 
 _U32 = struct.Struct(">I")
 _UNUSUAL = -2

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from enmasse.message.errors import DecodeError
 from enmasse.messaging.errors import SelectorError
 from enmasse.messaging.selectors.evaluation import condition
 from enmasse.messaging.selectors.fields import MessageFields
 from enmasse.messaging.selectors.grammar import parse
 from enmasse.messaging.selectors.work import Work
-from enmasse.wire.amqp.errors import DecodeError
 
 SELECTOR_FILTER = "apache.org:selector-filter:string"
 """The descriptor of the filter."""

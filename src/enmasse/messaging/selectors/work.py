@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields as fields_of
 
+from enmasse.message.errors import DecodeError
 from enmasse.messaging.selectors.evaluation import STEP, likening
 from enmasse.messaging.selectors.fields import (
     LEAST_ENTRY_BYTES,
@@ -26,7 +27,6 @@ from enmasse.messaging.selectors.fields import (
     section_searched,
 )
 from enmasse.messaging.selectors.nodes import Identifier, Like, Node
-from enmasse.wire.amqp.errors import DecodeError
 
 MAX_WORK = 10_000 * STEP
 """The work of one selector for one message: some 1 ms."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.sections import check_order
 from enmasse.messaging.errors import full, malformed
 from enmasse.messaging.facts import facts_of
 from enmasse.messaging.part import Part
 from enmasse.messaging.transaction import OutcomeLog, TakesMessages
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
-from enmasse.wire.amqp.sections import check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Log

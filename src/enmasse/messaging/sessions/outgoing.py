@@ -20,13 +20,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.log.entry import Entry
 from enmasse.messaging.part import Part
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.sessions.records import NOWHERE, Flight, Place
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 if TYPE_CHECKING:
     from enmasse.messaging.queues.backlog import Backlog

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import RELEASED
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import DETACHED, FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
@@ -30,7 +31,6 @@ from enmasse.messaging.sessions.joint import NUMBER, Joint
 from enmasse.messaging.sessions.names import OWNERS, REACHED
 from enmasse.messaging.sessions.session_filter import SessionLink
 from enmasse.messaging.streams.readers import CONSUMER
-from enmasse.wire.amqp.performatives import RELEASED
 
 if TYPE_CHECKING:
     from enmasse.messaging.sessions.session import Session

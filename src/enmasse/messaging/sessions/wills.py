@@ -20,13 +20,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import check_order
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import facts_of, known_facts
 from enmasse.messaging.limits import Footprint
 from enmasse.messaging.sessions import records
 from enmasse.messaging.transaction import TakesMessages
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

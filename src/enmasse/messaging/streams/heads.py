@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import key_and_subject
 from enmasse.messaging.log.frame import split_payload
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import key_and_subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

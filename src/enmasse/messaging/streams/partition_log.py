@@ -17,6 +17,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from enmasse.message.outcomes import RELEASED
 from enmasse.messaging.delivery import Producer
 from enmasse.messaging.log.frame import Frame, FrameError, encode_frame, restamp_frame
 from enmasse.messaging.log.layout import FRAME_BYTES, FRAME_ROWS, by_name, log_key, log_range
@@ -29,7 +30,6 @@ from enmasse.messaging.streams.heads import Head
 from enmasse.messaging.streams.index import Entry, TimeIndex
 from enmasse.messaging.streams.merging import RUN_FRAMES, Ack, Cut, Merging, Ready, Rows, Span, settle_all
 from enmasse.messaging.streams.retention import LowEnd
-from enmasse.wire.amqp.performatives import RELEASED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

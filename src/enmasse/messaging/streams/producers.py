@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.sections import Sections, check_order
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, AttachError
@@ -14,9 +17,6 @@ from enmasse.messaging.log.sequences import NO_SEQUENCE, producer_name, sequence
 from enmasse.messaging.streams.consumers import consumer_name
 from enmasse.messaging.streams.heads import NO_HEAD, Head
 from enmasse.messaging.streams.partition_log import Partition
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import Sections, check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.streams.stream import Stream

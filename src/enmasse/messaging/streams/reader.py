@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.types import Timestamp
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
@@ -21,8 +23,6 @@ from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.storage import Table
 from enmasse.messaging.streams.partition_log import Partition, Piece
 from enmasse.messaging.transaction import Done as TransactionDone
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.types import Timestamp
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Log

@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.codec import encode
+from enmasse.message.outcomes import ACCEPTED, Rejected
+from enmasse.message.types import Described, Timestamp, ULong
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import SMALL_BYTES, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
@@ -29,9 +32,6 @@ from enmasse.messaging.streams.reader import (
 )
 from enmasse.messaging.streams.rows import Rows
 from enmasse.messaging.transaction import Done as TransactionDone
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.performatives import ACCEPTED, Rejected
-from enmasse.wire.amqp.types import Described, Timestamp, ULong
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Log

@@ -11,10 +11,10 @@ import struct
 from array import array
 from itertools import pairwise
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import with_message_annotations
+from enmasse.message.types import Timestamp, ULong
 from enmasse.messaging.log.frame import Frame
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import with_message_annotations
-from enmasse.wire.amqp.types import Timestamp, ULong
 
 OFFSET = "x-opt-offset"
 PARTITION = "x-opt-partition"

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Self
 
 from enmasse.errors import EnmasseError
+from enmasse.message.outcomes import ACCEPTED
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
@@ -27,7 +28,6 @@ from enmasse.messaging.streams.readers import known_filters, make_reader
 from enmasse.messaging.streams.retention import Retention
 from enmasse.messaging.streams.rows import Templates
 from enmasse.messaging.transaction import Done, sender_of
-from enmasse.wire.amqp.performatives import ACCEPTED
 
 # A stream, its partitions, senders and readers know each other.
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import AmqpError, Modified, Released, known_outcome
+from enmasse.message.types import Symbol, ULong
 from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.direct.metered_sink import MeteredSink
@@ -45,20 +47,10 @@ from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import MAX_PARTIAL_BYTES
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    AmqpError,
-    Attach,
-    Modified,
-    Open,
-    Released,
-    Source,
-    Target,
-    known_outcome,
-)
+from enmasse.wire.amqp.performatives import Attach, Open, Source, Target
 from enmasse.wire.amqp.performatives import Coordinator as CoordinatorTarget
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import Symbol, ULong
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput

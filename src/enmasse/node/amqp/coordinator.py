@@ -14,29 +14,27 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError, Rejected
+from enmasse.message.sections import Sections, to_of
 from enmasse.messaging.delivery import FAILED, Producer, ProducerPort
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import ANONYMOUS_CREDIT, AnonymousTerminus, Space
 from enmasse.messaging.transaction import Transaction, TransactionLimits
 from enmasse.node.transactions import Transactions
-from enmasse.wire.amqp.errors import DecodeError, RemoteError
+from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
     LOCAL_TRANSACTIONS,
     MULTI_SESSIONS,
     MULTI_TRANSACTIONS,
-    Accepted,
-    AmqpError,
     Declare,
     Declared,
     Discharge,
-    Rejected,
     TransactionalState,
     from_described,
 )
-from enmasse.wire.amqp.sections import Sections, to_of
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

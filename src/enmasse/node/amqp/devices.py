@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer
 from enmasse.messaging.errors import AttachError
@@ -28,8 +30,6 @@ from enmasse.node.devices.messages import (
 )
 from enmasse.node.devices.tenants import AMQP, COMMAND, EVENT, INQUIRY, RESPONSE, TELEMETRY, Device, Tenant
 from enmasse.node.plain_values import as_bytes
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

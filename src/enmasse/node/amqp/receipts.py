@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.node.amqp.recovery import Key, Recovery, Terminus, unsettled_map
-from enmasse.wire.amqp.composites import Performative, encode_performative
 from enmasse.wire.amqp.errors import SessionError
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    AmqpError,
-    Attach,
-    Modified,
-    Rejected,
-    Target,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Attach, Target, Transfer
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.composites import Performative, encode_performative, from_described
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import AmqpError, Source, Target, known_outcome
-from enmasse.wire.amqp.types import Described
+from enmasse.message.codec import decode, encode
+from enmasse.message.composites import Performative, encode_performative, from_described
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import AmqpError, known_outcome
+from enmasse.message.types import Described
+from enmasse.wire.amqp.performatives import Source, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

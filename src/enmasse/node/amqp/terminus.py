@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.types import Array, Described, Symbol, ULong
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.dynamic import DynamicRequest, Lifetime
@@ -17,7 +18,6 @@ from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.space import Space
 from enmasse.wire.amqp.performatives import Attach, Source, Target
-from enmasse.wire.amqp.types import Array, Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from enmasse.node.users.rights import Rights

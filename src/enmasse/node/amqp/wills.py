@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
+from enmasse.message.sections import RETAIN, Header, Properties, Sections, encode_message, to_of
 from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.errors import UNSUPPORTED_FORMAT, AttachError
 from enmasse.messaging.sessions.wills import LinkKey, Will, WillMessage
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import RETAIN, Header, Properties, Sections, encode_message, to_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

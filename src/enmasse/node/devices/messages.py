@@ -18,20 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from enmasse.errors import LocalError, RemoteError
+from enmasse.message.codec import decode, encode
+from enmasse.message.sections import PARTITION_KEY, RETAIN, Header, Properties, Sections, data_start, encode_message
+from enmasse.message.types import Int, Timestamp
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.node.devices.tenants import COMMAND, EVENT, INQUIRY, MAX_TTL_S, RESPONSE, TELEMETRY, Device, Tenant
 from enmasse.node.plain_values import as_bytes
-from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.sections import (
-    PARTITION_KEY,
-    RETAIN,
-    Header,
-    Properties,
-    Sections,
-    data_start,
-    encode_message,
-)
-from enmasse.wire.amqp.types import Int, Timestamp
 
 OCTETS: Final = "application/octet-stream"
 EMPTY: Final = "application/vnd.eclipse-hono-empty-notification"

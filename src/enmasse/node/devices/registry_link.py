@@ -25,11 +25,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.space import Service, Space
 from enmasse.node.devices.directory import ANSWER_S
 from enmasse.node.devices.tenants import Tenant
-from enmasse.wire.amqp.sections import Sections, encode_message
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import AttachOptions

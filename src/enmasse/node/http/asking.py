@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.sections import Sections
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.dynamic import DynamicRequest
 from enmasse.node.client_connection import ClientLink
@@ -14,8 +16,6 @@ from enmasse.node.http.messages import headers_of, parts_of
 from enmasse.node.http.receiving import Receiving
 from enmasse.node.http.routes import Route, check_query, seconds
 from enmasse.node.http.sending import MAX_WAIT_S
-from enmasse.wire.amqp.performatives import ACCEPTED
-from enmasse.wire.amqp.sections import Sections
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:

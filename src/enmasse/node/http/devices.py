@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakMethod
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.node.devices.messages import (
     OCTETS,
     Command,
@@ -31,15 +32,14 @@ from enmasse.node.devices.tenants import COMMAND, EVENT, HTTP, INQUIRY, TELEMETR
 from enmasse.node.http.asking import Asking, Headers
 from enmasse.node.http.links import Post
 from enmasse.node.http.routes import RETRY, Route, decoded, query_of
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from enmasse.wire.http.answers import HttpError, head
 
 # A connection, and what a device asks over it, know each other.
 if TYPE_CHECKING:
+    from enmasse.message.sections import Sections
     from enmasse.node.devices.devices import Devices
     from enmasse.node.http.connection import HttpConnection
     from enmasse.node.http.links import Sender
-    from enmasse.wire.amqp.sections import Sections
     from enmasse.wire.http.heads import Request
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Modified, Rejected
 from enmasse.messaging.errors import AttachError
 from enmasse.node.http.routes import RETRY, http_error
 from enmasse.node.user_ids import UserIds
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Modified, Rejected
 from enmasse.wire.http.answers import HttpError
 
 # A connection and its links know each other.

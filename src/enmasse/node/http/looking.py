@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.text_search import ID_ANNOTATION
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.queues.places import IDS_CAPABILITY
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
@@ -15,7 +16,6 @@ from enmasse.node.http.messages import INVALID, document_of, dumped
 from enmasse.node.http.receiving import JSON, MAX_MESSAGES, Receiving
 from enmasse.node.http.routes import Route, check_query, number, seconds
 from enmasse.node.http.sending import MAX_WAIT_S
-from enmasse.wire.amqp.text_search import ID_ANNOTATION
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:

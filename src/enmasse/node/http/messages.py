@@ -20,15 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from enmasse.errors import LocalError, RemoteError
+from enmasse.message.sections import DEFAULT_PRIORITY, RETAIN, Header, Properties, Sections, encode_message
 from enmasse.node.plain_values import as_bytes, as_json, as_text
-from enmasse.wire.amqp.sections import (
-    DEFAULT_PRIORITY,
-    RETAIN,
-    Header,
-    Properties,
-    Sections,
-    encode_message,
-)
 from enmasse.wire.http.answers import HttpError
 
 INVALID: Final = "amqp:invalid-field"

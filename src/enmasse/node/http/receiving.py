@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.node.client_connection import ClientLink, require_filters
@@ -25,7 +26,6 @@ from enmasse.node.http.leases import Confirmation, Holder
 from enmasse.node.http.messages import INVALID, document_of, dumped, read_json, size_of
 from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
 from enmasse.node.http.sending import MAX_WAIT_S
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.message.sections import data_start
+from enmasse.message.types import ULong
 from enmasse.messaging.log.sequences import SEQUENCE_ANNOTATION
 from enmasse.node.http.cloudevents import BATCH_TYPE, EVENT_TYPE, from_headers, read_batch, read_event
 from enmasse.node.http.links import Post
 from enmasse.node.http.messages import Parts, parts_of, read_document, read_json
 from enmasse.node.http.routes import Route, check_query, seconds
-from enmasse.wire.amqp.sections import data_start
-from enmasse.wire.amqp.types import ULong
 from enmasse.wire.http.answers import HttpError, head, problem
 
 if TYPE_CHECKING:

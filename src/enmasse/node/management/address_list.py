@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.sections import Properties, encode_message
+from enmasse.message.types import ULong
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort
-from enmasse.wire.amqp.sections import Properties, encode_message
-from enmasse.wire.amqp.types import ULong
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

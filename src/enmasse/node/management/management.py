@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import RemoteError
+from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE
 from enmasse.node.management.entity_types import ARGUMENTS, SELF_OPERATIONS, describe_types
@@ -20,7 +21,6 @@ from enmasse.node.management.requests import ACTIONS, act, asked_names, asked_pa
 from enmasse.node.management.retained_values import RETAINED_ACTIONS, act_on_retained
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
 from enmasse.node.management.views import MAX_ROWS, View
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from enmasse.message.text_search import TextSearch
 from enmasse.messaging.address import Address
 from enmasse.messaging.errors import AttachError, SelectorError
 from enmasse.messaging.queues.backlog import Backlog
@@ -16,7 +17,6 @@ from enmasse.messaging.queues.operations import Choice, can_replay, count, every
 from enmasse.messaging.queues.places import Chosen, Place
 from enmasse.messaging.selectors.selector import Selector, compile_selector
 from enmasse.node.errors import EntityError
-from enmasse.wire.amqp.text_search import TextSearch
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
 from enmasse.identity.throttle import Throttle
+from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.space import Service
@@ -33,7 +34,6 @@ from enmasse.node.management.requests import ACTIONS, act, asked_names, asked_pa
 from enmasse.node.management.retained_values import CLEAR, LIST, RETAINED_ACTIONS, act_on_retained
 from enmasse.node.management.session_views import delete_session, sessions_of, wills_of
 from enmasse.node.management.views import MAX_ROWS, View, view_of
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

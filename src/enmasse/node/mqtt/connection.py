@@ -17,6 +17,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import Consumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.sessions.sessions import OpenRequest
@@ -33,7 +34,6 @@ from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
 from enmasse.node.users.peer import is_here
 from enmasse.node.waiting import PATIENCE_S, Waker
-from enmasse.wire.amqp.sections import data_start
 from enmasse.wire.mqtt.connection import Connection
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import (

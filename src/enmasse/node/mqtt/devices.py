@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, RELEASED
+from enmasse.message.sections import Sections
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.dynamic import DynamicRequest
 from enmasse.messaging.errors import AttachError
@@ -37,8 +39,6 @@ from enmasse.node.gathered import Gathered
 from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic
 from enmasse.node.mqtt.publications import Publications
 from enmasse.node.plain_values import as_bytes
-from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
-from enmasse.wire.amqp.sections import Sections
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import (
     PacketError,

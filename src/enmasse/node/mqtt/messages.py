@@ -13,8 +13,7 @@ import struct
 from typing import Any, Final
 
 from enmasse.errors import LocalError, RemoteError
-from enmasse.node.plain_values import as_bytes, as_text
-from enmasse.wire.amqp.sections import (
+from enmasse.message.sections import (
     DEFAULT_PRIORITY,
     PARTITION_KEY,
     RETAIN,
@@ -25,7 +24,8 @@ from enmasse.wire.amqp.sections import (
     Sections,
     encode_message,
 )
-from enmasse.wire.amqp.types import Symbol, UByte
+from enmasse.message.types import Symbol, UByte
+from enmasse.node.plain_values import as_bytes, as_text
 from enmasse.wire.mqtt.packets import PublishProperties
 
 QOS: Final = Symbol("x-opt-mqtt-qos")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, AmqpError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.queues.topic_producer import TopicProducer
@@ -28,7 +29,6 @@ from enmasse.node.mqtt.publishing import (
     Sender,
     Target,
 )
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import PublishProperties, Reason, Version, protocol_error
 

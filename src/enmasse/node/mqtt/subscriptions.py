@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.fan_out import Wave
 from enmasse.messaging.sessions.names import REACHED
@@ -14,7 +15,6 @@ from enmasse.messaging.sessions.session_filter import SubscribeRequest
 from enmasse.node.client_connection import MAX_LINKS, ClientLink
 from enmasse.node.mqtt.receiving import Encoder, EncoderKey, Receiver
 from enmasse.node.mqtt.statistics import is_of_statistics
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.mqtt.packets import Filter, Reason, Subscribe, Unsubscribe, Version
 
 if TYPE_CHECKING:

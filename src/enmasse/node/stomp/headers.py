@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.message.types import Timestamp
 from enmasse.messaging.errors import AttachError, RedirectError
 from enmasse.messaging.retaining import RETAINED_FILTER
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.readers import CONSUMER
-from enmasse.wire.amqp.types import Timestamp
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from enmasse.errors import LocalError, RemoteError
-from enmasse.node.plain_values import as_bytes, as_text
-from enmasse.wire.amqp.sections import (
+from enmasse.message.sections import (
     DEFAULT_PRIORITY,
     RETAIN,
     TOPIC_NAME,
@@ -24,6 +23,7 @@ from enmasse.wire.amqp.sections import (
     Sections,
     encode_message,
 )
+from enmasse.node.plain_values import as_bytes, as_text
 
 USER_ID: Final = "user-id"
 """The header of the property of that name, and of nothing else: receivers believe it."""

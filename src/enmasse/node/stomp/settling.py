@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
+from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
+from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.part import Part
 from enmasse.node.transactions import Transactions
-from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
-from enmasse.wire.amqp.sections import data_start
 
 if TYPE_CHECKING:
     from enmasse.messaging.transaction import Transaction

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from enmasse.message.sections import Header, Properties, encode_message
 from enmasse.pipeline.headers import USER_PROPERTIES, known_properties
 from enmasse.pipeline.sink.columns import Row
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
 PARTITION_KEY = "x-opt-partition-key"
 SEQUENCE = "x-opt-sequence"

@@ -28,15 +28,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from enmasse.errors import RemoteError
+from enmasse.message.codec import decode_all, skip
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import APPLICATION_PROPERTIES, TOPIC_NAME, Sections
+from enmasse.message.types import Array, Described
 from enmasse.messaging.log.frame import Column as FrameColumn
 from enmasse.messaging.log.frame import Frame, FrameError
 from enmasse.model.sql.ddl import Column, ColumnType
 from enmasse.model.sql.message_columns import raw_columns
 from enmasse.pipeline.headers import headers_of
-from enmasse.wire.amqp.codec import decode_all, skip
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import APPLICATION_PROPERTIES, TOPIC_NAME, Sections
-from enmasse.wire.amqp.types import Array, Described
 
 _ARROW: Final = {
     "BOOLEAN": pa.bool_(),

@@ -20,12 +20,12 @@ from typing import Any
 from enmasse.client import ConnectionDeniedError, LinkDetachedError, LinkRefusedError, TlsError, UrlError
 from enmasse.client.blocking import Connection, Message, Outcome, Receiver, Sender, connect
 from enmasse.errors import EnmasseError, LocalError, RemoteError, UnavailableError
+from enmasse.message.types import Timestamp, ULong
 from enmasse.messaging.log.frame import Frame
 from enmasse.pipeline.credentials import Login
 from enmasse.pipeline.errors import AccessError, OptionError
 from enmasse.pipeline.source.offsets import StreamState
 from enmasse.pipeline.source.options import SourceOptions
-from enmasse.wire.amqp.types import Timestamp, ULong
 
 
 def first_row_since(frames: Iterable[bytes], since_us: int, end: int) -> int:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import struct
 
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.composites import decode_performative
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE, MIN_IDLE_TIMEOUT_S, ConnectionOutput, Phase
-from enmasse.wire.amqp.errors import DecodeError, FramingError, RemoteError, SessionError
+from enmasse.wire.amqp.errors import FramingError, RemoteError, SessionError
 from enmasse.wire.amqp.framing import (
     AMQP_HEADER,
     FRAME_HEAD,
@@ -22,7 +24,7 @@ from enmasse.wire.amqp.framing import (
     amqp_frame,
     gather,
 )
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Begin, Close, Detach, End, Open, Performative
+from enmasse.wire.amqp.performatives import Attach, Begin, Close, Detach, End, Open, Performative
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.errors import LocalError, RemoteError, SessionError
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, MIN_MAX_FRAME_SIZE, SASL_HEADER, amqp_frame
 from enmasse.wire.amqp.handler import NOBODY, ConnectionHandler
 from enmasse.wire.amqp.link import TURN_BYTES
-from enmasse.wire.amqp.performatives import AmqpError, Begin, Close, Open
+from enmasse.wire.amqp.performatives import Begin, Close, Open
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
 from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, STALL_S, SessionOutput

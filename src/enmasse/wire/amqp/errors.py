@@ -3,7 +3,6 @@
 EnmasseError
 ├── LocalError                 a command given in a state that does not allow it
 └── RemoteError
-    ├── DecodeError            amqp:decode-error: bytes that are no AMQP value
     ├── FramingError           amqp:connection:framing-error: bytes that are no frame
     ├── SessionError           ends only the session
     └── LinkError              detaches only the link
@@ -13,14 +12,7 @@ from __future__ import annotations
 
 from enmasse.errors import LocalError, RemoteError
 
-__all__ = ["DecodeError", "FramingError", "LinkError", "LocalError", "RemoteError", "SessionError"]
-
-
-class DecodeError(RemoteError):
-    """Bytes that are no AMQP value, or not the value that was expected there [AMQP 2.8.15]."""
-
-    def __init__(self, description: str) -> None:
-        super().__init__("amqp:decode-error", description)
+__all__ = ["FramingError", "LinkError", "LocalError", "RemoteError", "SessionError"]
 
 
 class FramingError(RemoteError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from enmasse.wire.amqp.composites import encode_performative
+from enmasse.message.composites import encode_performative
 from enmasse.wire.amqp.performatives import Performative
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
+from enmasse.message.outcomes import AmqpError
+from enmasse.wire.amqp.performatives import Attach, Open
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.connection import Connection

@@ -15,23 +15,16 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.codec import encode
+from enmasse.message.composites import decode_performative
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.passage import Passage
+from enmasse.message.types import UInt
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.parts import OutgoingParts
-from enmasse.wire.amqp.performatives import (
-    AmqpError,
-    Attach,
-    Coordinator,
-    Detach,
-    Source,
-    Target,
-    TransactionalState,
-    Transfer,
-)
-from enmasse.wire.amqp.sinks import DeliveryTracker, MessageGuard, Passage
-from enmasse.wire.amqp.types import UInt
+from enmasse.wire.amqp.performatives import Attach, Coordinator, Detach, Source, Target, TransactionalState, Transfer
+from enmasse.wire.amqp.sinks import DeliveryTracker, MessageGuard
 from enmasse.wire.amqp.unsettled import tag_of
 
 # A connection, its sessions and their links know each other.

@@ -1,9 +1,8 @@
-"""Performatives, SASL frames, terminus and delivery states as classes [AMQP 2.7, 3.4, 3.5, 4.5, 5.3].
+"""Performatives, SASL frames, terminus and states of transactions as classes [AMQP 2.7, 3.5, 4.5, 5.3].
 
-How they are read and written is said in ``composites``. The hot paths (transfer, disposition, flow)
-have their own readers in ``session``; what is here is the reference that they agree with.
-
-The most frequent outcomes are single objects, which can be compared by identity.
+How they are read and written is said in ``message.composites``, and outcomes are in ``message.outcomes``. The hot
+paths (transfer, disposition, flow) have their own readers in ``session``; what is here is the reference that they
+agree with.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from enmasse.wire.amqp.composites import (
+from enmasse.message.composites import (
     ANY,
     BINARY,
     BOOLEAN,
@@ -32,26 +31,15 @@ from enmasse.wire.amqp.composites import (
     from_described,
     register,
 )
+from enmasse.message.outcomes import ACCEPTED, ERROR, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 
 # Taken from here they know every class, as only what is imported is registered.
 __all__ = ["Performative", "decode_performative", "encode_performative", "from_described"]
 
-_ERROR = composite("AmqpError")
 _STATE = composite(
     "Received", "Accepted", "Rejected", "Released", "Modified", "Declared", "TransactionalState", "Described"
 )
 """Delivery states; that of an extension stays a described value."""
-
-
-@dataclass(slots=True)
-class AmqpError(Performative):
-    """The reason that a connection, session, link or delivery ended [AMQP 2.8.14]."""
-
-    CODE = 0x1D
-    SYMBOL = "amqp:error:list"
-    condition: str = field_of(NAME)
-    description: str | None = field_of(STRING, None)
-    info: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -215,7 +203,7 @@ class Detach(Performative):
     SYMBOL = "amqp:detach:list"
     handle: int = field_of(UINT)
     closed: bool = field_of(BOOLEAN, False)
-    error: AmqpError | None = field_of(_ERROR, None)
+    error: AmqpError | None = field_of(ERROR, None)
 
 
 @dataclass(slots=True)
@@ -224,7 +212,7 @@ class End(Performative):
 
     CODE = 0x17
     SYMBOL = "amqp:end:list"
-    error: AmqpError | None = field_of(_ERROR, None)
+    error: AmqpError | None = field_of(ERROR, None)
 
 
 @dataclass(slots=True)
@@ -233,7 +221,7 @@ class Close(Performative):
 
     CODE = 0x18
     SYMBOL = "amqp:close:list"
-    error: AmqpError | None = field_of(_ERROR, None)
+    error: AmqpError | None = field_of(ERROR, None)
 
 
 @dataclass(slots=True)
@@ -244,42 +232,6 @@ class Received(Performative):
     SYMBOL = "amqp:received:list"
     section_number: int = field_of(UINT)
     section_offset: int = field_of(ULONG)
-
-
-@dataclass(slots=True)
-class Accepted(Performative):
-    """The message was processed [AMQP 3.4.2]."""
-
-    CODE = 0x24
-    SYMBOL = "amqp:accepted:list"
-
-
-@dataclass(slots=True)
-class Rejected(Performative):
-    """The message is invalid [AMQP 3.4.3]."""
-
-    CODE = 0x25
-    SYMBOL = "amqp:rejected:list"
-    error: AmqpError | None = field_of(_ERROR, None)
-
-
-@dataclass(slots=True)
-class Released(Performative):
-    """The message was not processed [AMQP 3.4.4]."""
-
-    CODE = 0x26
-    SYMBOL = "amqp:released:list"
-
-
-@dataclass(slots=True)
-class Modified(Performative):
-    """The message was changed but not processed [AMQP 3.4.5]."""
-
-    CODE = 0x27
-    SYMBOL = "amqp:modified:list"
-    delivery_failed: bool = field_of(BOOLEAN, False)
-    undeliverable_here: bool = field_of(BOOLEAN, False)
-    message_annotations: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -331,9 +283,8 @@ class SaslOutcome(Performative):
 
 
 _CLASSES: tuple[type[Performative], ...] = (
-    Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close, AmqpError, Received, Accepted,
-    Rejected, Released, Modified, Source, Target, Coordinator, SaslMechanisms, SaslInit, SaslChallenge,
-    SaslResponse, SaslOutcome,
+    Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close, Received, Source, Target, Coordinator,
+    SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome,
 )  # fmt: skip
 register(*_CLASSES)
 
@@ -342,11 +293,6 @@ LOCAL_TRANSACTIONS = "amqp:local-transactions"
 MULTI_TRANSACTIONS = "amqp:multi-txns-per-ssn"
 MULTI_SESSIONS = "amqp:multi-ssns-per-txn"
 """Capabilities of a coordinator [AMQP 4.5.7]."""
-
-UNKNOWN_ID = "amqp:transaction:unknown-id"
-ROLLBACK = "amqp:transaction:rollback"
-TIMEOUT = "amqp:transaction:timeout"
-"""Error conditions of transactions [AMQP 4.5.8]."""
 
 _OUTCOME = composite("Accepted", "Rejected", "Released", "Modified", "Declared", "Described")
 
@@ -392,13 +338,6 @@ class TransactionalState(Performative):
 register(Declare, Discharge, Declared, TransactionalState)
 
 
-ACCEPTED = Accepted()
-RELEASED = Released()
-TOO_LARGE = Rejected(
-    AmqpError("amqp:link:message-size-exceeded", "the message is larger than the receiver's link takes")
-)
-"""The outcome of what could not even be sent."""
-
 TERMINAL = (Accepted, Rejected, Released, Modified, Declared)
 """States after which a delivery has no other [AMQP 3.4, 4.5.5]."""
 
@@ -409,10 +348,3 @@ SMALL_STATES = {
     b"\x00\x53\x26\xc0\x01\x00": RELEASED,
 }
 """Encoded outcomes that need no decoding."""
-
-
-def known_outcome(state: Any) -> Any:
-    """Return a state as sinks expect it: accepted and released are compared by identity."""
-    if isinstance(state, Accepted):
-        return ACCEPTED
-    return RELEASED if isinstance(state, Released) else state

@@ -12,23 +12,15 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from enmasse.wire.amqp.composites import decode_performative
-from enmasse.wire.amqp.errors import DecodeError, LinkError, SessionError
+from enmasse.message.composites import decode_performative
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError
+from enmasse.message.passage import Passage
+from enmasse.wire.amqp.errors import LinkError, SessionError
 from enmasse.wire.amqp.framing import amqp_frame, gather
 from enmasse.wire.amqp.link import MASK, ReceivingLink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    SMALL_STATES,
-    TERMINAL,
-    Accepted,
-    AmqpError,
-    Begin,
-    Disposition,
-    TransactionalState,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import SMALL_STATES, TERMINAL, Begin, Disposition, TransactionalState, Transfer
 from enmasse.wire.amqp.session_flow import SessionFlow
-from enmasse.wire.amqp.sinks import Passage
 
 __all__ = ["Session"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from enmasse.wire.amqp.composites import decode_performative
-from enmasse.wire.amqp.errors import DecodeError
+from enmasse.message.composites import decode_performative
+from enmasse.message.errors import DecodeError
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.link import MASK
-from enmasse.wire.amqp.performatives import AmqpError
 from enmasse.wire.amqp.session_links import SessionLinks
 
 _U32 = struct.Struct(">I")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.errors import FramingError, LocalError, SessionError
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target
+from enmasse.wire.amqp.performatives import Attach, Coordinator, Detach, Source, Target
 from enmasse.wire.amqp.session_output import SessionOutput
 
 

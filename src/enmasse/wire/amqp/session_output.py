@@ -12,21 +12,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from enmasse.wire.amqp.composites import encode_performative
+from enmasse.message.composites import encode_performative
+from enmasse.message.outcomes import ACCEPTED, RELEASED, TOO_LARGE, AmqpError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import (
-    ACCEPTED,
-    RELEASED,
-    TOO_LARGE,
-    AmqpError,
-    Begin,
-    Disposition,
-    End,
-    Flow,
-    TransactionalState,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Begin, Disposition, End, Flow, TransactionalState, Transfer
 from enmasse.wire.amqp.unsettled import UnsettledByLink, tag_of
 
 if TYPE_CHECKING:

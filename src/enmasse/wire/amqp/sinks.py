@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from enmasse.wire.amqp.performatives import AmqpError, Transfer
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.passage import Passage
+from enmasse.wire.amqp.performatives import Transfer
 
 
 class Outgoing(Protocol):
@@ -80,23 +82,6 @@ class MessageGuard(Protocol):
         self, payload: bytes, delivery_id: int, settled: bool, message_format: int, begin: Callable[[], Passage]
     ) -> Passage:
         """Return what takes the rest of a large message: what ``begin`` gives, as long as the message may pass."""
-
-
-class Passage(Protocol):
-    """Takes the rest of a message that is passed on while it comes."""
-
-    @property
-    def is_kept(self) -> bool:
-        """True while what comes is kept until the message is complete."""
-
-    def write(self, part: bytes | memoryview) -> None:
-        """A piece, after which others come."""
-
-    def end(self, part: bytes | memoryview, settled: bool) -> None:
-        """The last piece, and whether the sender has settled the delivery by now."""
-
-    def abort(self) -> None:
-        """The sender gives the message up."""
 
 
 class DeliveryTracker(Protocol):

@@ -13,11 +13,11 @@ from dataclasses import fields
 from typing import Any
 
 from enmasse.errors import RemoteError
-from enmasse.wire.amqp.codec import skip
-from enmasse.wire.amqp.composites import decode_performative
+from enmasse.message.codec import skip
+from enmasse.message.composites import decode_performative
+from enmasse.message.types import Array, Described
 from enmasse.wire.amqp.framing import sasl_frame
 from enmasse.wire.amqp.performatives import Performative, SaslChallenge, SaslInit, SaslOutcome, SaslResponse
-from enmasse.wire.amqp.types import Array, Described
 
 MAX_OBSERVED_BYTES = (1 << 20) + 8
 """No larger frame is agreed on with anybody; a peer that announces one is disconnected."""

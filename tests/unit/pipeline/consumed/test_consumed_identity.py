@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from enmasse.message.sections import Header, Properties, encode_message
 from enmasse.pipeline.source.consumed.spool import IDENTITY_BYTES, identity_of
-from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
 
 def message(body: Any = b"x", message_id: Any = "m-1", subject: str | None = None, **sections: Any) -> bytes:

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from enmasse.errors import UnavailableError
+from enmasse.message.sections import Properties, encode_message
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import SpoolFullError, SpoolMismatchError
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
 from enmasse.pipeline.source.consumed.spool import Disk, Owner, Spool
-from enmasse.wire.amqp.sections import Properties, encode_message
 
 
 class CrashError(BaseException):

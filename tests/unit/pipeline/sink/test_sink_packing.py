@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.sections import Sections
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.streams.heads import partition_of
 from enmasse.pipeline.sink.columns import Row
@@ -20,7 +21,6 @@ from enmasse.pipeline.sink.packing import (
     StreamPacker,
     problem_of,
 )
-from enmasse.wire.amqp.sections import Sections
 
 IDENTITY = Identity("query", 7, 2)
 

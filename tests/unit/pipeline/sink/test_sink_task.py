@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from enmasse.client import LinkRefusedError, Outcome
+from enmasse.message.sections import Sections
+from enmasse.message.types import Int
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.streams.heads import partition_of
 from enmasse.pipeline.errors import OptionError, RowRefusedError
@@ -18,8 +20,6 @@ from enmasse.pipeline.sink.identity import Identity
 from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.sink.packing import AddressInfo, Parcel
 from enmasse.pipeline.sink.task import Counts, SinkTask
-from enmasse.wire.amqp.sections import Sections
-from enmasse.wire.amqp.types import Int
 
 REJECTED = Outcome("rejected", "amqp:decode-error", "no")
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enmasse.message.codec import encode
+from enmasse.message.types import Array, Described, Symbol, Timestamp, ULong
 from enmasse.pipeline.source.columns import value_of
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.types import Array, Described, Symbol, Timestamp, ULong
 
 HEADER = Described(ULong(0x70), [True])
 PROPERTIES = Described(ULong(0x73), ["id"])

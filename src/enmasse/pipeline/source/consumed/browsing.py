@@ -11,6 +11,8 @@ from enmasse.client import Receiver
 from enmasse.client.background import Background
 from enmasse.client.connection import Connection
 from enmasse.errors import UnavailableError
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import key_and_subject
 from enmasse.messaging.log.frame import Frame, encode_frame, split_payload
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError, StreamUnavailableError
@@ -18,8 +20,6 @@ from enmasse.pipeline.source.columns import frame_to_batch, value_of
 from enmasse.pipeline.source.consumed.link import ADDRESS_TYPE, ANSWER_S, STORED, connected, translated
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.spool import Row
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import key_and_subject
 
 PARTITION = 0
 """There is one only."""

@@ -35,6 +35,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import bare_message
 from enmasse.pipeline.errors import (
     SpoolDamagedError,
     SpoolFullError,
@@ -42,8 +44,6 @@ from enmasse.pipeline.errors import (
     SpoolMismatchError,
 )
 from enmasse.pipeline.sums import opened, sealed
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import bare_message
 
 IDENTITY_BYTES = 16
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from enmasse.wire.amqp.errors import DecodeError, LocalError
-from enmasse.wire.amqp.types import (
+from enmasse.errors import LocalError
+from enmasse.message.errors import DecodeError
+from enmasse.message.types import (
     Array,
     Byte,
     Char,

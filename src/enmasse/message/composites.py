@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
-from enmasse.wire.amqp.codec import decode, encode_into
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.types import Array, Described, Symbol, UByte, UInt, ULong, UShort
+from enmasse.message.codec import decode, encode_into
+from enmasse.message.errors import DecodeError
+from enmasse.message.types import Array, Described, Symbol, UByte, UInt, ULong, UShort
 
 __all__ = [
     "ANY",

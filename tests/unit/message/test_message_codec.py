@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.errors import LocalError
-from enmasse.wire.amqp.codec import MAX_DEPTH, MAX_EMPTY_ELEMENTS, decode, decode_all, encode, skip
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.types import (
+from enmasse.message.codec import MAX_DEPTH, MAX_EMPTY_ELEMENTS, decode, decode_all, encode, skip
+from enmasse.message.errors import DecodeError
+from enmasse.message.types import (
     Array,
     Byte,
     Char,

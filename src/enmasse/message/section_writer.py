@@ -7,9 +7,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from enmasse.wire.amqp.codec import encode, encode_into
-from enmasse.wire.amqp.errors import LocalError
-from enmasse.wire.amqp.section_kinds import (
+from enmasse.errors import LocalError
+from enmasse.message.codec import encode, encode_into
+from enmasse.message.section_kinds import (
     DEFAULT_PRIORITY,
     DELIVERY_ANNOTATIONS,
     FOOTER,
@@ -19,7 +19,7 @@ from enmasse.wire.amqp.section_kinds import (
     Header,
     Properties,
 )
-from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
+from enmasse.message.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 
 _DATA_SHORT = b"\x00\x53\x75\xa0"
 _DATA_LONG = b"\x00\x53\x75\xb0"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from enmasse.wire.amqp.codec import decode
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.section_kinds import DATA, FOOTER, PROPERTIES, SEQUENCE
-from enmasse.wire.amqp.sections import section_start, user_id_in
+from enmasse.message.codec import decode
+from enmasse.message.errors import DecodeError
+from enmasse.message.section_kinds import DATA, FOOTER, PROPERTIES, SEQUENCE
+from enmasse.message.sections import section_start, user_id_in
 
 MAX_START_BYTES = 64
 """The most bytes before the content of a section: its descriptor, constructor and size."""

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from enmasse.wire.amqp.codec import decode, encode, skip
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.section_kinds import (
+from enmasse.message.codec import decode, encode, skip
+from enmasse.message.errors import DecodeError
+from enmasse.message.section_kinds import (
     APPLICATION_PROPERTIES,
     DATA,
     DEFAULT_PRIORITY,
@@ -32,8 +32,8 @@ from enmasse.wire.amqp.section_kinds import (
     Header,
     Properties,
 )
-from enmasse.wire.amqp.section_writer import data_start, encode_header, encode_message
-from enmasse.wire.amqp.types import Described, Symbol, ULong
+from enmasse.message.section_writer import data_start, encode_header, encode_message
+from enmasse.message.types import Described, Symbol, ULong
 
 __all__ = [
     "APPLICATION_PROPERTIES",

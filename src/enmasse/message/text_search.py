@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import Sections
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import Sections
 
 ID_ANNOTATION: Final = "x-opt-id"
 """What a browser calls a message: it is not part of it, and not searched."""

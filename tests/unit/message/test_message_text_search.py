@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from enmasse.client import Message
-from enmasse.wire.amqp.text_search import TextSearch
+from enmasse.message.text_search import TextSearch
 
 ORDER = Message(
     "Two Lamps für Köln",

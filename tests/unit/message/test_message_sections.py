@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.selectors.selector import compile_selector
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.errors import DecodeError, LocalError
-from enmasse.wire.amqp.sections import (
+from enmasse.message.codec import encode
+from enmasse.message.errors import DecodeError
+from enmasse.message.sections import (
     MAX_SECTIONS,
     Header,
     Properties,
@@ -29,7 +28,9 @@ from enmasse.wire.amqp.sections import (
     with_header,
     with_message_annotations,
 )
-from enmasse.wire.amqp.types import Described, Symbol, UInt, ULong
+from enmasse.message.types import Described, Symbol, UInt, ULong
+from enmasse.messaging.selectors.selector import compile_selector
+from enmasse.wire.amqp.errors import LocalError
 
 FULL = {
     "header": Header(durable=True, priority=7, ttl=5000, first_acquirer=True, delivery_count=2),
