@@ -251,11 +251,13 @@ def _socket_folder(preferred: Path) -> Path:
     if len(os.fsencode(preferred)) <= LONGEST_SOCKET_FOLDER:
         return preferred
     # Named after the work, so that what a killed driver leaves is taken over and removed by the next.
-    digest = hashlib.sha256(os.fsencode(preferred)).hexdigest()[:12]
-    short = Path(tempfile.gettempdir(), f"enmasse-{os.getuid()}-{digest}")
+    name = f"enmasse-{os.getuid()}-{hashlib.sha256(os.fsencode(preferred)).hexdigest()[:12]}"
+    short = Path(tempfile.gettempdir(), name)
+    if len(os.fsencode(short)) > LONGEST_SOCKET_FOLDER:
+        short = Path("/tmp", name)  # noqa: S108  # made for its user alone, as the other is
     short.mkdir(mode=0o700, exist_ok=True)
     if short.is_symlink() or short.stat().st_uid != os.getuid():
-        short = Path(tempfile.mkdtemp(prefix="enmasse-"))
+        short = Path(tempfile.mkdtemp(prefix="enmasse-", dir=short.parent))
     atexit.register(shutil.rmtree, short, ignore_errors=True)
     return short
 

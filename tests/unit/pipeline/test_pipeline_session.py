@@ -43,14 +43,22 @@ def test_an_old_java_is_refused(version: str, tmp_path: Path, monkeypatch: pytes
         find_java()
 
 
-def test_sockets_lie_where_their_names_have_room(tmp_path: Path) -> None:
+def test_sockets_lie_where_their_names_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = Path("/tmp/work")
     assert _socket_folder(short) == short
     deep = tmp_path / ("deep" * 20)
-    long = _socket_folder(deep)
-    assert _socket_folder(deep) == long
-    assert len(str(long)) <= LONGEST_SOCKET_FOLDER
-    assert long.is_dir()
+    deep.mkdir()
+    for temporary in ("/tmp", str(deep)):
+        monkeypatch.setattr("tempfile.tempdir", temporary)
+        long = _socket_folder(deep)
+        assert _socket_folder(deep) == long
+        assert len(str(long)) <= LONGEST_SOCKET_FOLDER
+        assert long.is_dir()
+        long.rmdir()
+        long.symlink_to(tmp_path)  # as another user might have left there
+        assert _socket_folder(deep) not in (long, tmp_path)
+        assert len(str(_socket_folder(deep))) <= LONGEST_SOCKET_FOLDER
+        long.unlink()
 
 
 @pytest.mark.parametrize(
