@@ -253,6 +253,7 @@ def test_groups_joins_and_generators_are_made_of_the_rows_that_can_be_computed(
 
 
 @pytest.mark.chance
+@pytest.mark.timeout(3600)  # thirty kills in `make soak`
 def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed(
     node: StreamNode, place: RunnerPlace, story_chance: random.Random
 ) -> None:
