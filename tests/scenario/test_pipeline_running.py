@@ -753,6 +753,13 @@ def test_what_has_ended_runs_again_by_schedule_and_after_others(node: StreamNode
         "after": ["first"],
     }
     place.put("demo.second", later, {})
+    parameters = {"address": "nightly", "startingOffsets": "earliest", "table": "kept"}
+    kept = {"builtin": {"name": "lake", "parameters": parameters}, "trigger": "availableNow", "after": ["second"]}
+    place.put("demo.kept", kept, kinds)
+    ended = place.until(
+        lambda: (s := place.statuses["demo.kept"])["conditions"][0]["reason"] == "Finished" and s["queries"]
+    )
+    assert [(one["name"], one["batch"]) for one in ended] == [("messages", 0), ("compact-kept", 1)]
     place.until(lambda: texts(place, "later") == ["a"])
     first = place.until(lambda: (s := place.statuses["demo.first"])["phase"] and s.get("lastRun") and s)
     assert first["nextRun"] > first["lastRun"]
@@ -760,7 +767,7 @@ def test_what_has_ended_runs_again_by_schedule_and_after_others(node: StreamNode
     place.until(lambda: texts(place, "later") == ["a", "b"])
     assert place.state("demo.second") <= {"Finished", "Running", "Starting"}
     assert place.statuses["demo.first"]["lastRun"] > first["lastRun"]
-    for name in ("first", "second"):
+    for name in ("first", "second", "kept"):
         place.until(lambda: place.statuses[f"demo.{name}"]["rows"] == 2)  # noqa: B023  # called at once
         place.send(command="delete", name=f"demo.{name}", purge=True)
 

@@ -11,7 +11,7 @@ import yaml
 
 from enmasse.cli.commands.use.tryout_declared import USER, declared, playing
 from enmasse.cli.commands.use.tryout_rows import Given, Rows, check_rows, ends_of, read_rows
-from enmasse.cli.commands.use.tryout_trial import batches, has_ended
+from enmasse.cli.commands.use.tryout_trial import batches
 from enmasse.cli.errors import UsageError
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.schema.manifest import load_manifest
@@ -230,26 +230,3 @@ def test_entries_are_batches_and_come_together_where_all_watermarks_have_to_move
     assert taken(both[:1]) == [["a"], ["b"], ["a"], ["a"], ["b"]]
     assert taken(both) == [["a", "b"], ["a"], ["a", "b"]]
     assert batches(pipeline_of(resources()).spec, [table]) == [[]]
-
-
-def status(phase: str, *states: str, batch: int | None = 1) -> dict[str, Any]:
-    return {"phase": phase, "queries": [{"state": state} | ({"batch": batch} if batch else {}) for state in states]}
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        (status("Finished"), True),
-        (status("Running", "Finished", "Running"), False),
-        (status("Running", "Finished", "Finished"), True),
-        (status("Running", "Finished", "Waiting"), True),  # jobs, as of built-in pipelines, come again and again
-        (status("Running", "Finished", "Waiting", batch=None), False),
-        (status("Pending", "Waiting"), False),
-        (status("Running"), False),
-        ({}, False),
-    ],
-)
-def test_a_pipeline_has_ended_when_its_queries_have_and_its_jobs_ran_once(
-    told: dict[str, Any], expected: bool
-) -> None:
-    assert has_ended(told) is expected

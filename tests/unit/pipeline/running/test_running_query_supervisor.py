@@ -7,10 +7,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from enmasse.pipeline.running.planning.plans import JobPlan
 from enmasse.pipeline.running.supervision.query_supervisor import (
     PROCESSING,
     PROGRESS_S,
     SILENT_S,
+    JobSupervisor,
     QuerySupervisor,
     StartLimiter,
     problem_of_all,
@@ -137,6 +139,28 @@ def test_the_log_tells_how_far_a_query_is_after_its_first_batch_then_once_a_minu
     query.isActive = False
     life.check(PROGRESS_S + 1)
     assert [line[:17] for line in lines[2:]] == ["query q: batch 4,", "query q: finished"]
+
+
+def test_a_job_is_done_once_or_again_and_again() -> None:
+    for is_once in (True, False):
+        done: list[str] = []
+
+        def run(done: list[str] = done) -> str:
+            done.append("")
+            if len(done) == 1:
+                raise ValueError("no table yet")
+            return "done"
+
+        job = JobSupervisor(JobPlan("compact", run, 60.0), lambda _: None, is_once=is_once)
+        states = []
+        for now in (0.0, 0.5, 10.0, 20.0, 100.0, 110.0):
+            job.check(now)
+            states.append(job.state)
+            if job._thread is not None:
+                job._thread.join()
+        again = ["Running", "Waiting"] if not is_once else ["Finished", "Finished"]
+        assert states == ["Running", "Failed", "Running", "Finished" if is_once else "Waiting", *again]
+        assert len(done) == (2 if is_once else 3)
 
 
 def test_java_is_to_be_ended_once_every_query_fails_in_it_again_and_again() -> None:

@@ -281,7 +281,7 @@ class Trial:
                 if status.get("phase") != "Pending":
                     waits_since = clock()
                 if seen >= generation and status.get("observedGeneration") == seen:
-                    if has_ended(status):
+                    if status.get("phase") == "Finished":
                         return
                     if status.get("lastError") and status.get("phase") != "Starting":
                         raise CliError(f"pipeline {name}: {status['lastError']}")
@@ -334,14 +334,6 @@ class Trial:
                     return found
                 while (delivery := receiver.receive_nowait()) is not None:
                     found.append(_body(delivery.message))
-
-
-def has_ended(status: Mapping[str, Any]) -> bool:
-    """Return whether a pipeline has read all there is: its queries have ended, and its jobs have run once."""
-    queries = status.get("queries") or ()
-    states = {one["state"] for one in queries if one["state"] != "Waiting" or one.get("batch") is None}
-    phase = status.get("phase")
-    return phase == "Finished" or (phase == "Running" and bool(queries) and states <= {"Finished"})
 
 
 def batches(spec: PipelineSpec, given: Iterable[Given]) -> list[list[Given]]:

@@ -269,7 +269,7 @@ class PipelineSupervisor:
         self, context: RunningContext, plan: QueryPlan | JobPlan, checkpoints: Checkpoints, trigger_s: float | None
     ) -> QuerySupervisor | JobSupervisor:
         if isinstance(plan, JobPlan):
-            return JobSupervisor(plan, self._log)
+            return JobSupervisor(plan, self._log, is_once=trigger_s is None)
         fingerprint = [*fingerprint_of(plan.frame), *plan.state]
         name = CONSUMING if reads_any(plan.frame, context.consumed) else plan.name
         checkpoint = checkpoints.path_of(name)
@@ -307,7 +307,7 @@ class PipelineSupervisor:
         order = self._order
         if order is None or order.pipeline.spec.paused or self._problem is not None:
             return
-        queries = [query for query in self._queries if isinstance(query, QuerySupervisor)]
+        queries = self._queries
         has_ended = bool(queries) and all(query.state == "Finished" for query in queries)
         if has_ended and not self.ended_at:
             self.ended_at, self._last_run = time.monotonic(), datetime.now(UTC)
@@ -315,7 +315,7 @@ class PipelineSupervisor:
         is_time = self._next_run is not None and datetime.now(UTC) >= self._next_run
         if (has_ended and is_time) or (spec.after and (has_ended or not queries) and self._may_begin(spec)):
             self._stop_all()
-            self._counted |= {query.name: query.progress for query in queries}
+            self._counted |= {query.name: query.progress for query in queries if isinstance(query, QuerySupervisor)}
             self._queries = []
             self._build()
 
@@ -325,6 +325,8 @@ class PipelineSupervisor:
         if self._build_at is not None and now >= self._build_at:
             self._build()
         for query in self._queries:
+            if isinstance(query, JobSupervisor) and query.is_once and self.unfinished():
+                continue  # it finds what they have written
             query.check(now)
             if query.state in ("Starting", "Failed"):
                 self._report_status()  # the next one's start may take seconds

@@ -322,10 +322,12 @@ class JobSupervisor:
     Args:
         plan: the job.
         log: called with lines for the pipeline's log.
+        is_once: it is finished once it has been done.
     """
 
-    def __init__(self, plan: JobPlan, log: Callable[[str], None]) -> None:
+    def __init__(self, plan: JobPlan, log: Callable[[str], None], *, is_once: bool = False) -> None:
         self.name = plan.name
+        self.is_once = is_once
         self._plan = plan
         self._log = log
         self._next = 0.0
@@ -334,7 +336,7 @@ class JobSupervisor:
         self._failed = False
         self._runs = 0
         self._ended: str | None = None
-        self.state: QueryState = "Starting"
+        self.state: QueryState = "Waiting" if is_once else "Starting"
         self.error: str | None = None
 
     def check(self, now: float) -> None:
@@ -343,6 +345,8 @@ class JobSupervisor:
         Args:
             now: seconds that only grow.
         """
+        if self.state == "Finished":
+            return
         thread = self._thread
         if thread is not None:
             if thread.is_alive():
@@ -350,7 +354,9 @@ class JobSupervisor:
             self._thread = None
             self._next = now + (self._pause_s if self._failed else self._plan.every_s)
             self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S) if self._failed else FIRST_PAUSE_S
-            self.state = "Failed" if self._failed else "Waiting"
+            self.state = "Failed" if self._failed else "Finished" if self.is_once else "Waiting"
+            if self.state == "Finished":
+                return
         if now >= self._next:
             self.state = "Running"
             self._thread = threading.Thread(target=self._do, name=f"job {self.name}", daemon=True)
