@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from enmasse.node.amqp.binding import Binding
-from enmasse.node.client_connection import ClientConnection
-from enmasse.node.connections import Connections
+from enmasse.node.connections.client_connection import ClientConnection
+from enmasse.node.connections.connections import Connections
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.ports import ServedHosts

@@ -7,7 +7,7 @@ from typing import Any
 
 from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.node.amqp.binding import Binding
-from enmasse.node.connections import Connections
+from enmasse.node.connections.connections import Connections
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import CoreHarness

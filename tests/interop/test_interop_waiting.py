@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 IMPATIENT = """
 import enmasse.messaging.queues.backlog
 enmasse.messaging.queues.backlog.UNSTORED_S = 0.5
-import enmasse.node.waiting
-enmasse.node.waiting.PATIENCE_S = 1.5
+import enmasse.node.connections.waiting
+enmasse.node.connections.waiting.PATIENCE_S = 1.5
 import enmasse.node.mqtt.publishing
 enmasse.node.mqtt.publishing.PATIENCE_S = 1.5
 import enmasse.node.stomp.links

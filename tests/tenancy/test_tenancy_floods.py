@@ -22,9 +22,9 @@ from enmasse.net.lanes import Quantum
 from enmasse.net.loop import run
 from enmasse.net.owed import ASSURED_BYTES
 from enmasse.net.transport import EngineProtocol
+from enmasse.node.connections.unfinished import GRAIN_BYTES, unfinished_budget
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
-from enmasse.node.unfinished import GRAIN_BYTES, unfinished_budget
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (

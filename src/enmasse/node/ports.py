@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.loop import Turn
     from enmasse.net.web import Answer, RefuseHost
-    from enmasse.node.client_connection import ClientConnection
-    from enmasse.node.connections import Connections
+    from enmasse.node.connections.client_connection import ClientConnection
+    from enmasse.node.connections.connections import Connections
     from enmasse.node.users.gate import Gate
 
 BACKLOG = 4096

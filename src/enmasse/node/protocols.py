@@ -10,8 +10,8 @@ The rest of the tree knows a protocol by its row alone:
 * ``io.enmasse.listener``, ``io.enmasse.connection``, logs and traces name the protocol by its ``name``.
 
 To add a protocol X: ``wire/X`` (bytes to frames and back, an engine with the verbs of ``net/transport.py``), a
-package ``node/X`` with a class derived from ``ClientConnection`` (see ``node/client_connection.py``), a module of
-``wire/X`` that splits a trace into frames (see ``Frames``), and a row here. Nothing else is touched.
+package ``node/X`` with a class derived from ``ClientConnection`` (see ``node/connections/client_connection.py``), a
+module of ``wire/X`` that splits a trace into frames (see ``Frames``), and a row here. Nothing else is touched.
 
 Classes and modules are given by name: a node imports them when it starts; the supervisor and the command line, which
 read this table too, do not need them.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from enmasse.net.first_bytes import PacketStart, ProtocolSignature
 
 if TYPE_CHECKING:
-    from enmasse.node.client_connection import ClientConnection
+    from enmasse.node.connections.client_connection import ClientConnection
 
 
 class Splitting(Protocol):

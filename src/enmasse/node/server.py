@@ -28,11 +28,11 @@ from enmasse.messaging.space import Service, Space
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
-from enmasse.node.connections import Connections, LaneWatcher
+from enmasse.node.connections.connections import Connections, LaneWatcher
+from enmasse.node.connections.logs import EventLog
 from enmasse.node.devices.devices import Devices
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.heap import Heap
-from enmasse.node.logs import EventLog
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.management.entity_types import SESSION_TYPE, WILL_TYPE

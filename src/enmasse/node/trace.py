@@ -25,8 +25,8 @@ from enmasse.node.protocols import PROTOCOLS, Frames, ProtocolRow
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
-    from enmasse.node.client_connection import ClientConnection
-    from enmasse.node.connections import Connections
+    from enmasse.node.connections.client_connection import ClientConnection
+    from enmasse.node.connections.connections import Connections
 
 
 MAX_BUFFER_BYTES = 8 << 20

@@ -21,7 +21,7 @@ from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import Turn, run
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.amqp.binding import Binding
-from enmasse.node.connections import Connections
+from enmasse.node.connections.connections import Connections
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.memory_storage import MemoryStorage

@@ -12,7 +12,7 @@ from enmasse.message.sections import Header, Properties, Sections, encode_messag
 from enmasse.message.types import ULong
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.node.amqp.binding import Binding
-from enmasse.node.connections import Connections
+from enmasse.node.connections.connections import Connections
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.engine_pair import EnginePair

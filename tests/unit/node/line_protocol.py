@@ -18,9 +18,9 @@ from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.errors import AttachError
 from enmasse.net.first_bytes import ProtocolSignature
-from enmasse.node.client_connection import ClientConnection, ClientLink
+from enmasse.node.connections.client_connection import ClientConnection, ClientLink
+from enmasse.node.connections.unfinished import FREE_BYTES
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow
-from enmasse.node.unfinished import FREE_BYTES
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.sasl.mechanisms import Pending
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.node.connections import Connections
-from enmasse.node.logs import EventLog
+from enmasse.node.connections.connections import Connections
+from enmasse.node.connections.logs import EventLog
 from enmasse.node.mqtt.connection import MqttConnection
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.mqtt.packets import Connect, Filter, Version

@@ -8,8 +8,8 @@ from typing import Any
 from enmasse.message.sections import Sections
 from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import Binding
-from enmasse.node.connections import Connections
-from enmasse.node.logs import EventLog
+from enmasse.node.connections.connections import Connections
+from enmasse.node.connections.logs import EventLog
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.trace import Tracer

@@ -6,7 +6,7 @@ from typing import Any
 
 from enmasse.message.outcomes import ACCEPTED
 from enmasse.message.sections import encode_message
-from enmasse.node.connections import Connections
+from enmasse.node.connections.connections import Connections
 from enmasse.node.stomp.connection import StompConnection
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.stomp.frames import encode_frame

@@ -12,8 +12,8 @@ from enmasse.message.sections import Header, Properties, Sections, encode_messag
 from enmasse.message.types import Described, Symbol, ULong
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.node.amqp.binding import Binding
-from enmasse.node.bounds import MAX_MESSAGE_BYTES
-from enmasse.node.connections import Connections
+from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
+from enmasse.node.connections.connections import Connections
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.engine_pair import EnginePair
@@ -527,12 +527,12 @@ def test_what_waits_is_told_of_few_receivers_of_an_address_alone(node: Node, mon
     client.receiver("q", credit=0, name="one")
     client.receiver("q", credit=0, name="two")
     assert [link["backlog"] for link in node.connections.links_of().page()] == [None, 1, 1]
-    monkeypatch.setattr("enmasse.node.client_connection.MAX_ASKED", 1)
+    monkeypatch.setattr("enmasse.node.connections.client_connection.MAX_ASKED", 1)
     assert [link["backlog"] for link in node.connections.links_of().page()] == [None, None, None]
 
 
 def test_a_connection_has_so_many_links_and_no_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.node.client_connection.MAX_LINKS", 2)
+    monkeypatch.setattr("enmasse.node.connections.client_connection.MAX_LINKS", 2)
     node.address("many", "queue")
     client = node.client()
     for number in range(3):

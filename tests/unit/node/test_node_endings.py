@@ -20,7 +20,7 @@ import websockets
 import enmasse
 from enmasse.message.outcomes import Accepted
 from enmasse.message.types import Symbol
-from enmasse.node.client_connection import ClientConnection
+from enmasse.node.connections.client_connection import ClientConnection
 from enmasse.node.http import asking
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.wire.amqp.performatives import Coordinator, Detach, End, Source

@@ -14,7 +14,7 @@ import pytest
 
 from enmasse.drivers import authority
 from enmasse.message.sections import Sections, encode_message
-from enmasse.node import waiting
+from enmasse.node.connections import waiting
 from enmasse.node.http.messages import document_of, read_document
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from tests.support.foreign_tools import require

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enmasse.message.outcomes import AmqpError
-from enmasse.node.logs import EVENTS
+from enmasse.node.connections.logs import EVENTS
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import Source, Target
 from enmasse.wire.amqp.sasl import SaslClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.node.client_connection import MAX_LINKS
+from enmasse.node.connections.client_connection import MAX_LINKS
 from enmasse.node.mqtt.connection import MAX_INFLIGHT
 from enmasse.node.mqtt.publications import MAX_SENDERS, MAX_TARGETS
 from enmasse.wire.mqtt.output import TURN_BYTES

@@ -20,7 +20,7 @@ from enmasse.errors import ConfigError
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.net.loop import run
-from enmasse.node.client_connection import ClientConnection
+from enmasse.node.connections.client_connection import ClientConnection
 from enmasse.node.main import listening_place
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.ports import PortOptions

@@ -10,9 +10,9 @@ from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.message.sections import Header, Sections, encode_message, with_message_annotations
 from enmasse.messaging.limits import SpaceLimits
 from enmasse.model.kinds.address_settings import AddressSettings
+from enmasse.node.connections.waiting import PATIENCE_S
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.node.stomp import connection as stomp_connection
-from enmasse.node.waiting import PATIENCE_S
 from enmasse.wire.stomp.connection import LINGER_S
 from tests.unit.node.stomp_scene import KINDS, Client, Scene
 

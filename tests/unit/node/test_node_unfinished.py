@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.node.unfinished import CHECK_S, FREE_BYTES, GRAIN_BYTES, GROWTH_BYTES, HURRY_S, unfinished_budget
+from enmasse.node.connections.unfinished import (
+    CHECK_S,
+    FREE_BYTES,
+    GRAIN_BYTES,
+    GROWTH_BYTES,
+    HURRY_S,
+    unfinished_budget,
+)
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.performatives import Transfer
 from tests.unit.node.coordinator_scene import Client, Node

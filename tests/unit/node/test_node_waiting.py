@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from enmasse.message.sections import Header, Sections, encode_message
-from enmasse.node import waiting
-from enmasse.node.waiting import ASSURED_BYTES, GRAIN_BYTES, WaitingBudget, WaitingRoom
+from enmasse.node.connections import waiting
+from enmasse.node.connections.waiting import ASSURED_BYTES, GRAIN_BYTES, WaitingBudget, WaitingRoom
 from enmasse.wire.mqtt.packets import NEVER_EXPIRES, Will
 from tests.unit.node import mqtt_scene, stomp_scene
 from tests.unit.node.mqtt_scene import V3, V5

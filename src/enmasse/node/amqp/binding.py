@@ -37,10 +37,10 @@ from enmasse.node.amqp.terminus import (
     sender_options,
 )
 from enmasse.node.amqp.wills import LWT, WILL, LinkWills, WillProducer
-from enmasse.node.client_connection import ClientConnection, ClientLink, require_filters, told_by
+from enmasse.node.connections.client_connection import ClientConnection, ClientLink, require_filters, told_by
+from enmasse.node.connections.unfinished import FREE_BYTES, UNOPENED_BYTES, Unfinished
 from enmasse.node.devices.messages import DeviceError
 from enmasse.node.devices.tenants import AMQP, Device
-from enmasse.node.unfinished import FREE_BYTES, UNOPENED_BYTES, Unfinished
 from enmasse.node.user_ids import LinkUserIds
 from enmasse.node.users.authentication import HostWords
 from enmasse.version import __version__

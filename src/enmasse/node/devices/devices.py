@@ -22,7 +22,7 @@ from enmasse.node.users.tenancy import named_space
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordClient, Passwords
     from enmasse.messaging.space import Space
-    from enmasse.node.client_connection import ClientConnection
+    from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.devices.tenants import Tenant
     from enmasse.node.users.tenancy import Names
 

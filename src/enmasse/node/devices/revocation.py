@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from enmasse.node.devices.tenants import Device, Document
 
 if TYPE_CHECKING:
-    from enmasse.node.client_connection import ClientConnection
+    from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.devices.directory import Directory
     from enmasse.node.devices.registry_link import RegistryLink
     from enmasse.node.devices.tenants import Tenant

@@ -25,8 +25,9 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.budget import Holder
 from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
-from enmasse.node.bounds import MAX_MESSAGE_BYTES
-from enmasse.node.client_connection import ClientConnection, ClientLink
+from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
+from enmasse.node.connections.client_connection import ClientConnection, ClientLink
+from enmasse.node.connections.waiting import Waker
 from enmasse.node.http.asking import post_request
 from enmasse.node.http.description import DESCRIPTION_PATH, description
 from enmasse.node.http.devices import (
@@ -44,7 +45,6 @@ from enmasse.node.http.looking import get_messages
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
-from enmasse.node.waiting import Waker
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import Connection
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode

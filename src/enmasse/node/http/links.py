@@ -23,8 +23,8 @@ from enmasse.wire.http.answers import HttpError
 if TYPE_CHECKING:
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
+    from enmasse.node.connections.waiting import WaitingRoom
     from enmasse.node.http.connection import HttpConnection
-    from enmasse.node.waiting import WaitingRoom
 
 
 GRACE_S: Final = 0.1

@@ -24,7 +24,7 @@ from enmasse.node.management.views import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
-    from enmasse.node.connections import Connections
+    from enmasse.node.connections.connections import Connections
     from enmasse.node.management.entities import Entities
 
 _IDENTIFYING = frozenset({"name", "space", "uid", "generation", "digest"})

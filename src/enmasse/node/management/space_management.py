@@ -37,8 +37,8 @@ from enmasse.node.management.views import MAX_ROWS, View, view_of
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
-    from enmasse.node.client_connection import ClientConnection
-    from enmasse.node.connections import Connections
+    from enmasse.node.connections.client_connection import ClientConnection
+    from enmasse.node.connections.connections import Connections
     from enmasse.node.management.entities import Entities
     from enmasse.node.users.rights import Rights
 

@@ -22,8 +22,9 @@ from enmasse.messaging.delivery import Consumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.sessions.wills import WillMessage
-from enmasse.node.bounds import MAX_MESSAGE_BYTES
-from enmasse.node.client_connection import ClientConnection, ClientLink
+from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
+from enmasse.node.connections.client_connection import ClientConnection, ClientLink
+from enmasse.node.connections.waiting import PATIENCE_S, Waker
 from enmasse.node.devices.tenants import MQTT
 from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, NoSession
 from enmasse.node.mqtt.login import Login, Refusal
@@ -33,7 +34,6 @@ from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
 from enmasse.node.users.peer import is_here
-from enmasse.node.waiting import PATIENCE_S, Waker
 from enmasse.wire.mqtt.connection import Connection
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import (

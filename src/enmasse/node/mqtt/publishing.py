@@ -19,8 +19,8 @@ from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import UNSTORED
+from enmasse.node.connections.waiting import PATIENCE_S, WaitingMessage, WaitingSender
 from enmasse.node.mqtt.messages import head_of
-from enmasse.node.waiting import PATIENCE_S, WaitingMessage, WaitingSender
 from enmasse.wire.mqtt.packets import PublishProperties, Reason
 
 if TYPE_CHECKING:

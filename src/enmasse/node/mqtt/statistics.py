@@ -22,7 +22,7 @@ from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
-    from enmasse.node.connections import Connections
+    from enmasse.node.connections.connections import Connections
     from enmasse.node.mqtt.connection import MqttConnection
 
 

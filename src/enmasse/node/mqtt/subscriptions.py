@@ -12,7 +12,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.fan_out import Wave
 from enmasse.messaging.sessions.names import REACHED
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
-from enmasse.node.client_connection import MAX_LINKS, ClientLink
+from enmasse.node.connections.client_connection import MAX_LINKS, ClientLink
 from enmasse.node.mqtt.receiving import Encoder, EncoderKey, Receiver
 from enmasse.node.mqtt.statistics import is_of_statistics
 from enmasse.wire.mqtt.packets import Filter, Reason, Subscribe, Unsubscribe, Version

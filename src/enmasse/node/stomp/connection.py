@@ -20,8 +20,9 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.queues.subscribing import SubscriberConsumer
 from enmasse.messaging.streams.readers import CONSUMER
-from enmasse.node.bounds import MAX_MESSAGE_BYTES
-from enmasse.node.client_connection import ClientConnection, ClientLink, require_filters
+from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
+from enmasse.node.connections.client_connection import ClientConnection, ClientLink, require_filters
+from enmasse.node.connections.waiting import PATIENCE_S, WaitingRoom, Waker
 from enmasse.node.stomp.headers import (
     INVALID,
     durable_name,
@@ -36,7 +37,6 @@ from enmasse.node.stomp.headers import (
 from enmasse.node.stomp.links import WAITING_OVERHEAD_BYTES, Deferring, Receiver, Sender, Sending
 from enmasse.node.stomp.messages import USER_ID, head_of
 from enmasse.node.stomp.settling import Posting, Settling
-from enmasse.node.waiting import PATIENCE_S, WaitingRoom, Waker
 from enmasse.version import __version__
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
 from enmasse.wire.stomp.connection import LINGER_S, Connection

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
-    from enmasse.node.client_connection import ClientConnection
-    from enmasse.node.connections import Connections
+    from enmasse.node.connections.client_connection import ClientConnection
+    from enmasse.node.connections.connections import Connections
     from enmasse.node.users.federation import Federation
 
 _log = logging.getLogger(__name__)

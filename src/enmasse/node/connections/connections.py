@@ -12,17 +12,17 @@ from enmasse.messaging.budget import Budget
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.delivery import Producer
 from enmasse.net.lanes import ConnectionLoad, LaneScheduler
+from enmasse.node.connections.unfinished import unfinished_budget
+from enmasse.node.connections.waiting import WaitingBudget, WaitingRoom
 from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE
 from enmasse.node.management.views import View
-from enmasse.node.unfinished import unfinished_budget
-from enmasse.node.waiting import WaitingBudget, WaitingRoom
 
 if TYPE_CHECKING:
     from enmasse.messaging.owners import Holding
     from enmasse.messaging.space import Space
     from enmasse.net.loop import Turn
     from enmasse.net.transport import EngineProtocol
-    from enmasse.node.client_connection import ClientConnection, ClientLink
+    from enmasse.node.connections.client_connection import ClientConnection, ClientLink
     from enmasse.node.management.space_management import SpaceManagement
     from enmasse.node.ports import ServedHosts
     from enmasse.storage.link import JournalLink

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from enmasse.message.outcomes import TOO_LARGE
-from enmasse.node.bounds import MAX_MESSAGE_BYTES
+from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
 
 
 class Gathering(Protocol):

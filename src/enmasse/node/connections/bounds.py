@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.delivery import ProducerPort
     from enmasse.messaging.space import Space
-    from enmasse.node.client_connection import ClientLink
+    from enmasse.node.connections.client_connection import ClientLink
 
 
 MAX_MESSAGE_BYTES = 16 << 20

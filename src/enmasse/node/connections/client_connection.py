@@ -35,8 +35,8 @@ from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.transport import Engine
-from enmasse.node.bounds import Bounds
-from enmasse.node.unfinished import EXCEEDED, UNOPENED_BYTES
+from enmasse.node.connections.bounds import Bounds
+from enmasse.node.connections.unfinished import EXCEEDED, UNOPENED_BYTES
 from enmasse.node.users.admission import Admission
 from enmasse.node.users.authentication import HostWords
 from enmasse.node.users.gate import Gate
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address, AttachOptions
     from enmasse.messaging.dynamic import DynamicRequest
     from enmasse.messaging.space import Space
-    from enmasse.node.connections import Connections
-    from enmasse.node.logs import EventLog
-    from enmasse.node.waiting import WaitingRoom
+    from enmasse.node.connections.connections import Connections
+    from enmasse.node.connections.logs import EventLog
+    from enmasse.node.connections.waiting import WaitingRoom
 
 
 UNAUTHORIZED = "amqp:unauthorized-access"

@@ -13,7 +13,7 @@ from enmasse.net.logs import log_event
 
 if TYPE_CHECKING:
     from enmasse.errors import RemoteError
-    from enmasse.node.client_connection import ClientConnection
+    from enmasse.node.connections.client_connection import ClientConnection
 
 
 EVENTS = (
