@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyarrow as pa
@@ -90,3 +90,11 @@ def test_what_queries_share_when_they_begin_may_be_written_by_several_at_once(
     finally:
         activate(spark)
     assert "SPARK_BUFFER_SIZE" in set(environment)
+
+
+def test_java_is_asked_once_what_a_name_stands_for(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    asked = java.org.apache.spark.sql.functions
+    assert java.org.apache.spark.sql.functions is asked
+    assert java.SparkSession is java.SparkSession
+    assert java.org.apache.spark.sql.functions.lit(1).toString() == "1"

@@ -7,6 +7,7 @@ one; ``running.class_archive`` makes it and says why.
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -166,6 +167,7 @@ def start_session(
     java = require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415  # only now is it known to be there
 
+    _remember_java_names()
     work = work.resolve()
     temporary = work / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
@@ -225,6 +227,29 @@ def start_session(
     if is_local:
         share_workers(spark)
     return spark
+
+
+@functools.cache
+def _remember_java_names() -> None:
+    """Ask Java once for each name whether it is a package or a class, and not each time that it is used.
+
+    For a package Java looks into every file on its class path, and again for each prefix that PySpark imports.
+    """
+    from py4j.java_gateway import JavaClass, JavaPackage, JVMView  # noqa: PLC0415  # comes with PySpark
+
+    def remember(kind: Any) -> None:
+        ask = kind.__getattr__
+
+        def answer(self: Any, name: str) -> Any:
+            found = ask(self, name)
+            if isinstance(found, JavaPackage | JavaClass):
+                vars(self)[name] = found
+            return found
+
+        kind.__getattr__ = answer
+
+    remember(JVMView)
+    remember(JavaPackage)
 
 
 def _start_java(settings: Mapping[str, str], secret: Mapping[str, str]) -> None:
