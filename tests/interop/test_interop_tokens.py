@@ -17,9 +17,9 @@ from enmasse.identity.users import User
 from enmasse.net.loop import run
 from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.patterns import matcher_of
 from enmasse.node.server import Server
 from enmasse.node.users.gate import GateOptions
-from enmasse.node.users.patterns import matcher_of
 from tests.support.foreign_tools import require
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from enmasse.client.management import Management
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import SALT_BYTES, User, make_keys
 from enmasse.identity.users_file import write_users
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
 from tests.support.node_process import NodeProcess
 
 __all__ = ["BANK", "OPEN", "Ground", "Site", "names_of"]

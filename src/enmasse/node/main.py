@@ -25,8 +25,8 @@ from enmasse.net.loop import run as run_loop
 from enmasse.node.ports import PortOptions
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.server import Server
+from enmasse.node.tenancy import DOMAIN
 from enmasse.node.users.gate import GateOptions
-from enmasse.node.users.tenancy import DOMAIN
 from enmasse.storage.presence import marker_path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

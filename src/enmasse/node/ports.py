@@ -24,8 +24,8 @@ from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits, 
 from enmasse.net.listener import MakeEngine, Port
 from enmasse.net.origins import host_refusal
 from enmasse.node.errors import TenancyError
+from enmasse.node.tenancy import named_space
 from enmasse.node.users.peer import is_here
-from enmasse.node.users.tenancy import named_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,6 +30,7 @@ from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.connections.connections import Connections, LaneWatcher
 from enmasse.node.connections.logs import EventLog
+from enmasse.node.connections.review import Reviews
 from enmasse.node.devices.devices import Devices
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.heap import Heap
@@ -52,6 +53,7 @@ from enmasse.node.ports import (
     reason_of,
 )
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
+from enmasse.node.tenancy import DOMAIN, Names
 from enmasse.node.trace import Tracer
 from enmasse.node.users.directory import NodeUsers, StoredUsers
 from enmasse.node.users.federation import Federation
@@ -60,9 +62,7 @@ from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.owners import KnownOwners
 from enmasse.node.users.password_checker import ProcessChecker
 from enmasse.node.users.peer import PeerInfo
-from enmasse.node.users.review import Reviews
 from enmasse.node.users.rights import known_grants
-from enmasse.node.users.tenancy import DOMAIN, Names
 from enmasse.storage.link import JournalLink
 
 if TYPE_CHECKING:

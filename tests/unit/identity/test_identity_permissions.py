@@ -6,7 +6,7 @@ import pytest
 
 from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW, Grant, Permissions, pattern_problem
 from enmasse.identity.throttle import RECENT_S, LoginThrottle, Throttle, network_of
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
 from tests.unit.identity.people import exactly
 
 

@@ -17,7 +17,7 @@ from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import AnonymousTerminus
 from enmasse.messaging.transaction import Transaction
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from tests.support.steps import steps
 from tests.unit.messaging.topic_scene import Scene, bodies, message

@@ -20,10 +20,10 @@ from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.net.loop import run
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.patterns import matcher_of
 from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
 from enmasse.node.users.gate import GateOptions
-from enmasse.node.users.patterns import matcher_of
 
 SCRAM = "SCRAM-SHA-256"
 SHOP, OPEN = "ns/shop", "ns/open"

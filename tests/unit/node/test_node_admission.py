@@ -20,13 +20,13 @@ from enmasse.message.sections import Properties, encode_message
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import LINGER_S
+from enmasse.node.connections.review import CHECK_S, PER_TURN, Reviews
 from enmasse.node.devices.devices import Devices
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.patterns import matcher_of
 from enmasse.node.users.admission import Admission
 from enmasse.node.users.gate import Gate, GateOptions
-from enmasse.node.users.patterns import matcher_of
 from enmasse.node.users.peer import PeerInfo
-from enmasse.node.users.review import CHECK_S, PER_TURN, Reviews
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import Performative, SaslChallenge, SaslInit, SaslResponse, Source, Target
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer

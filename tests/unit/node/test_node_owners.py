@@ -12,8 +12,8 @@ from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User
 from enmasse.messaging.owners import ADMINISTRATOR, ANONYMOUS
 from enmasse.node.devices.tenants import Device, Tenant
+from enmasse.node.patterns import matcher_of
 from enmasse.node.users.owners import KnownOwners
-from enmasse.node.users.patterns import matcher_of
 from enmasse.node.users.rights import KnownGrants, known_grants
 
 ISSUER = "https://id.example.com/realms/shop"

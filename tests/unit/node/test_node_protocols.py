@@ -23,10 +23,10 @@ from enmasse.net.loop import run
 from enmasse.node.connections.client_connection import ClientConnection
 from enmasse.node.main import listening_place
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.patterns import matcher_of
 from enmasse.node.ports import PortOptions
 from enmasse.node.protocols import PROTOCOLS
 from enmasse.node.server import Server
-from enmasse.node.users.patterns import matcher_of
 from tests.support.polling import until_async
 from tests.unit.node.line_protocol import BOTH
 

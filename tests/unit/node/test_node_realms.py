@@ -21,10 +21,10 @@ from enmasse.node.devices.tenants import Tenant
 from enmasse.node.errors import TenancyError
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.server import Server
+from enmasse.node.tenancy import Names
 from enmasse.node.users.gate import GateOptions
 from enmasse.node.users.password_checker import ProcessChecker
 from enmasse.node.users.realms import DeviceMeant, NobodyMeant, Realms, UserMeant
-from enmasse.node.users.tenancy import Names
 from enmasse.wire.amqp.framing import SASL_HEADER, sasl_frame
 from enmasse.wire.amqp.performatives import SaslInit, SaslOutcome
 from enmasse.wire.mqtt.packets import Reason, Version

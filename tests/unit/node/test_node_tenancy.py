@@ -7,7 +7,7 @@ import pytest
 from enmasse.messaging.core import Core
 from enmasse.messaging.space import Space
 from enmasse.node.errors import TenancyError
-from enmasse.node.users.tenancy import Names, choose_space, named_space
+from enmasse.node.tenancy import Names, choose_space, named_space
 from enmasse.testing.memory_storage import MemoryStorage
 
 

@@ -10,17 +10,13 @@ from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.limits import least
 from enmasse.messaging.metering import MeteredPort
+from enmasse.node.gathered import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.delivery import ProducerPort
     from enmasse.messaging.space import Space
     from enmasse.node.connections.client_connection import ClientLink
-
-
-MAX_MESSAGE_BYTES = 16 << 20
-"""The largest message that is stored or copied, as it is held whole. An anycast address passes on a message of any
-size while it is received."""
 
 
 class Bounds:

@@ -17,14 +17,14 @@ from enmasse.node.devices.revocation import Connected, ConnectedDevices
 from enmasse.node.devices.tenants import Device
 from enmasse.node.devices.usage import TELL_S, UsageTeller
 from enmasse.node.errors import TenancyError
-from enmasse.node.users.tenancy import named_space
+from enmasse.node.tenancy import named_space
 
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordClient, Passwords
     from enmasse.messaging.space import Space
     from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.devices.tenants import Tenant
-    from enmasse.node.users.tenancy import Names
+    from enmasse.node.tenancy import Names
 
 
 SETTLE_S: Final = 0.1

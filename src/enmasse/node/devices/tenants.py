@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from enmasse.identity.permissions import SEND, Grant, Permissions
 from enmasse.node.devices.usage import DATA, DURATION, Usage
-from enmasse.node.users.owners import BY_DEVICE
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
+
+BY_DEVICE: Final = "device:"
+"""The owners that are devices begin with this."""
 
 Document = Mapping[str, Any]
 

@@ -25,9 +25,9 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.budget import Holder
 from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
-from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink
 from enmasse.node.connections.waiting import Waker
+from enmasse.node.gathered import MAX_MESSAGE_BYTES
 from enmasse.node.http.asking import post_request
 from enmasse.node.http.description import DESCRIPTION_PATH, description
 from enmasse.node.http.devices import (

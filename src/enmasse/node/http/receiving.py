@@ -20,7 +20,7 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Re
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.node.connections.client_connection import ClientLink, require_filters
-from enmasse.node.connections.gathered import Gathered
+from enmasse.node.gathered import Gathered
 from enmasse.node.http.cloudevents import BATCH_TYPE, event_of
 from enmasse.node.http.leases import Confirmation, Holder
 from enmasse.node.http.messages import INVALID, document_of, dumped, read_json, size_of

@@ -21,13 +21,13 @@ from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.model.kinds.address_settings import BROKERED_TYPES, entity_digest
 from enmasse.model.schema.names import host_problem
+from enmasse.node.entity_records import Record
 from enmasse.node.errors import EntityError
 from enmasse.node.management.address_list import AddressList
 from enmasse.node.management.entity_fields import (
     ADDRESS_TYPE,
     FIELDS,
     SPACE_TYPE,
-    Record,
     check_address,
     checked,
     declaration_of,

@@ -38,13 +38,11 @@ from enmasse.model.kinds.address_settings import (
     read_settings,
 )
 from enmasse.model.schema.names import host_problem
+from enmasse.node.entity_records import MAX_NAME_BYTES, Record
 from enmasse.node.errors import EntityError
 
 SPACE_TYPE = "io.enmasse.space"
 ADDRESS_TYPE = "io.enmasse.address"
-
-MAX_NAME_BYTES = 320
-"""A key of the journal holds it."""
 
 AUTHENTICATIONS = ("none", "standard", "external")
 """``none`` lets everybody in; ``standard`` only the space's users; ``external`` whom an OIDC provider knows."""
@@ -58,8 +56,6 @@ MAX_HOSTS = 64
 """The most further host names of one space."""
 
 SPACE_TYPES = ("standard", "brokered")
-
-Record = dict[str, Any]
 
 _PORTS = {"amqp": 5672, "amqps": 5671}
 _TAKES = {

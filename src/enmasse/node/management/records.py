@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from enmasse.messaging.address_types import ADDRESS_TYPES
 from enmasse.messaging.log.layout import TABLES_OF_LOGS, delete_log, log_range
 from enmasse.messaging.storage import Operation, Table
-from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE, Record
+from enmasse.node.entity_records import Record
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core

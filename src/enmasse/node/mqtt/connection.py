@@ -22,10 +22,10 @@ from enmasse.messaging.delivery import Consumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.sessions.wills import WillMessage
-from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink
 from enmasse.node.connections.waiting import PATIENCE_S, Waker
 from enmasse.node.devices.tenants import MQTT
+from enmasse.node.gathered import MAX_MESSAGE_BYTES
 from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, NoSession
 from enmasse.node.mqtt.login import Login, Refusal
 from enmasse.node.mqtt.messages import head_of

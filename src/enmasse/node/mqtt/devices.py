@@ -22,7 +22,6 @@ from enmasse.messaging.dynamic import DynamicRequest
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import filter_footprint
 from enmasse.node.connections.client_connection import ClientLink
-from enmasse.node.connections.gathered import Gathered
 from enmasse.node.devices.messages import (
     EMPTY,
     Command,
@@ -36,6 +35,7 @@ from enmasse.node.devices.messages import (
     seconds_of,
 )
 from enmasse.node.devices.tenants import COMMAND, INQUIRY, MQTT, Device
+from enmasse.node.gathered import Gathered
 from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic
 from enmasse.node.mqtt.publications import Publications
 from enmasse.node.plain_values import as_bytes

@@ -20,9 +20,9 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.queues.subscribing import SubscriberConsumer
 from enmasse.messaging.streams.readers import CONSUMER
-from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink, require_filters
 from enmasse.node.connections.waiting import PATIENCE_S, WaitingRoom, Waker
+from enmasse.node.gathered import MAX_MESSAGE_BYTES
 from enmasse.node.stomp.headers import (
     INVALID,
     durable_name,

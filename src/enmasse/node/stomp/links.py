@@ -18,8 +18,8 @@ from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import UNSTORED
-from enmasse.node.connections.gathered import Gathered
 from enmasse.node.connections.waiting import PATIENCE_S, WaitingMessage, WaitingSender
+from enmasse.node.gathered import Gathered
 from enmasse.node.stomp.messages import read_message
 from enmasse.wire.stomp.frames import Version, encode_frame
 

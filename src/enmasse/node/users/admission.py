@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
 from enmasse.node.errors import TenancyError
+from enmasse.node.tenancy import choose_space, named_space, unnamed_space
 from enmasse.node.users.authentication import Authentication
-from enmasse.node.users.tenancy import choose_space, named_space, unnamed_space
 
 if TYPE_CHECKING:
     from enmasse.identity.users import User

@@ -21,11 +21,11 @@ from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.messaging.owners import ADMINISTRATOR
 from enmasse.node.devices.login import DeviceLogin, token_names
 from enmasse.node.errors import TenancyError
+from enmasse.node.tenancy import Names, named_space
 from enmasse.node.users.gate import Gate
 from enmasse.node.users.peer import PeerInfo, is_here
 from enmasse.node.users.realms import DeviceMeant, Meaning, NobodyMeant, Realms, UserMeant
 from enmasse.node.users.rights import Rights
-from enmasse.node.users.tenancy import Names, named_space
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict, plain_credentials
 
 if TYPE_CHECKING:

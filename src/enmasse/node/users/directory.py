@@ -35,12 +35,12 @@ from enmasse.identity.users import (
 )
 from enmasse.messaging.storage import Operation, Table
 from enmasse.node.errors import EntityError
+from enmasse.node.patterns import matcher_of
 from enmasse.node.users.fields import SECRETS, USER_TYPE, checked_user, read_grants, read_scram, user_key
-from enmasse.node.users.patterns import matcher_of
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
-    from enmasse.node.management.entity_fields import Record
+    from enmasse.node.entity_records import Record
 
 SEED_BYTES = 32
 UID_BYTES = 16

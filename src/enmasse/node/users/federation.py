@@ -16,7 +16,7 @@ from enmasse.identity.oidc_settings import OidcSettings, read_settings
 
 if TYPE_CHECKING:
     from enmasse.identity.users import User, UserDirectory
-    from enmasse.node.management.entity_fields import Record
+    from enmasse.node.entity_records import Record
     from enmasse.node.users.oidc_verifiers import OidcVerifiers
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from enmasse.identity.errors import UsersFileError
 from enmasse.identity.permissions import ADDRESS_OPERATIONS, OPERATIONS, Grant, pattern_problem
 from enmasse.identity.users import ScramKeys, read_keys, shown, user_name
+from enmasse.node.entity_records import MAX_NAME_BYTES, Record
 from enmasse.node.errors import EntityError
-from enmasse.node.management.entity_fields import MAX_NAME_BYTES, Record
 from enmasse.wire.sasl.scram import HASHES
 
 USER_TYPE = "io.enmasse.user"

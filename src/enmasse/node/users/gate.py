@@ -11,13 +11,13 @@ from enmasse.identity.login import TokenAuthority
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.throttle import LoginThrottle, network_of
 from enmasse.identity.users import User, Users
-from enmasse.node.users.tenancy import Names
+from enmasse.node.tenancy import Names
 
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordChecker
     from enmasse.identity.users import UserDirectory
     from enmasse.node.devices.devices import Devices
-    from enmasse.node.management.entity_fields import Record
+    from enmasse.node.entity_records import Record
 
 
 OPEN, STANDARD = "none", "standard"

@@ -21,7 +21,7 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.oidc_settings import OidcSettings
 from enmasse.net.oidc_provider import OidcProvider
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
 from enmasse.wire.sasl.mechanisms import Pending
 
 if TYPE_CHECKING:

@@ -10,19 +10,16 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from enmasse.identity.users import BY_IDENTITY
 from enmasse.messaging.owners import ADMINISTRATOR, ANONYMOUS
+from enmasse.node.devices.tenants import BY_DEVICE
 
 if TYPE_CHECKING:
     from enmasse.node.users.directory import NodeUsers
     from enmasse.node.users.federation import Federation
     from enmasse.node.users.gate import Gate
-
-
-BY_DEVICE: Final = "device:"
-"""The owners that are devices begin with this."""
 
 
 class KnownOwners:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.node.errors import TenancyError
-from enmasse.node.users.tenancy import OURS, Names, named_space, unnamed_space
+from enmasse.node.tenancy import OURS, Names, named_space, unnamed_space
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

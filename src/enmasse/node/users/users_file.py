@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from enmasse.errors import ConfigError
 from enmasse.identity.errors import UsersFileError
 from enmasse.identity.users_file import read_users
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
 
 if TYPE_CHECKING:
     from enmasse.identity.users import Users

@@ -29,7 +29,7 @@ from enmasse.identity.users import (
     user_name,
 )
 from enmasse.identity.users_file import read_users, write_users
-from enmasse.node.users.patterns import matcher_of
+from enmasse.node.patterns import matcher_of
 from enmasse.node.users.users_file import load_users
 
 SEED_BYTES = 32

@@ -23,8 +23,8 @@ from enmasse.net.logs import FORMATS
 from enmasse.node.main import run
 from enmasse.node.ports import PortOptions
 from enmasse.node.protocols import PROTOCOLS
+from enmasse.node.tenancy import DOMAIN
 from enmasse.node.users.gate import MAX_USER_CONNECTIONS, GateOptions
-from enmasse.node.users.tenancy import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

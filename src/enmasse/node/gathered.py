@@ -1,6 +1,6 @@
 """Collects the pieces of a large message for protocols whose messages are sent whole.
 
-What is collected counts as what its sender has begun and not ended (``node.unfinished``).
+What is collected counts as what its sender has begun and not ended (``node.connections.unfinished``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from enmasse.message.outcomes import TOO_LARGE
-from enmasse.node.connections.bounds import MAX_MESSAGE_BYTES
+
+MAX_MESSAGE_BYTES = 16 << 20
+"""The largest message that is stored or copied, as it is held whole. An anycast address passes on a message of any
+size while it is received."""
 
 
 class Gathering(Protocol):
