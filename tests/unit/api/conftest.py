@@ -14,6 +14,7 @@ from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
 from enmasse.errors import EnmasseError
+from tests.support.empty_databases import copied
 from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
     uids = itertools.count(1)
-    with ResourceStore(tmp_path / "resources.db", history=50) as store:
+    with ResourceStore(copied(ResourceStore, tmp_path / "resources.db"), history=50) as store:
         yield Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
 
 

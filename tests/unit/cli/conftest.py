@@ -28,6 +28,7 @@ from enmasse.iot.store import DeviceStore
 from enmasse.model.schema.objects import decode
 from enmasse.schemas.registry import SchemaRegistry
 from enmasse.schemas.store import SchemaStore
+from tests.support.empty_databases import copied
 from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def api(tmp_path: Path) -> Iterator[str]:
         is_serving.set()
         uids = itertools.count(1)
         with (
-            ResourceStore(layout.data / "resources.db") as store,
-            DeviceStore(layout.data / "devices.db") as devices,
+            ResourceStore(copied(ResourceStore, layout.data / "resources.db")) as store,
+            DeviceStore(copied(DeviceStore, layout.data / "devices.db")) as devices,
             SchemaStore(layout.data / "schemas.db") as schemas,
         ):
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")

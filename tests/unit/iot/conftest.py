@@ -9,6 +9,7 @@ import pytest
 
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
+from tests.support.empty_databases import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ PLANT = "blue.plant"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DeviceStore]:
-    with DeviceStore(tmp_path / "devices.db") as store:
+    with DeviceStore(copied(DeviceStore, tmp_path / "devices.db")) as store:
         yield store
 
 
