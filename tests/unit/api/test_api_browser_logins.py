@@ -145,6 +145,7 @@ async def test_a_code_is_of_no_use_in_another_browser_or_twice_or_too_late(regis
         assert await browser.name() == 401
 
 
+@pytest.mark.slow
 async def test_however_many_logins_strangers_begin_mine_is_not_pushed_out(registry: Registry) -> None:
     async with Provider() as provider, Browser(registry, provider) as browser:
         mine = await browser.leave()

@@ -655,6 +655,7 @@ def reached(name: str, uses: dict[str, set[str]]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_function_refers_to_itself_by_what_it_encloses() -> None:
     """Called or not, it would be in a cycle with all that it encloses."""
     package = Path(enmasse.__file__).parent

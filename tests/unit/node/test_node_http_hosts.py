@@ -65,6 +65,7 @@ async def opens(scene: Scene, host: str, tls: ssl.SSLContext | None) -> bool:
         return error.response.status_code != 403
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_another_name_is_refused_on_every_path(tmp_path: Path, secure: bool) -> None:
     async def story(scene: Scene) -> None:

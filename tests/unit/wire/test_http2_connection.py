@@ -339,6 +339,7 @@ def test_a_body_that_is_announced_too_large_is_refused(server: Server) -> None:
     assert server.heads[stream][":status"] == "413"
 
 
+@pytest.mark.slow
 def test_a_body_without_end_is_refused(server: Server) -> None:
     stream = server.client.get_next_available_stream_id()
     server.client.send_headers(stream, HEADERS)

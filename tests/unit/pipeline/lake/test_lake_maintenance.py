@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from enmasse.pipeline.lake.compaction import drop_rows
@@ -18,6 +19,7 @@ def write(table: Path, number: int, **more: object) -> None:
     )
 
 
+@pytest.mark.slow
 def test_many_small_batches_leave_few_files_and_every_row(tmp_path: Path) -> None:
     table = tmp_path / "t"
     maintenance = Maintenance(table, Upkeep(), lambda line: None)

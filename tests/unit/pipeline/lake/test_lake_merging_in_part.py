@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
@@ -69,6 +70,7 @@ def rows_of(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
     return sorted((row["k"], row["at"], *(row[column] for column in columns)) for row in rows)
 
 
+@pytest.mark.slow
 def test_a_table_comes_to_the_same_whatever_order_changes_come_in(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     columns = ("v", 'it\'s a "b".c')

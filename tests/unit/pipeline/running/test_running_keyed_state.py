@@ -149,6 +149,7 @@ def test_a_timer_needs_a_time_zone() -> None:
         Bucket(source, timers="eventTime").take(("a", "x", 0))
 
 
+@pytest.mark.slow
 def test_many_keys_are_kept() -> None:
     bucket = Bucket(TIMED, timers="processingTime")
     keys: list[tuple[str | None, str, int]] = [(f"d{number}", "x", number) for number in range(1_000)]
