@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 _CORRUPT: Final = "__enmasse_corrupt"
 _NUMBER: Final = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?$"
-_WHOLE: Final = r"^[+-]?[0-9]{1,19}([.]0*)?$"
-_BASE64: Final = "^[A-Za-z0-9+/]*={0,2}$"
+_MAYBE_WHOLE: Final = r"^[+-]?[0-9]{1,40}([.][0-9]{0,9}0*)?([eE]([+]?[0-9]{1,2}|-[0-9]))?$"
+"""Numbers of which 18 digits after the point are all that are not zero."""
+_FOUR: Final = "[A-Za-z0-9+/]"
+_BASE64: Final = f"^(?:{_FOUR}{{4}})*+(?:{_FOUR}[AQgw]==|{_FOUR}{{2}}[AEIMQUYcgkosw048]=)?$"
+"""Base64 without bits that nothing holds."""
 _DATE: Final = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _LOCAL: Final = _DATE + r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?$"
 
@@ -82,7 +85,8 @@ def _value(text: Expression, of: ColumnType, decimal: str) -> Expression:
     """Return a text as a value of a type; NULL where it is none."""
     number = F.translate(text, ",.", ".,") if decimal == "," else text
     if of.name in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
-        return F.when(number.rlike(_WHOLE), F.substring_index(number, ".", 1).try_cast(of.name.lower()))
+        exact = F.when(number.rlike(_MAYBE_WHOLE), number.try_cast("decimal(38,18)"))
+        return F.when(exact % 1 == 0, exact.try_cast(of.name.lower()))
     if of.name in ("FLOAT", "DOUBLE"):
         made = F.when(number.rlike(_NUMBER), number.try_cast(of.name.lower()))
         return F.when(F.abs(made) != F.lit(float("inf")), made)
@@ -91,7 +95,7 @@ def _value(text: Expression, of: ColumnType, decimal: str) -> Expression:
     if of.name == "BOOLEAN":
         return F.when(F.lower(text) == "true", F.lit(True)).when(F.lower(text) == "false", F.lit(False))
     if of.name == "BINARY":
-        return F.when(text.rlike(_BASE64) & (F.length(text) % 4 == 0), F.try_to_binary(text, F.lit("base64")))
+        return F.when(text.rlike(_BASE64), F.try_to_binary(text, F.lit("base64")))
     if of.name == "DATE":
         return F.when(text.rlike(_DATE + "$"), text.try_cast("date"))
     if of.name == "TIMESTAMP":
