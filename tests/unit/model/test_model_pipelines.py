@@ -444,7 +444,7 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         (
             {"sinks": [UPSERT | {"keepHistory": True, "orderBy": "device", "update": "present"}]},
             "spec.sinks[0].update",
-            "is whole",
+            "as a late row would change all after it, too: leave it out, and have a function with state",
         ),
         ({"sinks": [{"table": "t", "keepHistory": True}]}, "spec.sinks[0].keepHistory", "only mode update has it"),
         ({"sinks": [{"table": "t", "partitionBy": ["day(at)"]}]}, "spec.sinks[0].partitionBy[0]", "no column 'at'"),

@@ -251,7 +251,8 @@ def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Pr
         if sink.order_by is None:
             yield Problem(f"{path}.orderBy", "required with keepHistory: the column that says from when a row holds")
         if sink.update == "present":
-            yield Problem(f"{path}.update", "a version of keepHistory is whole: leave it out, or say whole")
+            why = "a version of keepHistory is whole, as a late row would change all after it, too"
+            yield Problem(f"{path}.update", f"{why}: leave it out, and have a function with state make whole rows")
     if sink.delete_when is not None:
         try:
             checked_sql(deleting("rows", sink.delete_when), {"rows": columns})
