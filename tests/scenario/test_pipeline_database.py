@@ -28,6 +28,17 @@ pytestmark = [
 BATCH = 60
 """Rows."""
 
+ODD_NAMES = ("a.b", 'say "hi"', "back`tick", "it's [1]; --", "50% of $1")
+"""Columns as machines call them."""
+
+
+def in_backticks(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def in_quotes(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgreSQL]:
@@ -58,6 +69,7 @@ def database(server: PostgreSQL, table: str, **more: Any) -> dict[str, Any]:
 
 def upsert(server: PostgreSQL, address: str, table: str) -> dict[str, Any]:
     nested = r"named_struct('n', n) AS seen, array(device, 'it\'s') AS tags"
+    odd = ", ".join(f"n + {place} AS {in_backticks(name)}" for place, name in enumerate(ODD_NAMES))
     return {
         "sources": [
             {
@@ -68,12 +80,12 @@ def upsert(server: PostgreSQL, address: str, table: str) -> dict[str, Any]:
                 "maxRowsPerBatch": BATCH,
             }
         ],
-        "steps": [{"name": "all", "sql": f"SELECT device, n, {nested}, gone FROM readings"}],
+        "steps": [{"name": "all", "sql": f"SELECT device AS `device.id`, n, {nested}, gone, {odd} FROM readings"}],
         "sinks": [
             {
                 "database": database(server, table),
                 "mode": "update",
-                "keys": ["device"],
+                "keys": ["device.id"],
                 "orderBy": "n",
                 "deleteWhen": "gone",
             },
@@ -87,10 +99,11 @@ def readings(numbers: range) -> list[str]:
 
 
 def test_a_batch_that_spark_repeats_is_written_once(node: StreamNode, place: RunnerPlace, server: PostgreSQL) -> None:
-    columns = "n int, seen jsonb, tags text[], gone boolean"
+    odd = ", ".join(map(in_quotes, ODD_NAMES))
+    columns = f"n int, seen jsonb, tags text[], gone boolean, {odd.replace(',', ' int,')} int"
     server.execute(
-        f"CREATE TABLE devices (device text PRIMARY KEY, {columns})",
-        f"CREATE TABLE devices_log (device text, {columns})",
+        f'CREATE TABLE devices ("device.id" text PRIMARY KEY, {columns})',
+        f'CREATE TABLE devices_log ("device.id" text, {columns})',
     )
     write_secret(place, server)
     node.create("devices", "stream")
@@ -112,8 +125,11 @@ def test_a_batch_that_spark_repeats_is_written_once(node: StreamNode, place: Run
     place.until(lambda: server.rows("SELECT max(n) FROM devices") == [(rows - 1,)])
     assert server.rows("SELECT count(*), count(DISTINCT n), max(n) FROM devices_log") == [(rows, rows, rows - 1)]
     newest = {f"d{n % 7}": n for n in range(rows) if n % 7 != 3}
-    assert dict(server.rows("SELECT device, n FROM devices")) == newest
-    found = server.rows("SELECT seen->>'n', tags[1], tags[2] FROM devices WHERE device = 'd0'")
+    assert dict(server.rows('SELECT "device.id", n FROM devices')) == newest
+    for table in ("devices", "devices_log"):
+        for n, *others in server.rows(f"SELECT n, {odd} FROM {table}"):
+            assert others == [n + place for place in range(len(ODD_NAMES))]
+    found = server.rows("SELECT seen->>'n', tags[1], tags[2] FROM devices WHERE \"device.id\" = 'd0'")
     assert found == [(str(newest["d0"]), "d0", "it's")]
     place.send(command="delete", name="demo.devices", purge=True)
 
@@ -125,7 +141,10 @@ def joined(server: PostgreSQL, address: str, table: str, **more: Any) -> dict[st
             {"name": "machines", "database": database(server, "plant.machines"), "refresh": "batch"},
         ],
         "steps": [
-            {"name": "placed", "sql": "SELECT device, n, hall, weight FROM readings JOIN machines USING (device)"}
+            {
+                "name": "placed",
+                "sql": "SELECT device, n, hall, `kg. ``net``` AS weight FROM readings JOIN machines USING (device)",
+            }
         ],
         "sinks": [{"table": table}],
         **more,
@@ -135,7 +154,8 @@ def joined(server: PostgreSQL, address: str, table: str, **more: Any) -> dict[st
 def test_batches_join_a_table_that_changes(node: StreamNode, place: RunnerPlace, server: PostgreSQL) -> None:
     server.execute(
         "CREATE SCHEMA plant",
-        "CREATE TABLE plant.machines (device text PRIMARY KEY, hall uuid, weight numeric(10,2), since timestamp)",
+        "CREATE TABLE plant.machines "
+        '(device text PRIMARY KEY, hall uuid, "kg. `net`" numeric(10,2), since timestamp)',
     )
     write_secret(place, server)
     node.create("placed", "stream")
@@ -145,7 +165,7 @@ def test_batches_join_a_table_that_changes(node: StreamNode, place: RunnerPlace,
     server.execute(f"INSERT INTO plant.machines VALUES ('d1', '{first}', 12.50, now())")
     send(node, "placed", json.dumps({"device": "d1", "n": 1}))
     place.until(lambda: place.count("placed") == 1)
-    server.execute(f"UPDATE plant.machines SET hall = '{second}', weight = NULL")
+    server.execute(f"UPDATE plant.machines SET hall = '{second}', \"kg. `net`\" = NULL")
     send(node, "placed", json.dumps({"device": "d1", "n": 2}))
     rows = place.until(lambda: len(found := place.rows("placed")) == 2 and sorted(found, key=lambda row: row["n"]))
     assert [(row["hall"], row["weight"]) for row in rows] == [(first, Decimal("12.50")), (second, None)]
