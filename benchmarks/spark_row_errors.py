@@ -1,9 +1,9 @@
-"""What it costs that rows are judged of which none fails: the same query as Spark takes it, and with ``onError: drop``.
+"""The cost of judging rows of which none fails: the same query as Spark takes it, and with ``onError: drop``.
 
     python -m benchmarks.spark_row_errors [--rows 2000000] [--rounds 5] [--case TEXT]
 
-Both run in one Spark, in turns, over rows of its source ``rate-micro-batch``, into the sink noop. CPU is what everything
-of Spark used for a row; the ratio is the median of those of the pairs.
+Both run in one Spark, in turns, over rows of its source ``rate-micro-batch``, into the sink noop. CPU is what
+everything of Spark used for a row; the ratio is the median of those of the pairs.
 
     sql     a filter, arithmetic, casts and an element of an array
     python  the same, with a function of Python that is called for each row
