@@ -15,6 +15,7 @@ import argparse
 import os
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,8 @@ def run(frame: DataFrame, folder: Path, rows: int) -> float:
     before = cpu_seconds(descendants(os.getpid()))
     query = frame.writeStream.format("noop").option("checkpointLocation", str(folder))
     running = query.trigger(processingTime="0 seconds").start()
-    while (running.lastProgress or {}).get("batchId", -1) < BATCHES - 1:
-        running.awaitTermination(0.05)
+    while not (progress := running.lastProgress) or progress["batchId"] < BATCHES - 1:
+        time.sleep(0.05)
     after = cpu_seconds(descendants(os.getpid()))
     running.stop()
     return (after - before) / (rows * BATCHES) * 1e6
