@@ -89,7 +89,6 @@ BOTH = (
     'm: expected MAP<STRING, DOUBLE>, got {"k":{}}'
 )
 NO_FIELD = "it does not have any field of d, t, f, n, b, x, s, m, amount, dt, bin, ts, odd name, at, costs"
-NO_CHARACTER = "it is no text: half of a pair of surrogates is no character"
 BAD_JSON: list[tuple[bytes, str]] = [
     (b"", "it is empty"),
     (b" \n", "it is empty"),
@@ -105,12 +104,12 @@ BAD_JSON: list[tuple[bytes, str]] = [
     (b'{"t":1}{"t":2}', "it is not one JSON object and nothing else"),
     (b'{"t":1} and more', "it is not one JSON object and nothing else"),
     (b'{"t":1}} and more', "it is not one JSON object and nothing else"),
-    (b'{"t":NaN}', "t: a number is out of range"),
-    (b'{"m":{"k":-Infinity}}', "m: a number is out of range"),
+    (b'{"t":NaN}', "t: expected DOUBLE, got NaN"),
+    (b'{"m":{"k":-Infinity}}', "m: expected MAP<STRING, DOUBLE>, got what is no JSON"),
     (b"{}", NO_FIELD),
     (b'{"T":1,"D":"a"}', NO_FIELD),
-    (b'{"d":"a\\ud83db"}', NO_CHARACTER),
-    (b'{"d":"\\ude00\\ud83d"}', NO_CHARACTER),
+    (b'{"d":"a\\ud83db"}', "d: expected STRING, got a?b"),
+    (b'{"d":"\\ude00\\ud83d"}', "d: expected STRING, got ??"),
     (b'{"amount":"19,90"}', 'amount: expected DECIMAL(5,2), got "19,90"'),
     (b'{"amount":"1.234,56"}', 'amount: expected DECIMAL(5,2), got "1.234,56"'),
     (b'{"costs":["1.5","19,90"]}', 'costs: expected ARRAY<DECIMAL(5,2)>, got ["1.5","19,90"]'),
@@ -119,13 +118,13 @@ BAD_JSON: list[tuple[bytes, str]] = [
     (b'{"at":{"m":{"k":"12:30"}}}', AT + '{"m":{"k":"12:30"}}'),
     (b'{"t":01}', "it is not one JSON object and nothing else"),
     (b'{"z":' + b"[" * 5000 + b"]" * 5000 + b"}", "it is not one JSON object and nothing else"),
-    (b'{"t":' + b"9" * 2000 + b"}", "it is not one JSON object and nothing else"),
+    (b'{"t":' + b"9" * 2000 + b"}", f"t: expected DOUBLE, got {'9' * 60}"),
     (b'{"t":"hot"}', "t: expected DOUBLE, got hot"),
-    (b'{"t":"NaN"}', "t: a number is out of range"),
-    (b'{"t":1e999}', "t: a number is out of range"),
-    (b'{"f":1e39}', "f: a number is out of range"),
-    (b'{"s":{"y":-1e999}}', "s: a number is out of range"),
-    (b'{"m":{"k":1e999}}', "m: a number is out of range"),
+    (b'{"t":"NaN"}', 't: expected DOUBLE, got "NaN"'),
+    (b'{"t":1e999}', "t: expected DOUBLE, got 1e999"),
+    (b'{"f":1e39}', "f: expected FLOAT, got 1e39"),
+    (b'{"s":{"y":-1e999}}', 's: expected STRUCT<y: DOUBLE>, got {"y":-1e999}'),
+    (b'{"m":{"k":1e999}}', 'm: expected MAP<STRING, DOUBLE>, got {"k":1e999}'),
     (b'{"n":99999999999}', "n: expected INT, got 99999999999"),
     (b'{"n":1.5,"b":"true"}', 'n: expected INT, got 1.5; b: expected BOOLEAN, got "true"'),
     (b'{"x":[1,"a"]}', 'x: expected ARRAY<INT>, got [1,"a"]'),
@@ -191,7 +190,7 @@ def test_fields_of_json_are_present_be_they_null_or_not(spark: SparkSession) -> 
     assert [row["_present"] for row in by_offset(good(frame))] == [["d", "t"], ["t"]]
     # A value that does not fit is not known to be NULL.
     assert [row["_present"] for row in by_offset(filled(frame))] == [["d", "t"], ["t"], ["d", "n"]]
-    assert [row["_present"] for row in by_offset(good(with_tombstones(frame)))][-1:] == [None]
+    assert [row["_present"] for row in by_offset(good(with_tombstones(frame)))][-1:] == [[]]
 
 
 def test_what_must_not_be_missing_is_a_problem_where_it_is(spark: SparkSession) -> None:

@@ -636,7 +636,7 @@ def test_what_does_not_fit_a_schema_is_told_by_field_and_done_as_the_source_says
         ("readings", "t", 2),
     ]
     assert told[0]["example"] == "expected a JSON object, got no JSON"
-    line = "source readings: 1 messages do not fit by n, as t: a number is out of range; n: expected INT, got x"
+    line = "source readings: 1 messages do not fit by n, as t: expected DOUBLE, got 1e999; n: expected INT, got x"
     place.until(lambda: any(line in said for said in place.log))
     assert "n: expected INT, got x" in told[1]["example"]
     ready = place.until(lambda: (c := place.statuses["demo.null"]["conditions"][0])["reason"] == "Degraded" and c)

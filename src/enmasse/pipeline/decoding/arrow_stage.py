@@ -17,6 +17,7 @@ import pyarrow as pa
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_columns import PRESENT
 from enmasse.model.sql.message_schema import MessageFormat, schema_columns
+from enmasse.pipeline.decoding.json_documents import VALUES, json_problem, read_json
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS, RecordProblem, shaper
 from enmasse.pipeline.errors import RegistryAwayError
 from enmasse.pipeline.source.columns import arrow_type
@@ -34,6 +35,8 @@ Read = Callable[[bytes, float], list[Any]]
 
 def records_reader(message_format: MessageFormat, schema: str | None) -> Read:
     """Return the reader of messages of a format. Modules that only one format needs are imported with it."""
+    if message_format == "json":
+        return lambda content, _: [read_json(content)]
     if message_format == "cbor":
         from enmasse.pipeline.decoding.cbor import read_cbor  # noqa: PLC0415
 
@@ -62,7 +65,7 @@ class ArrowDecoding:
     """The function for ``mapInArrow``.
 
     Args:
-        message_format: ``cbor``, ``avro`` or ``senml``.
+        message_format: ``json``, ``cbor``, ``avro`` or ``senml``.
         schema: as for ``schema_columns``.
         carried: columns that go along as they are, after those of the schema. The batches have them and ``value``,
             and ``_timestamp`` among them if it is to be known.
@@ -95,7 +98,7 @@ class ArrowDecoding:
             read = records_reader(self._format, self._schema)
             if self.with_present and self._format == "senml":
                 read = _with_values_alone(read)
-        shape = shaper(columns)
+        shape = shaper(columns, VALUES, json_problem) if self._format == "json" else shaper(columns)
         for batch in batches:
             out = _Rows(batch, columns, self.carried, with_present=self.with_present)
             yield from _decode(batch, out, read, shape)
@@ -106,15 +109,16 @@ def _decode(
 ) -> Iterator[pa.RecordBatch]:
     values = batch.column("value").to_pylist()
     for index, (content, accepted_s) in enumerate(zip(values, _moments(batch), strict=True)):
+        records: list[Any] = []
         try:
             records = read(content or b"", accepted_s)
             rows = [shape(record) for record in records]
         except RecordProblem as problem:
-            out.bad(index, str(problem))
+            out.bad(index, problem.problems, problem.row, records[0] if len(records) == 1 and problem.row else {})
         except RegistryAwayError:
             raise
         except Exception as error:  # noqa: BLE001  # one message never ends a query
-            out.bad(index, f"{type(error).__name__}: {error}")
+            out.bad(index, (f"{type(error).__name__}: {error}",))
         else:
             for record, row in zip(records, rows, strict=True):
                 out.good(index, row, record)
@@ -160,13 +164,11 @@ class _Rows:
         if self._with_present:
             self._present.append([column.name for column in self._columns if column.name in record])
 
-    def bad(self, index: int, problem: str) -> None:
-        for values in self._values:
-            values.append(None)
-        self._indices.append(index)
-        self._problems.append(_one_problem(problem))
-        if self._with_present:
-            self._present.append([])
+    def bad(
+        self, index: int, problems: Sequence[str], row: Sequence[Any] = (), record: Mapping[str, Any] | None = None
+    ) -> None:
+        self.good(index, list(row) or [None] * len(self._columns), record or {})
+        self._problems[-1] = BETWEEN_PROBLEMS.join(map(_one_problem, problems))
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows so far, which are forgotten."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from enmasse.model.sql.ddl import Column, ColumnType, quote_identifier
-from enmasse.pipeline.decoding.json_columns import moment, shown_text
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS
+from enmasse.pipeline.decoding.text_values import INTEGERS, is_seconds, shown_text, value_of_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from enmasse.model.kinds.pipelines.sources import Files
 
 _CORRUPT: Final = "__enmasse_corrupt"
-_NUMBER: Final = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?$"
-_MAYBE_WHOLE: Final = r"^[+-]?[0-9]{1,40}([.][0-9]{0,9}0*)?([eE]([+]?[0-9]{1,2}|-[0-9]))?$"
-"""Numbers of which 18 digits after the point are all that are not zero."""
-_FOUR: Final = "[A-Za-z0-9+/]"
-_BASE64: Final = f"^(?:{_FOUR}{{4}})*+(?:{_FOUR}[AQgw]==|{_FOUR}{{2}}[AEIMQUYcgkosw048]=)?$"
-"""Base64 without bits that nothing holds."""
-_DATE: Final = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_LOCAL: Final = _DATE + r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?$"
 
 
 def csv_columns(
@@ -61,7 +53,7 @@ def csv_columns(
     values, details = [], []
     for name, column in zip(names, columns, strict=True):
         text = F.col(name)
-        value = _value(text, column.type, files.decimal or ".")
+        value = value_of_text(_with_points(text, column.type) if files.decimal == "," else text, column.type)
         values.append(value.alias(column.name))
         wrong = F.concat(F.lit(f"{column.name}: expected {column.type}, got "), shown_text(text))
         details.append(F.when(text.isNotNull() & value.isNull(), wrong))
@@ -81,25 +73,9 @@ def csv_columns(
     )
 
 
-def _value(text: Expression, of: ColumnType, decimal: str) -> Expression:
-    """Return a text as a value of a type; NULL where it is none."""
-    number = F.translate(text, ",.", ".,") if decimal == "," else text
-    if of.name in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
-        exact = F.when(number.rlike(_MAYBE_WHOLE), number.try_cast("decimal(38,18)"))
-        return F.when(exact % 1 == 0, exact.try_cast(of.name.lower()))
-    if of.name in ("FLOAT", "DOUBLE"):
-        made = F.when(number.rlike(_NUMBER), number.try_cast(of.name.lower()))
-        return F.when(F.abs(made) != F.lit(float("inf")), made)
-    if of.name == "DECIMAL":
-        return F.when(number.rlike(_NUMBER), number.try_cast(str(of).lower()))
-    if of.name == "BOOLEAN":
-        return F.when(F.lower(text) == "true", F.lit(True)).when(F.lower(text) == "false", F.lit(False))
-    if of.name == "BINARY":
-        return F.when(text.rlike(_BASE64), F.try_to_binary(text, F.lit("base64")))
-    if of.name == "DATE":
-        return F.when(text.rlike(_DATE + "$"), text.try_cast("date"))
+def _with_points(text: Expression, of: ColumnType) -> Expression:
+    """Return a text with points for commas where it is a number, or has to be one."""
+    swapped = F.translate(text, ",.", ".,")
     if of.name == "TIMESTAMP":
-        return moment(F.when(number.rlike(_NUMBER), number).otherwise(text))
-    if of.name == "TIMESTAMP_NTZ":
-        return F.when(text.rlike(_LOCAL), text.try_cast("timestamp_ntz"))
-    return text
+        return F.when(is_seconds(swapped), swapped).otherwise(text)
+    return swapped if of.name in (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL") else text

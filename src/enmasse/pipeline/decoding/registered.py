@@ -19,6 +19,7 @@ from referencing.exceptions import Unresolvable
 from enmasse.model.sql.avro import AvroSchemaError, avro_columns, parse_avro
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_schema import schema_columns
+from enmasse.pipeline.decoding.json_documents import read_json
 from enmasse.pipeline.decoding.json_schema import json_schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem
 from enmasse.pipeline.registry_copy import RegisteredSchema, copy_at
@@ -142,7 +143,8 @@ def json_document_reader(schema: RegisteredSchema) -> Read:
             raise RecordProblem(f"it is no JSON: {error}") from error
         if (problem := check(document)) is not None:
             raise RecordProblem(problem)
-        return document
+        # With the digits that were sent, which the schema's check does not know.
+        return read_json(content) if type(document) is dict else document
 
     return read
 

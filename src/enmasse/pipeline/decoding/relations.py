@@ -11,7 +11,6 @@ from enmasse.model.sql.ddl import Column, quote_identifier, written
 from enmasse.model.sql.message_columns import CARRIED, PRESENT, TOMBSTONE
 from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
-from enmasse.pipeline.decoding.json_columns import json_columns
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS
 from enmasse.pipeline.errors import OptionError
 
@@ -63,8 +62,6 @@ def decode(
     except SchemaTextError as error:
         raise OptionError(f"schema of format {format}: {error}") from error
     rows, carried = _carried(frame)
-    if message_format == "json":
-        return json_columns(rows, columns, carried, with_present=with_present)
     if message_format in ("raw", "text"):
         return _whole(rows, message_format, carried)
     return _in_python(rows, columns, ArrowDecoding(message_format, schema, carried, with_present=with_present))

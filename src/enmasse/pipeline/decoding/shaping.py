@@ -22,6 +22,7 @@ from uuid import UUID
 from enmasse.model.sql.ddl import Column, ColumnType
 
 Shape = Callable[[Any], Any]
+Said = Callable[[Column, Any], str]
 
 BETWEEN_PROBLEMS: Final = "; "
 """What stands between the problems of a message, and in none of them: values are quoted without it."""
@@ -39,36 +40,77 @@ _INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _MAX_FLOAT: Final = 3.4028234663852886e38
 _MILLISECONDS_FROM: Final = 1e11
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST: Final = -62_135_596_800_000_000
-_LAST: Final = 253_402_300_799_999_999
+FIRST: Final = -62_135_596_800_000_000
+LAST: Final = 253_402_300_799_999_999
 """Years 1 to 9999 in microseconds, what Spark and Python have in common."""
 
 
 class RecordProblem(ValueError):  # noqa: N818  # what becomes of it is a column, not a traceback
-    """A message is no record of its schema; the message says where and why."""
+    """A message is no record of its schema.
+
+    Attributes:
+        problems: where and why.
+        row: the values that are right, and None for the others; empty where nothing is.
+    """
+
+    def __init__(self, *problems: str, row: Sequence[Any] = ()) -> None:
+        super().__init__(BETWEEN_PROBLEMS.join(problems))
+        self.problems = problems
+        self.row = row
 
 
-def shaper(columns: Sequence[Column]) -> Callable[[Any], list[Any]]:
+def shaper(
+    columns: Sequence[Column], values: Mapping[str, Shape] | None = None, said: Said | None = None
+) -> Callable[[Any], list[Any]]:
     """Return the function that makes a value for each column of a decoded message.
 
-    The function raises RecordProblem.
+    The function raises RecordProblem, which has a problem for each column that is wrong.
+
+    Args:
+        columns: of the messages.
+        values: what a value of the format becomes first, by the name of its column's type.
+        said: what is said of a value that does not fit; else the words of its type.
     """
-    shapes = [(column.name, _column_shape(column, column.name)) for column in columns]
+    shapes = [(column.name, _column_shape(column, column.name, values or {})) for column in columns]
+
+    names = [name for name, _ in shapes]
 
     def shape(record: Any) -> list[Any]:
         if not isinstance(record, Mapping):
             raise RecordProblem(f"expected a map, got {_shown(record)}")
         get = record.get
-        row = [of(get(name)) for name, of in shapes]
-        if row.count(None) == len(row) and not any(name in record for name, _ in shapes):
-            raise RecordProblem(f"it does not have any field of {', '.join(name for name, _ in shapes)}"[:_ALL_SHOWN])
+        try:
+            row = [of(get(name)) for name, of in shapes]
+        except RecordProblem:
+            row = []
+        if row.count(None) == len(row) and not any(name in record for name in names):
+            raise RecordProblem(f"it does not have any field of {', '.join(names)}"[:_ALL_SHOWN])
+        if not row:
+            raise of_values(record)
         return row
+
+    def of_values(record: Mapping[Any, Any]) -> RecordProblem:
+        row: list[Any] = []
+        problems = []
+        for column, (name, of) in zip(columns, shapes, strict=True):
+            value = record.get(name)
+            try:
+                row.append(of(value))
+            except RecordProblem as problem:
+                row.append(None)
+                words = said(column, value) if said is not None and value is not None else str(problem)
+                # What stands within a value is named by its path.
+                problems.append(words if words.startswith(f"{name}: ") else f"{name}: {words}")
+        return RecordProblem(*problems, row=row)
 
     return shape
 
 
-def _column_shape(column: Column, path: str) -> Shape:
-    inner = _shape(column.type, path)
+def _column_shape(column: Column, path: str, values: Mapping[str, Shape]) -> Shape:
+    inner = _shape(column.type, path, values)
+    if (made := values.get(column.type.name)) is not None:
+        typed = inner
+        inner = lambda value: typed(made(value))  # noqa: E731  # the one of its kind
     if column.is_nullable:
         return lambda value: None if value is None else inner(value)
 
@@ -80,7 +122,7 @@ def _column_shape(column: Column, path: str) -> Shape:
     return required
 
 
-def _shape(of: ColumnType, path: str) -> Shape:
+def _shape(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
     if of.name in _INTEGERS:
         return _integer(of.name, _INTEGERS[of.name], path)
     if of.name in ("DOUBLE", "FLOAT"):
@@ -88,11 +130,11 @@ def _shape(of: ColumnType, path: str) -> Shape:
     if of.name == "DECIMAL":
         return _decimal(of, path)
     if of.name == "ARRAY":
-        return _array(of, path)
+        return _array(of, path, values)
     if of.name == "MAP":
-        return _map(of, path)
+        return _map(of, path, values)
     if of.name == "STRUCT":
-        return _struct(of, path)
+        return _struct(of, path, values)
     make = _PLAIN[of.name]
 
     def plain(value: Any) -> Any:
@@ -164,8 +206,8 @@ def _decimal(of: ColumnType, path: str) -> Shape:
     return decimal
 
 
-def _array(of: ColumnType, path: str) -> Shape:
-    item = _column_shape(Column("", of.inner[0]), f"{path}[]")
+def _array(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
+    item = _column_shape(Column("", of.inner[0]), f"{path}[]", values)
 
     def array(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -175,9 +217,9 @@ def _array(of: ColumnType, path: str) -> Shape:
     return array
 
 
-def _map(of: ColumnType, path: str) -> Shape:
-    key = _column_shape(Column("", of.inner[0], is_nullable=False), f"{path} key")
-    item = _column_shape(Column("", of.inner[1]), f"{path}[]")
+def _map(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
+    key = _column_shape(Column("", of.inner[0], is_nullable=False), f"{path} key", values)
+    item = _column_shape(Column("", of.inner[1]), f"{path}[]", values)
 
     def entries(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping):
@@ -188,8 +230,8 @@ def _map(of: ColumnType, path: str) -> Shape:
     return entries
 
 
-def _struct(of: ColumnType, path: str) -> Shape:
-    fields = [(field.name, _column_shape(field, f"{path}.{field.name}")) for field in of.fields]
+def _struct(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
+    fields = [(field.name, _column_shape(field, f"{path}.{field.name}", values)) for field in of.fields]
 
     def struct(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -263,7 +305,7 @@ def _datetime(value: Any, is_one: Callable[[str], Any]) -> datetime | None:
 
 
 def _within(micros: float | Decimal) -> int | None:
-    return round(micros) if _FIRST <= micros <= _LAST else None
+    return round(micros) if FIRST <= micros <= LAST else None
 
 
 def _micros(since: timedelta) -> int:

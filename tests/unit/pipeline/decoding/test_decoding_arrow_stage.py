@@ -50,7 +50,7 @@ def test_fields_that_are_there_are_told_from_those_that_are_not_be_they_null_or_
     stage = ArrowDecoding("cbor", SCHEMA, ["_offset"], with_present=True)
     bodies = [{"t": 1}, {"device": None, "t": 1, "n": None}, {"t": "hot", "n": 1}, {"n": 2, "t": 1, "x": 3}]
     rows = decoded(stage, [cbor2.dumps(body) for body in bodies])
-    assert [row["_present"] for row in rows] == [["t"], ["device", "t", "n"], [], ["t", "n"]]
+    assert [row["_present"] for row in rows] == [["t"], ["device", "t", "n"], ["t", "n"], ["t", "n"]]
     pack = [{"bn": "a/", "n": "t", "v": 1}, {"n": "open", "vb": True, "u": "Cel"}]
     rows = decoded(
         ArrowDecoding("senml", "value DOUBLE, unit STRING", [], with_present=True), [json.dumps(pack).encode()]
