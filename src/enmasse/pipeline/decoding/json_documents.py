@@ -140,4 +140,4 @@ VALUES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "STRING": _text,
     "BINARY": _bytes,
 }
-"""What of a document becomes a value for a type."""
+"""The functions that make of a document's value one for ``shaping``, by the name of the column's type."""

@@ -67,9 +67,9 @@ def shaper(
     The function raises RecordProblem, which has a problem for each column that is wrong.
 
     Args:
-        columns: of the messages.
-        values: what a value of the format becomes first, by the name of its column's type.
-        said: what is said of a value that does not fit; else the words of its type.
+        columns: the columns of the messages.
+        values: functions that a value of the format goes through first, by the name of its column's type.
+        said: the words for a value that does not fit; else those of its type.
     """
     shapes = [(column.name, _column_shape(column, column.name, values or {})) for column in columns]
 
