@@ -44,7 +44,8 @@ def test_rows_of_a_file_are_those_of_the_schema(tmp_path: Path) -> None:
         (None, {}, "given table t: schema: .*expected such as id INT, name STRING"),
         ("id WAT", {}, "given table t: schema: "),
         (SCHEMA, {"id": "one"}, "given table t, row 1: id: "),
-        (SCHEMA, {}, "given table t, row 1: id: required"),
+        (SCHEMA, {"price": 1}, "given table t, row 1: id: required"),
+        (SCHEMA, {}, "given table t, row 1: it does not have any field of id, at, price, tags"),
         (SCHEMA, {"id": 1, "name": "x"}, "given table t, row 1: name: the schema has no such column"),
     ],
 )
