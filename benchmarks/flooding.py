@@ -12,25 +12,25 @@ import time
 from collections.abc import Callable
 
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
-from enmasse.wire.amqp.performatives import Attach, Begin, Detach, End, Flow, Open, Performative, Source, Target
+from enmasse.wire.amqp.performatives import Attach, Begin, Composite, Detach, End, Flow, Open, Source, Target
 
 CHUNK_BYTES = 256 << 10
 WINDOW = 1 << 16
 
 
-def attaching(address: str) -> list[Performative]:
+def attaching(address: str) -> list[Composite]:
     """A sender's link that comes and goes."""
     target = Target(address=address)
     attach = Attach(name="flood", handle=0, role=False, source=Source(), target=target, initial_delivery_count=0)
     return [attach, Detach(handle=0, closed=True)]
 
 
-def beginning(_address: str) -> list[Performative]:
+def beginning(_address: str) -> list[Composite]:
     """A session that comes and goes."""
     return [Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW), End()]
 
 
-def echoing(_address: str) -> list[Performative]:
+def echoing(_address: str) -> list[Composite]:
     """Credit of a receiver that is never the same, and the wish to be answered."""
     return [
         Flow(
@@ -47,7 +47,7 @@ def echoing(_address: str) -> list[Performative]:
     ]
 
 
-KINDS: dict[str, Callable[[str], list[Performative]]] = {
+KINDS: dict[str, Callable[[str], list[Composite]]] = {
     "attach": attaching,
     "begin": beginning,
     "flow": echoing,
@@ -56,7 +56,7 @@ KINDS: dict[str, Callable[[str], list[Performative]]] = {
 
 def flood(port: int, kind: str, address: str, seconds: float) -> None:
     """Send, and read what comes back, until the time is over."""
-    first: list[Performative] = [Open(container_id="flood")]
+    first: list[Composite] = [Open(container_id="flood")]
     if kind != "begin":
         first += beginning(address)[:1]
     if kind == "flow":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle, zip_longest
 from typing import Any
 
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.wire.amqp.connection import Connection
@@ -68,7 +68,7 @@ def check_output(engine: Connection) -> bytes:
             continue
         assert int.from_bytes(piece[:4], "big") == len(piece), "an incomplete frame"
         if len(piece) > 8:
-            decode_performative(piece, 8, len(piece))
+            decode_composite(piece, 8, len(piece))
     return data
 
 
@@ -279,7 +279,7 @@ def _without_words(frame: bytes) -> bytes:
     """A frame without what an error says to people, which may depend on where input was cut."""
     if len(frame) <= 8 or frame[:4] == b"AMQP":
         return frame
-    found, _ = decode_performative(frame, 8, len(frame))
+    found, _ = decode_composite(frame, 8, len(frame))
     if isinstance(found, Detach | End | Close) and found.error is not None:
         return f"{type(found).__name__} {found.error.condition}".encode()
     return frame

@@ -7,9 +7,9 @@ from typing import Any
 
 from enmasse.errors import EnmasseError
 from enmasse.message.codec import decode, encode
-from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.composites import decode_composite, encode_composite
 from enmasse.message.types import Array, Described, Symbol, UInt, ULong
-from enmasse.wire.amqp.performatives import Performative
+from enmasse.wire.amqp.performatives import Composite
 from fuzz.vocabulary import CHUNKS, MESSAGES, NUMBERS, SASL, VALUES, frame_of, random_performative
 
 __all__ = ["mutate_conversation", "mutate_performative", "mutate_sasl", "mutate_sections", "mutate_value"]
@@ -72,20 +72,20 @@ def _change_frame(frame: bytes, chance: Random) -> bytes:
         case 3:
             return _resized(frame[:8] + _change_bytes(frame[8:], chance))
     try:
-        found, after = decode_performative(frame, 8, len(frame))
-        return _resized(frame[:8] + encode_performative(_change_field(found, chance)) + frame[after:])
+        found, after = decode_composite(frame, 8, len(frame))
+        return _resized(frame[:8] + encode_composite(_change_field(found, chance)) + frame[after:])
     except NONSENSE:
         return _resized(frame[:8] + _change_bytes(frame[8:], chance))
 
 
-def _change_field(found: Performative, chance: Random) -> Performative:
+def _change_field(found: Composite, chance: Random) -> Composite:
     name = chance.choice(list(found.__dataclass_fields__) or [""])  # type: ignore[attr-defined]
     now = getattr(found, name, None)
     if isinstance(now, bool):
         setattr(found, name, not now)
     elif isinstance(now, int):
         setattr(found, name, chance.choice(NUMBERS))
-    elif isinstance(now, Performative):
+    elif isinstance(now, Composite):
         _change_field(now, chance)
     elif name:
         setattr(found, name, chance.choice((None, "a", b"t", "x" * 300, {}, {Symbol("k"): [1]}, ("a", "b"), 1)))
@@ -172,10 +172,10 @@ def mutate_performative(data: bytes, max_bytes: int, chance: Random) -> bytes:
     try:
         match chance.randrange(4):
             case 0:
-                return encode_performative(random_performative(chance))[:max_bytes]
+                return encode_composite(random_performative(chance))[:max_bytes]
             case 1 | 2:
-                found, after = decode_performative(data, 0, len(data))
-                return (encode_performative(_change_field(found, chance)) + data[after:])[:max_bytes]
+                found, after = decode_composite(data, 0, len(data))
+                return (encode_composite(_change_field(found, chance)) + data[after:])[:max_bytes]
     except NONSENSE:
         pass
     return _change_bytes(data, chance)[:max_bytes]

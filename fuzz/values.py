@@ -7,7 +7,7 @@ from typing import Any
 
 from enmasse.errors import RemoteError
 from enmasse.message.codec import decode, decode_all, encode, skip
-from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.composites import decode_composite, encode_composite
 from enmasse.message.sections import (
     Header,
     Sections,
@@ -47,15 +47,15 @@ def run_types(data: bytes) -> None:
 def run_performatives(data: bytes) -> None:
     """Whatever decodes to a performative also encodes, and decodes to the same again."""
     try:
-        found, after = decode_performative(data, 0, len(data))
+        found, after = decode_composite(data, 0, len(data))
     except RemoteError:
         return
     assert 0 < after <= len(data)
-    again = encode_performative(found)
-    second, stop = decode_performative(again, 0, len(again))
+    again = encode_composite(found)
+    second, stop = decode_composite(again, 0, len(again))
     assert stop == len(again)
     assert type(second) is type(found)
-    assert encode_performative(second) == again
+    assert encode_composite(second) == again
 
 
 _HEADER = Header(durable=True, priority=9, ttl=5, delivery_count=2)
@@ -101,7 +101,7 @@ def _value_seeds() -> Sequence[bytes]:
 
 
 def _performative_seeds() -> Sequence[bytes]:
-    return [encode_performative(item) for item in (*PERFORMATIVES, *SASL)]
+    return [encode_composite(item) for item in (*PERFORMATIVES, *SASL)]
 
 
 TYPES_TARGET = Target("types", run_types, _value_seeds, 2048, mutate_value)

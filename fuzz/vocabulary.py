@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from enmasse.message.codec import decode, encode
-from enmasse.message.composites import encode_performative
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.message.sections import Header, Properties, encode_message
 from enmasse.message.types import (
@@ -33,6 +33,7 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Coordinator,
     Declare,
     Declared,
@@ -42,7 +43,6 @@ from enmasse.wire.amqp.performatives import (
     End,
     Flow,
     Open,
-    Performative,
     Received,
     SaslChallenge,
     SaslInit,
@@ -119,7 +119,7 @@ VALUES: tuple[Any, ...] = (
     Array(0xB1, ["wide"]), Array(0x56, [True, False]), Array(0xC1, [{"a": 1}]),
 )  # fmt: skip
 
-PERFORMATIVES: tuple[Performative, ...] = (
+PERFORMATIVES: tuple[Composite, ...] = (
     Open("fuzz"),
     Open("f", "space", 512, 3, 1000, ("en",), ("en",), ("c",), ("d",), {Symbol("product"): "fuzz"}),
     Begin(incoming_window=100, outgoing_window=100),
@@ -133,7 +133,7 @@ PERFORMATIVES: tuple[Performative, ...] = (
         1,
         Source(),
         Target("any"),
-        {b"tag": decode(encode_performative(Received(0, 1)))[0]},
+        {b"tag": decode(encode_composite(Received(0, 1)))[0]},
         True,
         0xFFFFFFFF,
         1000,
@@ -164,7 +164,7 @@ PERFORMATIVES: tuple[Performative, ...] = (
     Close(AmqpError("amqp:connection:forced", "go")),
 )
 
-SASL: tuple[Performative, ...] = (
+SASL: tuple[Composite, ...] = (
     SaslMechanisms(("ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "XOAUTH2")),
     SaslMechanisms(("PLAIN",)),
     SaslMechanisms(()),
@@ -206,25 +206,25 @@ MESSAGES: tuple[bytes, ...] = (
     encode(Described(ULong(0x75), b"one")) + encode(Described(ULong(0x75), b"two")),
     encode(Described(ULong(0x76), [1])) + encode(Described(ULong(0x76), ["two", []])),
     encode(Described(Symbol("amqp:header:list"), [True])) + encode(Described(ULong(0x77), None)),
-    encode_performative(Declare()),
-    b"\0\x53\x77" + encode_performative(Declare()),
-    b"\0\x53\x77" + encode_performative(Discharge(b"\0\0\0\1", False)),
+    encode_composite(Declare()),
+    b"\0\x53\x77" + encode_composite(Declare()),
+    b"\0\x53\x77" + encode_composite(Discharge(b"\0\0\0\1", False)),
 )
 
 
-def frame_of(performative: Performative, channel: int = 0, payload: bytes = b"") -> bytes:
+def frame_of(performative: Composite, channel: int = 0, payload: bytes = b"") -> bytes:
     """The frame that a performative travels in."""
     if 0x40 <= performative.CODE <= 0x44:
         return sasl_frame(performative)
     return amqp_frame(channel, performative, len(payload)) + payload
 
 
-def hello(*performatives: Performative) -> bytes:
+def hello(*performatives: Composite) -> bytes:
     """The header and frames on channel 0."""
     return AMQP_HEADER + b"".join(frame_of(item) for item in performatives)
 
 
-def random_performative(chance: Random) -> Performative:
+def random_performative(chance: Random) -> Composite:
     """One with fields of any value that fits their types."""
     pick = chance.choice
     flip = chance.random

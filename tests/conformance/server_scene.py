@@ -7,7 +7,7 @@ from typing import Any
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import Flow, Open, Performative, Transfer
+from enmasse.wire.amqp.performatives import Composite, Flow, Open, Transfer
 from tests.support.raw_peer import RawPeer
 
 __all__ = ["Scene", "condition_of", "flow", "is_alive", "kinds"]
@@ -67,7 +67,7 @@ class Scene(RawPeer):
         made = {"handle": 0, "delivery_tag": tag or b"t%d" % delivery_id, **fields}
         self.say(Transfer(delivery_id=delivery_id, **made), payload=payload)
 
-    def heard(self) -> list[Performative]:
+    def heard(self) -> list[Composite]:
         """Every performative that the engine has put out since the last time."""
         return [frame.performative for frame in self.hear() if frame.performative is not None]
 
@@ -78,7 +78,7 @@ def flow(handle: int | None, credit: int | None, *, count: int | None = 0, **fie
     return Flow(handle=handle, link_credit=credit, delivery_count=count, **made)
 
 
-def kinds(performatives: list[Performative]) -> list[str]:
+def kinds(performatives: list[Composite]) -> list[str]:
     """The names of their types, in order."""
     return [type(found).__name__ for found in performatives]
 

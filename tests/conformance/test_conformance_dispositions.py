@@ -9,7 +9,7 @@ import pytest
 from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.message.types import Symbol
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import Disposition, End, Performative, Received
+from enmasse.wire.amqp.performatives import Composite, Disposition, End, Received
 from tests.conformance.clause_list import clause
 from tests.conformance.server_scene import Scene, condition_of, is_alive
 
@@ -122,7 +122,7 @@ def test_batchable_changes_no_outcome() -> None:
         Modified(True, False, {Symbol("x-opt-a"): "b"}),
     ],
 )
-def test_every_outcome_is_told_as_it_is_in_both_directions(state: Performative) -> None:
+def test_every_outcome_is_told_as_it_is_in_both_directions(state: Composite) -> None:
     peer, sink = scene(1)
     peer.say(Disposition(True, 0, settled=True, state=state))
     assert sink.states == [state]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enmasse.message.codec import encode
-from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.composites import Composite, encode_composite
 from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.message.types import Symbol, ULong
 from enmasse.wire.amqp.performatives import (
@@ -40,9 +40,9 @@ class Controller(NodePeer):
         self.sender("q")
         self.hear()
 
-    def ask(self, what: Performative, **fields: Any) -> Any:
+    def ask(self, what: Composite, **fields: Any) -> Any:
         """The outcome of a message to the coordinator."""
-        return self.deliver(VALUE + encode_performative(what), handle=CONTROL, **fields)
+        return self.deliver(VALUE + encode_composite(what), handle=CONTROL, **fields)
 
     def declare(self) -> bytes:
         answer = self.ask(Declare())
@@ -98,7 +98,7 @@ def test_every_declare_is_answered_with_an_id_of_its_own(peer: Controller) -> No
 
 @clause("4.2:not-settled")
 def test_a_settled_declare_detaches_the_link(peer: Controller) -> None:
-    peer.send(VALUE + encode_performative(Declare()), handle=CONTROL, settled=True)
+    peer.send(VALUE + encode_composite(Declare()), handle=CONTROL, settled=True)
     assert condition_of(peer.hear_one(Detach)) == "amqp:not-allowed"
 
 
@@ -143,7 +143,7 @@ def test_an_unknown_transaction_cannot_be_discharged(peer: Controller) -> None:
 @clause("4.3:no-rejected-outcome")
 def test_who_knows_no_rejected_is_told_by_a_detach(node: Node) -> None:
     peer = Controller(node, outcomes=(Symbol("amqp:accepted:list"), Symbol("amqp:declared:list")))
-    peer.send(VALUE + encode_performative(Discharge(b"never")), handle=CONTROL)
+    peer.send(VALUE + encode_composite(Discharge(b"never")), handle=CONTROL)
     assert condition_of(peer.hear_one(Detach)) == "amqp:transaction:unknown-id"
 
 
@@ -258,7 +258,7 @@ def test_an_unsettled_outcome_is_settled_after_the_commit(node: Node, peer: Cont
     txn_id = peer.declare()
     peer.retire(transfer.delivery_id, txn_id, settled=False)
     assert [told for told in peer.hear_all(Disposition) if told.settled and not told.role] == []
-    peer.send(VALUE + encode_performative(Discharge(txn_id)), handle=CONTROL)
+    peer.send(VALUE + encode_composite(Discharge(txn_id)), handle=CONTROL)
     told = [told for told in peer.hear_all(Disposition) if not told.role]
     assert [(found.first, found.settled, found.state) for found in told] == [(transfer.delivery_id, True, ACCEPTED)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from enmasse.errors import LocalError
 from enmasse.message.codec import decode, encode, skip
-from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.composites import decode_composite, encode_composite
 from enmasse.message.errors import DecodeError
 from enmasse.message.types import (
     Array,
@@ -262,13 +262,13 @@ def test_codes_that_are_not_assigned_are_refused() -> None:
 
 @clause("1.4:trailing-null")
 def test_trailing_fields_may_be_left_out() -> None:
-    assert encode_performative(Open("c")) == b"\x00\x53\x10\xc0\x04\x01\xa1\x01c"
-    assert decode_performative(b"\x00\x53\x10\xc0\x04\x01\xa1\x01c", 0, 9)[0] == Open("c")
+    assert encode_composite(Open("c")) == b"\x00\x53\x10\xc0\x04\x01\xa1\x01c"
+    assert decode_composite(b"\x00\x53\x10\xc0\x04\x01\xa1\x01c", 0, 9)[0] == Open("c")
 
 
 def composite(code: int, *values: Any) -> Any:
     data = encode(Described(ULong(code), list(values)))
-    return decode_performative(data, 0, len(data))[0]
+    return decode_composite(data, 0, len(data))[0]
 
 
 @clause("1.4:null-is-absent")
@@ -333,5 +333,5 @@ def test_a_descriptor_is_a_number_or_a_symbol() -> None:
     fields = [None, UInt(0), UInt(1), UInt(2)]
     by_number = encode(Described(ULong(0x11), fields))
     by_name = encode(Described(Symbol("amqp:begin:list"), fields))
-    found = [decode_performative(data, 0, len(data))[0] for data in (by_number, by_name)]
+    found = [decode_composite(data, 0, len(data))[0] for data in (by_number, by_name)]
     assert found == [Begin(None, 0, 1, 2)] * 2

@@ -12,12 +12,12 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Detach,
     Disposition,
     End,
     Flow,
     Open,
-    Performative,
     SaslInit,
     SaslMechanisms,
     Source,
@@ -120,7 +120,7 @@ def test_ten_thousand_links_cost_little_and_go(stranger: Make, node: NodeProcess
 # Order
 
 
-def after_open(*performatives: Performative) -> bytes:
+def after_open(*performatives: Composite) -> bytes:
     return AMQP_HEADER + b"".join(amqp_frame(0, item) for item in (Open("odd"), *performatives))
 
 
@@ -167,7 +167,7 @@ ODD_IN_SESSIONS = {
 
 @pytest.mark.parametrize(("said", "condition"), ODD_IN_SESSIONS.values(), ids=ODD_IN_SESSIONS)
 def test_an_odd_order_within_a_session_ends_it_only(
-    stranger: Make, said: tuple[Performative, ...], condition: str
+    stranger: Make, said: tuple[Composite, ...], condition: str
 ) -> None:
     peer = stranger()
     peer.open()

@@ -23,11 +23,11 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Detach,
     End,
     Flow,
     Open,
-    Performative,
     Source,
     Target,
     Transfer,
@@ -409,7 +409,7 @@ def ask_mqtt(_address: str) -> bytes:
 def ask_amqp(address: str) -> bytes:
     """A client of AMQP with credit without end for all that a stream has, settled, twice."""
     whole = Source(address, filter={"enmasse:start": Described("enmasse:start", "first")})
-    frames: list[Performative] = [Open("deaf", "interop.default"), Begin(None, 0, 1 << 30, 1 << 30, 10)]
+    frames: list[Composite] = [Open("deaf", "interop.default"), Begin(None, 0, 1 << 30, 1 << 30, 10)]
     for handle in (0, 1):
         frames.append(Attach(f"deaf-{handle}", handle, True, 1, 0, whole, Target("deaf")))
         frames.append(Flow(0, 1 << 30, 0, 1 << 30, handle, 0, 1 << 30))
@@ -533,7 +533,7 @@ def receive_amqp(address: str, links: int = 1, **wanted: Any) -> bytes:
     """
     capabilities = wanted.pop("capabilities", None)
     source = Source(address, **wanted)
-    frames: list[Performative] = [Open("deaf", "interop.default"), Begin(None, 0, 1 << 30, 1 << 30, links)]
+    frames: list[Composite] = [Open("deaf", "interop.default"), Begin(None, 0, 1 << 30, 1 << 30, links)]
     for handle in range(links):
         frames.append(
             Attach(f"deaf-{handle}", handle, True, 1, 0, source, Target("deaf"), desired_capabilities=capabilities)

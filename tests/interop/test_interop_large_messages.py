@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.outcomes import Accepted, Modified, Released
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.performatives import Close, Disposition, Flow, Transfer
@@ -85,7 +85,7 @@ class Receiver:
             frame = head + self.stream.read(int.from_bytes(head, "big") - 4)
             if len(frame) == 8:
                 continue
-            found, at = decode_performative(frame[:256], 8, min(256, len(frame)))
+            found, at = decode_composite(frame[:256], 8, min(256, len(frame)))
             if not isinstance(found, Transfer):
                 continue
             size += len(frame) - at

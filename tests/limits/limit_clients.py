@@ -19,10 +19,10 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Detach,
     Disposition,
     Flow,
-    Performative,
     Source,
     Target,
     Transfer,
@@ -35,7 +35,7 @@ from tests.support.stranger import Stranger
 __all__ = ["CLIENTS", "Client", "MakeClient", "RefusedError"]
 
 WAIT_S = 60.0
-P = TypeVar("P", bound=Performative)
+P = TypeVar("P", bound=Composite)
 PATH = "/v1/spaces/limited.default/addresses"
 
 

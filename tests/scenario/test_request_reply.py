@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.client import Connection, Message, Outcome, blocking, connect
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import Open
 from tests.support.chance import examples
@@ -123,6 +123,6 @@ def test_the_node_offers_the_anonymous_relay(node: NodeProcess) -> None:
             assert part
             heard += part
     assert heard[:8] == AMQP_HEADER
-    answer, _ = decode_performative(heard, 16, len(heard))
+    answer, _ = decode_composite(heard, 16, len(heard))
     assert isinstance(answer, Open)
     assert "ANONYMOUS-RELAY" in (answer.offered_capabilities or ())

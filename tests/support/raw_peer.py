@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.testing.clock import ManualClock
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame, sasl_frame
-from enmasse.wire.amqp.performatives import Attach, Begin, Open, Performative, Source, Target
+from enmasse.wire.amqp.performatives import Attach, Begin, Composite, Open, Source, Target
 
 __all__ = ["Frame", "RawPeer"]
 
-P = TypeVar("P", bound=Performative)
+P = TypeVar("P", bound=Composite)
 
 
 class Frame(NamedTuple):
     """One frame of the engine; a heartbeat has no performative."""
 
     channel: int
-    performative: Performative | None
+    performative: Composite | None
     payload: bytes
 
 
@@ -42,12 +42,12 @@ class RawPeer:
         """The protocol headers that came, in order."""
         self._unread = b""
 
-    def say(self, *performatives: Performative, channel: int = 0, payload: bytes = b"") -> None:
+    def say(self, *performatives: Composite, channel: int = 0, payload: bytes = b"") -> None:
         """Send each performative in a frame of its own; the payload goes with every one."""
         frames = [amqp_frame(channel, performative, len(payload)) + payload for performative in performatives]
         self.say_bytes(b"".join(frames))
 
-    def say_sasl(self, performative: Performative) -> None:
+    def say_sasl(self, performative: Composite) -> None:
         """Send a SASL frame."""
         self.say_bytes(sasl_frame(performative))
 
@@ -73,7 +73,7 @@ class RawPeer:
             if start == stop:
                 frames.append(Frame(channel, None, b""))
             else:
-                performative, after = decode_performative(data, start, stop)
+                performative, after = decode_composite(data, start, stop)
                 frames.append(Frame(channel, performative, data[after:stop]))
             at = stop
         self._unread = data[at:]

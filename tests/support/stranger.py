@@ -9,16 +9,16 @@ import socket
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
-from enmasse.wire.amqp.performatives import Attach, Begin, Open, Performative, Source, Target
+from enmasse.wire.amqp.performatives import Attach, Begin, Composite, Open, Source, Target
 
 __all__ = ["Stranger", "condition_of"]
 
 TIMEOUT_S = 30.0
 """Longer than any answer takes, however busy the machine."""
 
-P = TypeVar("P", bound=Performative)
+P = TypeVar("P", bound=Composite)
 
 
 def condition_of(performative: Any) -> str | None:
@@ -61,11 +61,11 @@ class Stranger:
         """Send bytes as they are."""
         self.socket.sendall(data)
 
-    def say(self, *performatives: Performative, channel: int = 0, payload: bytes = b"") -> None:
+    def say(self, *performatives: Composite, channel: int = 0, payload: bytes = b"") -> None:
         """Send each performative in a frame of its own; the payload goes with every one."""
         self.say_bytes(b"".join(amqp_frame(channel, p, len(payload)) + payload for p in performatives))
 
-    def hear_frame(self) -> tuple[Performative, bytes] | None:
+    def hear_frame(self) -> tuple[Composite, bytes] | None:
         """The next frame that is no heartbeat, with its payload; nothing at the end."""
         while True:
             data = self._data
@@ -76,7 +76,7 @@ class Stranger:
                 frame = bytes(data[:size])
                 del data[:size]
                 if size > 8:
-                    found, at = decode_performative(frame, 4 * frame[4], size)
+                    found, at = decode_composite(frame, 4 * frame[4], size)
                     return found, frame[at:]
             else:
                 try:

@@ -12,7 +12,7 @@ import httpx
 
 from enmasse.client import Connection, Message, connect
 from enmasse.identity.users import key_fields, make_keys
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.types import Described, Symbol, ULong
 from enmasse.messaging.dynamic import Lifetime
 from enmasse.messaging.owners import Holding
@@ -88,7 +88,7 @@ class RawAmqp:
                 size = int.from_bytes(await self._reader.readexactly(4), "big")
                 data = await self._reader.readexactly(size - 4)
                 if size > 8:
-                    performative, end = decode_performative(data, 4, len(data))
+                    performative, end = decode_composite(data, 4, len(data))
                     if isinstance(performative, kinds):
                         self.payload = data[end:]
                         return performative

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from enmasse.message.codec import encode
-from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.composites import decode_composite, encode_composite
 from enmasse.message.outcomes import Accepted
 from enmasse.message.types import ULong
 from enmasse.messaging.budget import Budget
@@ -31,6 +31,7 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Coordinator,
     Declare,
     Detach,
@@ -39,7 +40,6 @@ from enmasse.wire.amqp.performatives import (
     End,
     Flow,
     Open,
-    Performative,
     Source,
     Target,
     TransactionalState,
@@ -66,7 +66,7 @@ class Peer:
         self._writer = writer
         self._sent = 0
 
-    def say(self, *frames: Performative, payload: bytes = b"", channel: int = 0) -> None:
+    def say(self, *frames: Composite, payload: bytes = b"", channel: int = 0) -> None:
         self.say_bytes(b"".join(amqp_frame(channel, frame, len(payload)) + payload for frame in frames))
 
     def say_bytes(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ class Peer:
     async def flush(self) -> None:
         await self._writer.drain()
 
-    async def hear(self, *kinds: type[Performative]) -> Any:
+    async def hear(self, *kinds: type[Composite]) -> Any:
         """The next frame of one of these kinds; others are let go."""
         while True:
             head = await self._reader.readexactly(8)
@@ -83,7 +83,7 @@ class Peer:
                 continue
             data = await self._reader.readexactly(int.from_bytes(head[:4], "big") - 8)
             if data:
-                found, _ = decode_performative(data, 0, len(data))
+                found, _ = decode_composite(data, 0, len(data))
                 if isinstance(found, kinds):
                     return found
 
@@ -106,10 +106,10 @@ class Peer:
         txn: bytes = (await self.control(Declare(), handle)).txn_id
         return txn
 
-    async def control(self, asked: Performative, handle: int = 1) -> Any:
+    async def control(self, asked: Composite, handle: int = 1) -> Any:
         self._sent += 1
         told = Transfer(handle=handle, delivery_id=self._sent, delivery_tag=b"%d" % self._sent)
-        self.say(told, payload=VALUE + encode_performative(asked))
+        self.say(told, payload=VALUE + encode_composite(asked))
         return (await self.hear(Disposition)).state
 
     async def post(self, txn: bytes, size: int, handle: int = 0) -> Any:
@@ -210,7 +210,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 ATTACH = Attach("flood", 0, False, source=Source(), target=Target(address="flood"), initial_delivery_count=0)
-FLOODS: dict[str, list[Performative]] = {
+FLOODS: dict[str, list[Composite]] = {
     "attach": [ATTACH, Detach(handle=0, closed=True)],
     "begin": [Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW), End()],
     "flow": [Flow(None, WINDOW, 0, WINDOW, echo=True)],

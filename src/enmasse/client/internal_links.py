@@ -19,7 +19,7 @@ from enmasse.client.sender import Sender
 from enmasse.client.transaction import Transaction
 from enmasse.errors import EnmasseError
 from enmasse.message.codec import encode
-from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.composites import Composite, encode_composite
 from enmasse.message.types import ULong
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
@@ -195,12 +195,12 @@ class ControlLink(Sender):
         assert session is not None
         self._attaching = session.attach_sender(self.name, self, Coordinator((LOCAL_TRANSACTIONS,)))
 
-    async def post(self, request: Performative) -> Outcome:
+    async def post(self, request: Composite) -> Outcome:
         """Send a declare or a discharge, and wait for its outcome."""
         if self._link is not None:
             # What was settled before must go out before.
             self._link.session.flush()
-        return await self.send_payload(_AMQP_VALUE + encode_performative(request))
+        return await self.send_payload(_AMQP_VALUE + encode_composite(request))
 
 
 async def declare(control: ControlLink) -> Transaction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import UUID
 
-from enmasse.message.composites import Performative
+from enmasse.message.composites import Composite
 from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.message.sections import (
     APPLICATION_PROPERTIES,
@@ -273,7 +273,7 @@ class Outcome:
             )
         return cls.SETTLED
 
-    def state(self) -> Performative | None:
+    def state(self) -> Composite | None:
         """Return the delivery state of the engine that means the same; ``None`` settles without a state."""
         if self.name == "rejected":
             return Rejected(AmqpError(self.condition, self.description) if self.condition else None)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from enmasse.client.errors import TlsError, UrlError
-from enmasse.wire.amqp.performatives import Performative, SaslMechanisms
+from enmasse.wire.amqp.performatives import Composite, SaslMechanisms
 from enmasse.wire.amqp.sasl import SaslClient
 from enmasse.wire.sasl.mechanisms import (
     Anonymous,
@@ -312,7 +312,7 @@ class Authentication(SaslClient):
         """True if the server refused for reasons of its own, not for our credentials."""
         return self.code in (SaslCode.SYS, SaslCode.SYS_PERM, SaslCode.SYS_TEMP)
 
-    def receive(self, frame: Performative) -> list[bytes]:
+    def receive(self, frame: Composite) -> list[bytes]:
         """Return the frames to send after a frame of the peer; see ``SaslClient``."""
         answer = super().receive(frame)
         if isinstance(frame, SaslMechanisms) and self.error is not None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from enmasse.client.errors import ClosedError, TransactionError, UnavailableError
 from enmasse.client.message import Outcome
-from enmasse.message.composites import Performative
+from enmasse.message.composites import Composite
 from enmasse.message.outcomes import ACCEPTED
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Discharge, TransactionalState
@@ -21,7 +21,7 @@ class Coordination(Protocol):
     def link(self) -> SendingLink | None:
         """The link of the present connection, while it is up."""
 
-    async def post(self, request: Performative) -> Outcome:
+    async def post(self, request: Composite) -> Outcome:
         """Send a declare or a discharge, and wait for its outcome."""
 
 

@@ -1,8 +1,8 @@
 """Composites: described lists of fields, and how a class stands for one.
 
 Each class lists its fields in the order of the wire; a field's kind says how it is read and
-written. ``encode_performative`` drops trailing fields that are at their default,
-``decode_performative`` is its mirror image.
+written. ``encode_composite`` drops trailing fields that are at their default,
+``decode_composite`` is its mirror image.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
     "UINT",
     "ULONG",
     "USHORT",
+    "Composite",
     "Kind",
-    "Performative",
     "composite",
-    "decode_performative",
-    "encode_performative",
+    "decode_composite",
+    "encode_composite",
     "field_of",
     "from_described",
     "register",
@@ -133,7 +133,7 @@ def field_of(kind: Kind, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"kind": kind})
 
 
-class Performative:
+class Composite:
     """A described list of fields."""
 
     __slots__ = ()
@@ -141,11 +141,11 @@ class Performative:
     SYMBOL: ClassVar[str]
 
 
-_BY_DESCRIPTOR: dict[Any, type[Performative]] = {}
-_LAYOUT: dict[type[Performative], list[tuple[str, Kind, Any]]] = {}
+_BY_DESCRIPTOR: dict[Any, type[Composite]] = {}
+_LAYOUT: dict[type[Composite], list[tuple[str, Kind, Any]]] = {}
 
 
-def register(*classes: type[Performative]) -> None:
+def register(*classes: type[Composite]) -> None:
     """Have descriptors stand for these classes from now on."""
     for cls in classes:
         _BY_DESCRIPTOR[cls.CODE] = _BY_DESCRIPTOR[cls.SYMBOL] = cls
@@ -157,7 +157,7 @@ def register(*classes: type[Performative]) -> None:
         ]
 
 
-P = TypeVar("P", bound=Performative)
+P = TypeVar("P", bound=Composite)
 
 
 def _build(cls: type[P], values: Any) -> P:
@@ -194,26 +194,26 @@ def from_described(value: Any) -> Any:
     return value if cls is None else _build(cls, value.value)
 
 
-def decode_performative(data: bytes, at: int, end: int) -> tuple[Performative, int]:
-    """The performative that starts at ``at``, and where the payload behind it starts.
+def decode_composite(data: bytes, at: int, end: int) -> tuple[Composite, int]:
+    """The composite that starts at ``at``, and where what is behind it starts.
 
     Raises:
-        DecodeError: no known performative stands there, or its fields are wrong.
+        DecodeError: no known composite stands there, or its fields are wrong.
     """
     value, after = decode(data, at, end)
     found = from_described(value)
-    if not isinstance(found, Performative):
-        raise DecodeError(f"{value.descriptor!r:.60} is no performative")
+    if not isinstance(found, Composite):
+        raise DecodeError(f"{value.descriptor!r:.60} is no composite that is known here")
     return found, after
 
 
-def _to_described(value: Performative) -> Described:
+def _to_described(value: Composite) -> Described:
     items: list[Any] = []
     keep = 0
     for name, kind, default in _LAYOUT[type(value)]:
         item = getattr(value, name)
         if item is not None:
-            if isinstance(item, Performative):
+            if isinstance(item, Composite):
                 item = _to_described(item)
             elif not isinstance(item, Described):
                 item = kind.write(item)
@@ -225,8 +225,8 @@ def _to_described(value: Performative) -> Described:
     return Described(ULong(value.CODE), items[:keep])
 
 
-def encode_performative(value: Performative) -> bytes:
-    """The bytes of a performative or composite, trailing defaults left out."""
+def encode_composite(value: Composite) -> bytes:
+    """The bytes of a composite, trailing defaults left out."""
     out = bytearray()
     encode_into(out, _to_described(value))
     return bytes(out)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from enmasse.message.composites import BOOLEAN, FIELDS, NAME, STRING, Performative, composite, field_of, register
+from enmasse.message.composites import BOOLEAN, FIELDS, NAME, STRING, Composite, composite, field_of, register
 
 
 @dataclass(slots=True)
-class AmqpError(Performative):
+class AmqpError(Composite):
     """The reason that a connection, session, link or delivery ended [AMQP 2.8.14]."""
 
     CODE = 0x1D
@@ -28,7 +28,7 @@ ERROR = composite("AmqpError")
 
 
 @dataclass(slots=True)
-class Accepted(Performative):
+class Accepted(Composite):
     """The message was processed [AMQP 3.4.2]."""
 
     CODE = 0x24
@@ -36,7 +36,7 @@ class Accepted(Performative):
 
 
 @dataclass(slots=True)
-class Rejected(Performative):
+class Rejected(Composite):
     """The message is invalid [AMQP 3.4.3]."""
 
     CODE = 0x25
@@ -45,7 +45,7 @@ class Rejected(Performative):
 
 
 @dataclass(slots=True)
-class Released(Performative):
+class Released(Composite):
     """The message was not processed [AMQP 3.4.4]."""
 
     CODE = 0x26
@@ -53,7 +53,7 @@ class Released(Performative):
 
 
 @dataclass(slots=True)
-class Modified(Performative):
+class Modified(Composite):
     """The message was changed but not processed [AMQP 3.4.5]."""
 
     CODE = 0x27

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
-from enmasse.wire.amqp.performatives import Attach, Begin, Detach, Disposition, Open, Performative, Source
+from enmasse.wire.amqp.performatives import Attach, Begin, Composite, Detach, Disposition, Open, Source
 from enmasse.wire.amqp.performatives import Target as LinkTarget
 from fuzz.__main__ import main
 from fuzz.minimise import choose, reached
@@ -50,7 +50,7 @@ def stream(*frames: bytes) -> bytes:
     return b"\0" + AMQP_HEADER + amqp_frame(0, Open("m")) + b"".join(frames)
 
 
-def begun(*performatives: Performative) -> bytes:
+def begun(*performatives: Composite) -> bytes:
     begin = Begin(incoming_window=9, outgoing_window=9)
     return stream(*(amqp_frame(0, item) for item in (begin, *performatives)))
 

@@ -9,7 +9,7 @@ from enmasse.identity.login import Login, LoginTarget, TokenAuthority
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.wire.amqp.performatives import SaslMechanisms
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.sasl.mechanisms import ClientMechanism, Verdict
@@ -93,7 +93,7 @@ class Door:
         speaker: SaslServer | SaslClient = server
         while frames:
             (frame,) = frames
-            found, _ = decode_performative(frame, 8, len(frame))
+            found, _ = decode_composite(frame, 8, len(frame))
             frames = speaker.receive(found)
             speaker = client if speaker is server else server
         assert server.is_done

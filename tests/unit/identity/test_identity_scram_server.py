@@ -9,9 +9,9 @@ import pytest
 
 from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.users import Users, make_keys
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.wire.amqp.performatives import (
-    Performative,
+    Composite,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -91,10 +91,10 @@ def test_scram_takes_one_challenge_and_the_servers_proof_comes_with_the_outcome(
         ["SCRAM-SHA-256"], lambda name, response, _host: login.begin(name, response), is_optional=False
     )
     client = SaslClient([Scram("SCRAM-SHA-256", "jo", "secret", lambda: "client")])
-    said: list[Performative] = []
+    said: list[Composite] = []
     frames = server.begin()
     while frames:
-        said.append(decode_performative(frames[0], 8, len(frames[0]))[0])
+        said.append(decode_composite(frames[0], 8, len(frames[0]))[0])
         frames = (client if len(said) % 2 else server).receive(said[-1])
     assert [type(frame) for frame in said] == [SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome]
     assert isinstance(said[-1], SaslOutcome)

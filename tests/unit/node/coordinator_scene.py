@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from enmasse.message.codec import encode
-from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.composites import Composite, encode_composite
 from enmasse.message.outcomes import ACCEPTED
 from enmasse.message.sections import Header, Properties, Sections, encode_message
 from enmasse.message.types import ULong
@@ -147,11 +147,11 @@ class Client(EnginePair):
             self.control = sink
         return sink
 
-    def say(self, what: Performative, *, settled: bool = False, control: RecordingSink | None = None) -> Any:
+    def say(self, what: Composite, *, settled: bool = False, control: RecordingSink | None = None) -> Any:
         """Send a declare or a discharge; the state that answers it."""
         control = control or self.control
         control.link.session.flush()  # type: ignore[union-attr]
-        sent = control.send(VALUE + encode_performative(what), settled=settled)
+        sent = control.send(VALUE + encode_composite(what), settled=settled)
         self.go()
         return sent.state
 

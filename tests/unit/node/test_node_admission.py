@@ -14,7 +14,7 @@ from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.outcomes import ACCEPTED, Rejected
 from enmasse.message.sections import Properties, encode_message
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
@@ -28,7 +28,7 @@ from enmasse.node.users.admission import Admission
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.peer import PeerInfo
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import Performative, SaslChallenge, SaslInit, SaslResponse, Source, Target
+from enmasse.wire.amqp.performatives import Composite, SaslChallenge, SaslInit, SaslResponse, Source, Target
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.sasl.mechanisms import (
     Anonymous,
@@ -460,9 +460,9 @@ class Attempt:
         self._server = SaslServer(mechanisms, admission.authenticate, is_optional=is_optional)
         self._challenge = self._ask(SaslInit(SCRAM, self._client.response(), None))
 
-    def _ask(self, frame: Performative) -> Any:
+    def _ask(self, frame: Composite) -> Any:
         (answer,) = self._server.receive(frame)
-        return decode_performative(answer, 8, len(answer))[0]
+        return decode_composite(answer, 8, len(answer))[0]
 
     def end(self) -> int:
         """Answer the challenge, if there was one, and return the outcome's code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.composites import Composite, encode_composite
 from enmasse.message.outcomes import ACCEPTED, ROLLBACK, TIMEOUT, UNKNOWN_ID, AmqpError, Rejected
 from enmasse.message.sections import Header, encode_message
 from enmasse.messaging.budget import Budget
@@ -82,7 +82,7 @@ def test_a_commit_that_fails_is_told_and_leaves_everything_as_before(node: Node,
     txn = client.declare()
     client.retire(receiver, txn, settled=False)
     client.post(sink, txn)
-    sent = client.control.send(VALUE + encode_performative(Discharge(txn)))
+    sent = client.control.send(VALUE + encode_composite(Discharge(txn)))
     client.pump()
     node.harness.fail()
     client.pump()
@@ -111,7 +111,7 @@ def test_a_settled_discharge_takes_effect_without_an_answer(node: Node, client: 
         (AmqpError("a:b"), "amqp:invalid-field"),
     ],
 )
-def test_what_a_coordinator_does_not_do_is_rejected(client: Client, what: Performative, condition: str) -> None:
+def test_what_a_coordinator_does_not_do_is_rejected(client: Client, what: Composite, condition: str) -> None:
     client.attach_control()
     answer = client.say(what)
     assert isinstance(answer, Rejected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.message.composites import encode_performative
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import ACCEPTED, ROLLBACK
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.wire.amqp.performatives import Discharge
@@ -72,7 +72,7 @@ def test_a_connection_lost_during_the_commit_does_not_undo_it(node: Node, client
     txn = client.declare()
     client.post(client.sender("r"), txn)
     client.retire(receiver, txn, settled=False)
-    client.control.send(VALUE + encode_performative(Discharge(txn)))
+    client.control.send(VALUE + encode_composite(Discharge(txn)))
     client.pump()
     node.harness.turn()
     client.server.lost()
@@ -86,7 +86,7 @@ def test_a_connection_lost_during_a_commit_that_fails_gives_everything_back(node
     receiver = client.receiver("q")
     txn = client.declare()
     client.retire(receiver, txn, settled=False)
-    client.control.send(VALUE + encode_performative(Discharge(txn)))
+    client.control.send(VALUE + encode_composite(Discharge(txn)))
     client.pump()
     node.harness.turn()
     client.server.lost()

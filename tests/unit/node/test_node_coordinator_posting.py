@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.message.composites import encode_performative
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import ACCEPTED, ROLLBACK, UNKNOWN_ID
 from enmasse.message.sections import encode_message
 from enmasse.messaging.dynamic import WAITING_BYTES
@@ -70,7 +70,7 @@ def test_a_reply_comes_once_what_is_stored_with_it_is_on_disk(node: Node, client
     txn = client.declare()
     client.post(sink, txn, "reply", to=address)
     client.retire(requests, txn)
-    client.control.send(VALUE + encode_performative(Discharge(txn)))
+    client.control.send(VALUE + encode_composite(Discharge(txn)))
     client.pump()
     assert replies.payloads == []
     client.go()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.message.composites import encode_performative
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import ACCEPTED, RELEASED, ROLLBACK, UNKNOWN_ID, Modified, Rejected
 from enmasse.message.sections import encode_message, header_of
 from enmasse.testing.recorder import RecordingSink
@@ -153,7 +153,7 @@ def test_a_delivery_settled_while_its_commit_runs_needs_no_answer(node: Node, cl
     receiver = client.receiver("q")
     txn = client.declare()
     delivery_id = client.retire(receiver, txn, settled=False)
-    sent = client.control.send(VALUE + encode_performative(Discharge(txn)))
+    sent = client.control.send(VALUE + encode_composite(Discharge(txn)))
     client.pump()
     node.harness.turn()
     assert receiver.link is not None

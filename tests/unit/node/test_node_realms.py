@@ -13,7 +13,7 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError, connect
 from enmasse.errors import UnavailableError
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.net.loop import run
 from enmasse.node.devices.directory import Directory
 from enmasse.node.devices.registry_link import RegistryLink
@@ -184,7 +184,7 @@ async def _over_amqp(port: int, name: str, proof: str) -> str:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")
             frame = await reader.readexactly(size - 4)
-            found = decode_performative(frame, 4, len(frame))[0]
+            found = decode_composite(frame, 4, len(frame))[0]
             if isinstance(found, SaslOutcome):
                 return {0: "in", 1: "refused", 4: "later"}[found.code]
     finally:

@@ -17,7 +17,7 @@ from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, amqp_frame, sasl_frame
-from enmasse.wire.amqp.performatives import Attach, Begin, Close, Flow, Open, Performative, SaslInit, Source, Target
+from enmasse.wire.amqp.performatives import Attach, Begin, Close, Composite, Flow, Open, SaslInit, Source, Target
 from enmasse.wire.amqp.sasl import SaslServer
 from tests.support.raw_peer import RawPeer
 
@@ -40,7 +40,7 @@ def fresh() -> tuple[Connection, Recorder]:
     return Connection(handler, container_id="s", is_server=True, now=0.0, sasl=sasl), handler
 
 
-def hello(*performatives: Performative) -> bytes:
+def hello(*performatives: Composite) -> bytes:
     return AMQP_HEADER + b"".join(amqp_frame(0, item) for item in performatives)
 
 

@@ -20,13 +20,13 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Coordinator,
     Detach,
     Disposition,
     End,
     Flow,
     Open,
-    Performative,
     Received,
     SaslInit,
     Source,
@@ -87,7 +87,7 @@ def settle_in_order(engine: Connection, handler: Recorder, data: bytes) -> None:
     assert engine.next_deadline() is None
 
 
-def hello(*performatives: Performative) -> bytes:
+def hello(*performatives: Composite) -> bytes:
     return AMQP_HEADER + b"".join(amqp_frame(0, item) for item in performatives)
 
 
@@ -199,7 +199,7 @@ anything = st.one_of(
     st.sampled_from([AMQP_HEADER, OPENED, BEGUN, ATTACHED]),
     st.lists(st.tuples(st.integers(0, 1), anything), max_size=12),
 )
-def test_valid_frames_in_any_order_close_in_order(start: bytes, script: list[tuple[int, Performative]]) -> None:
+def test_valid_frames_in_any_order_close_in_order(start: bytes, script: list[tuple[int, Composite]]) -> None:
     engine, handler = fresh()
     serve(engine, handler, start)
     for channel, performative in script:

@@ -11,7 +11,7 @@ from enmasse.message.outcomes import AmqpError
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
-from enmasse.wire.amqp.performatives import Close, Flow, Open, Performative
+from enmasse.wire.amqp.performatives import Close, Composite, Flow, Open
 from tests.support.raw_peer import RawPeer
 
 
@@ -22,13 +22,13 @@ def server(open_with: Open | None = None) -> tuple[RawPeer, Recorder]:
     return peer, handler
 
 
-def only(frames: list[Any]) -> Performative:
+def only(frames: list[Any]) -> Composite:
     (frame,) = frames
     assert frame.performative is not None
     return frame.performative  # type: ignore[no-any-return]
 
 
-def condition(performative: Performative) -> str | None:
+def condition(performative: Composite) -> str | None:
     error = performative.error  # type: ignore[attr-defined]
     return error.condition if error is not None else None
 

@@ -6,7 +6,7 @@ from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import SLICE_BYTES, Connection
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import Link
-from enmasse.wire.amqp.performatives import Attach, Begin, Detach, End, Flow, Performative, Source, Target, Transfer
+from enmasse.wire.amqp.performatives import Attach, Begin, Composite, Detach, End, Flow, Source, Target, Transfer
 from tests.support.raw_peer import RawPeer
 
 WINDOW = 1_000
@@ -36,7 +36,7 @@ class Impatient:
         self.asked.append(is_hot)
         return True
 
-    def reads(self, *frames: Performative, payload: bytes = b"", channel: int = 0) -> int:
+    def reads(self, *frames: Composite, payload: bytes = b"", channel: int = 0) -> int:
         """Send frames at once; how many reads they take."""
         self.peer.say(*frames, payload=payload, channel=channel)
         count = 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.message.codec import encode
-from enmasse.message.composites import decode_performative, encode_performative
+from enmasse.message.composites import decode_composite, encode_composite
 from enmasse.message.errors import DecodeError
 from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.message.types import Described, Symbol, ULong
@@ -52,7 +52,7 @@ small_uint = uints(st.integers(0, 3) | st.integers(0, 300))
 ubytes = st.integers(0, 1).map(lambda value: bytes((0x50, value)))
 states = st.sampled_from(
     [
-        encode_performative(state)
+        encode_composite(state)
         for state in (
             Accepted(),
             Released(),
@@ -201,7 +201,7 @@ class Bench:
 def general(body: bytes) -> Any:
     """What the general decoder makes of it, or nothing."""
     try:
-        return decode_performative(body, 0, len(body))[0]
+        return decode_composite(body, 0, len(body))[0]
     except DecodeError:
         return None
 

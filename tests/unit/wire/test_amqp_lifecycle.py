@@ -17,13 +17,13 @@ from enmasse.wire.amqp.link import Link
 from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
+    Composite,
     Coordinator,
     Detach,
     Disposition,
     End,
     Flow,
     Open,
-    Performative,
     Source,
     Target,
     Transfer,
@@ -38,13 +38,13 @@ def server(open_with: Open | None = None) -> tuple[RawPeer, Recorder]:
     return peer, handler
 
 
-def only(frames: list[Any]) -> Performative:
+def only(frames: list[Any]) -> Composite:
     (frame,) = frames
     assert frame.performative is not None
     return frame.performative  # type: ignore[no-any-return]
 
 
-def condition(performative: Performative) -> str | None:
+def condition(performative: Composite) -> str | None:
     error = performative.error  # type: ignore[attr-defined]
     return error.condition if error is not None else None
 
@@ -145,7 +145,7 @@ def test_a_channel_may_be_used_again_after_end() -> None:
         (Begin(remote_channel=3), "amqp:not-allowed"),
     ],
 )
-def test_frames_on_an_unknown_channel_end_the_connection(performative: Performative, expected: str) -> None:
+def test_frames_on_an_unknown_channel_end_the_connection(performative: Composite, expected: str) -> None:
     peer, _ = server()
     peer.say(performative, channel=9)
     assert condition(only(peer.hear())) == expected
@@ -391,7 +391,7 @@ def test_we_keep_to_the_handle_max_of_the_peer() -> None:
     "performative",
     [Transfer(3, 0, b"t"), Flow(0, 10, 0, 10, handle=3, link_credit=1), Detach(3, True)],
 )
-def test_an_unattached_handle_ends_the_session_only(performative: Performative) -> None:
+def test_an_unattached_handle_ends_the_session_only(performative: Composite) -> None:
     peer, handler = server()
     peer.begin()
     peer.begin(channel=1)

@@ -16,8 +16,8 @@ from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER
 from enmasse.wire.amqp.performatives import (
     Begin,
     Close,
+    Composite,
     Open,
-    Performative,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -215,7 +215,7 @@ def test_plain_responses_are_read(response: bytes, expected: tuple[str, str] | N
 @pytest.mark.parametrize(
     "performative", [SaslMechanisms(("A",)), SaslChallenge(b"x"), SaslResponse(b"x"), SaslOutcome(0), Open("c")]
 )
-def test_a_server_takes_nothing_but_init_in_sasl(performative: Performative) -> None:
+def test_a_server_takes_nothing_but_init_in_sasl(performative: Composite) -> None:
     peer, handler = server(anonymous())
     peer.say_bytes(SASL_HEADER)
     peer.say_sasl(performative)
@@ -224,7 +224,7 @@ def test_a_server_takes_nothing_but_init_in_sasl(performative: Performative) -> 
 
 
 @pytest.mark.parametrize("performative", [SaslInit("A"), SaslResponse(b"x"), SaslChallenge(b"x"), Begin()])
-def test_a_client_takes_nothing_but_mechanisms_and_outcome(performative: Performative) -> None:
+def test_a_client_takes_nothing_but_mechanisms_and_outcome(performative: Composite) -> None:
     handler = Recorder()
     peer = RawPeer(Connection(handler, container_id="c", is_server=False, now=0.0, sasl=SaslClient([Anonymous()])))
     peer.hear()
@@ -290,7 +290,7 @@ def test_a_second_open_is_a_breach() -> None:
 
 
 @pytest.mark.parametrize("performative", [Begin(), Close()])
-def test_nothing_goes_before_open(performative: Performative) -> None:
+def test_nothing_goes_before_open(performative: Composite) -> None:
     peer, handler = server()
     peer.say_bytes(AMQP_HEADER)
     peer.say(performative)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.message.codec import decode, encode
-from enmasse.message.composites import _LAYOUT, decode_performative, encode_performative
+from enmasse.message.composites import _LAYOUT, decode_composite, encode_composite
 from enmasse.message.errors import DecodeError
 from enmasse.message.outcomes import Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.message.types import Array, Described, Symbol, UInt, ULong
@@ -19,6 +19,7 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Coordinator,
     Declare,
     Declared,
@@ -26,7 +27,6 @@ from enmasse.wire.amqp.performatives import (
     Disposition,
     Flow,
     Open,
-    Performative,
     Received,
     SaslInit,
     Source,
@@ -69,7 +69,7 @@ states = st.one_of(
 CLASSES = (*_CLASSES, AmqpError, Accepted, Rejected, Released, Modified, Declare, Declared, Discharge)
 
 
-def composites(cls: type[Performative], name: str) -> st.SearchStrategy[Any]:
+def composites(cls: type[Composite], name: str) -> st.SearchStrategy[Any]:
     if name == "error":
         return errors
     if name in ("state", "default_outcome"):
@@ -80,7 +80,7 @@ def composites(cls: type[Performative], name: str) -> st.SearchStrategy[Any]:
     return performatives(Target) | performatives(Coordinator)
 
 
-def performatives(cls: type[Performative]) -> st.SearchStrategy[Any]:
+def performatives(cls: type[Composite]) -> st.SearchStrategy[Any]:
     """Any instance of one class, each optional field present or at its default."""
     fields = {}
     for name, kind, _default in _LAYOUT[cls]:
@@ -93,27 +93,27 @@ def performatives(cls: type[Performative]) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=examples(40))
 @given(data=st.data())
-def test_a_performative_comes_back(cls: type[Performative], data: st.DataObject) -> None:
+def test_a_performative_comes_back(cls: type[Composite], data: st.DataObject) -> None:
     value = data.draw(performatives(cls))
-    encoded = encode_performative(value)
+    encoded = encode_composite(value)
     padded = b"\xff" + encoded + b"payload"
-    assert decode_performative(padded, 1, len(padded)) == (value, 1 + len(encoded))
+    assert decode_composite(padded, 1, len(padded)) == (value, 1 + len(encoded))
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=examples(20))
 @given(data=st.data())
-def test_a_symbol_describes_as_well_as_a_number(cls: type[Performative], data: st.DataObject) -> None:
+def test_a_symbol_describes_as_well_as_a_number(cls: type[Composite], data: st.DataObject) -> None:
     value = data.draw(performatives(cls))
-    described, _ = decode(encode_performative(value))
+    described, _ = decode(encode_composite(value))
     named = encode(Described(Symbol(cls.SYMBOL), described.value))
-    assert decode_performative(named, 0, len(named))[0] == value
+    assert decode_composite(named, 0, len(named))[0] == value
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=examples(40))
 @given(data=st.data())
-def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st.DataObject) -> None:
+def test_any_list_of_values_is_read_or_refused(cls: type[Composite], data: st.DataObject) -> None:
     values = st.one_of(
         st.none(),
         st.booleans(),
@@ -121,7 +121,7 @@ def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st
         text,
         st.binary(max_size=5),
         maps,
-        states.map(lambda state: decode(encode_performative(state))[0] if isinstance(state, Performative) else state),
+        states.map(lambda state: decode(encode_composite(state))[0] if isinstance(state, Composite) else state),
         st.just(Array(0xA3, [Symbol("a")])),
         st.just([]),
         st.just(-1),
@@ -129,12 +129,12 @@ def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st
     fields = data.draw(st.lists(values, max_size=len(_LAYOUT[cls]) + 1))
     encoded = encode(Described(ULong(cls.CODE), fields))
     try:
-        found, _ = decode_performative(encoded, 0, len(encoded))
+        found, _ = decode_composite(encoded, 0, len(encoded))
     except DecodeError:
         return
     assert isinstance(found, cls)
-    again = encode_performative(found)
-    assert decode_performative(again, 0, len(again))[0] == found
+    again = encode_composite(found)
+    assert decode_composite(again, 0, len(again))[0] == found
 
 
 @settings(max_examples=examples(200))
@@ -142,14 +142,14 @@ def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st
 def test_any_bytes_behind_a_descriptor_are_read_or_refused(code: int, tail: bytes) -> None:
     data = b"\x00\x53" + bytes((code,)) + tail
     try:
-        found, at = decode_performative(data, 0, len(data))
+        found, at = decode_composite(data, 0, len(data))
     except DecodeError:
         return
     assert at <= len(data)
-    assert encode_performative(found)
+    assert encode_composite(found)
 
 
-def fields_of(cls: type[Performative], values: list[Any]) -> bytes:
+def fields_of(cls: type[Composite], values: list[Any]) -> bytes:
     return encode(Described(ULong(cls.CODE), values))
 
 
@@ -182,8 +182,8 @@ def fields_of(cls: type[Performative], values: list[Any]) -> bytes:
         (fields_of(Close, [Described(ULong(0x1D), [])]), "lacks its mandatory field condition"),
         (fields_of(SaslInit, [Symbol("PLAIN"), "text"]), "binary"),
         (encode(Described(ULong(0x10), {})), "not a list"),
-        (encode(Described(ULong(0x99), [])), "no performative"),
-        (encode(Described(Symbol("x" * 100_000), [])), "no performative"),
+        (encode(Described(ULong(0x99), [])), "no composite that is known"),
+        (encode(Described(Symbol("x" * 100_000), [])), "no composite that is known"),
         (encode(Described([], [])), "neither number nor symbol"),
         (encode([]), "composite"),
         (b"", "missing"),
@@ -191,32 +191,32 @@ def fields_of(cls: type[Performative], values: list[Any]) -> bytes:
 )
 def test_wrong_fields_are_decode_errors_with_a_short_reason(data: bytes, why: str) -> None:
     with pytest.raises(DecodeError, match=why) as caught:
-        decode_performative(data, 0, len(data))
+        decode_composite(data, 0, len(data))
     assert len(caught.value.description) < 200
 
 
 def test_trailing_defaults_are_not_sent() -> None:
-    assert encode_performative(Accepted()).hex() == "00532445"
-    assert encode_performative(Close()).hex() == "00531845"
-    assert encode_performative(Transfer(0, more=False)).hex() == "005314c0020143"
-    assert encode_performative(Open("c", channel_max=0xFFFF)) == encode_performative(Open("c"))
+    assert encode_composite(Accepted()).hex() == "00532445"
+    assert encode_composite(Close()).hex() == "00531845"
+    assert encode_composite(Transfer(0, more=False)).hex() == "005314c0020143"
+    assert encode_composite(Open("c", channel_max=0xFFFF)) == encode_composite(Open("c"))
 
 
 def test_mandatory_numbers_are_sent_even_when_zero() -> None:
-    data = encode_performative(Begin())
+    data = encode_composite(Begin())
     assert decode(data)[0].value == [None, UInt(0), UInt(0), UInt(0)]
 
 
 def test_a_single_symbol_stands_for_an_array_of_one() -> None:
     data = encode(Described(ULong(0x40), [Symbol("ANONYMOUS")]))
-    found, _ = decode_performative(data, 0, len(data))
+    found, _ = decode_composite(data, 0, len(data))
     assert found.mechanisms == ("ANONYMOUS",)  # type: ignore[attr-defined]
 
 
 def test_symbols_longer_than_a_byte_counts_are_kept() -> None:
     value = Open("c", offered_capabilities=("x" * 300, "y"))
-    data = encode_performative(value)
-    assert decode_performative(data, 0, len(data))[0] == value
+    data = encode_composite(value)
+    assert decode_composite(data, 0, len(data))[0] == value
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_symbols_longer_than_a_byte_counts_are_kept() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_names_in_maps_of_fields_are_symbols(value: Performative) -> None:
+def test_names_in_maps_of_fields_are_symbols(value: Composite) -> None:
     def keys(part: Any) -> list[Any]:
         if isinstance(part, Described):
             return keys(part.value)
@@ -242,21 +242,21 @@ def test_names_in_maps_of_fields_are_symbols(value: Performative) -> None:
             return list(part)
         return [key for item in part for key in keys(item)] if isinstance(part, list) else []
 
-    found = keys(decode(encode_performative(value))[0])
+    found = keys(decode(encode_composite(value))[0])
     assert found
     assert {type(key) for key in found} == {Symbol}
 
 
 def test_peers_may_write_names_as_strings_but_not_beyond_ascii() -> None:
     data = encode(Described(ULong(0x10), ["c", None, None, None, None, None, None, None, None, {"product": "p"}]))
-    assert decode_performative(data, 0, len(data))[0] == Open("c", properties={"product": "p"})
+    assert decode_composite(data, 0, len(data))[0] == Open("c", properties={"product": "p"})
     data = encode(Described(ULong(0x1D), [Symbol("amqp:internal-error"), None, {"größe": 1}]))
     with pytest.raises(DecodeError, match="symbol"):
-        decode_performative(data, 0, len(data))
+        decode_composite(data, 0, len(data))
 
 
 def test_values_of_extensions_stay_as_they_are() -> None:
     unknown = Described(Symbol("acme:lifetime"), [1])
     value = Source("q", filter={Symbol("f"): unknown}, dynamic_node_properties={Symbol("p"): unknown})
-    data = encode_performative(value)
-    assert decode_performative(data, 0, len(data))[0] == replace(value)
+    data = encode_composite(value)
+    assert decode_composite(data, 0, len(data))[0] == replace(value)

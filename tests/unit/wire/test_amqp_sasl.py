@@ -7,13 +7,13 @@ import hmac
 import pytest
 
 from enmasse.errors import RemoteError
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
+    Composite,
     Open,
-    Performative,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -48,8 +48,8 @@ class Riddle:
         return self if response == b"more" else response == b"42"
 
 
-def spoken(frames: list[bytes]) -> list[Performative]:
-    return [decode_performative(frame, 8, len(frame))[0] for frame in frames]
+def spoken(frames: list[bytes]) -> list[Composite]:
+    return [decode_composite(frame, 8, len(frame))[0] for frame in frames]
 
 
 def riddle(*, mechanisms: tuple[str, ...] = ("RIDDLE",)) -> SaslServer:
@@ -85,7 +85,7 @@ def test_a_server_does_not_ask_for_ever() -> None:
 
 
 @pytest.mark.parametrize("frame", [SaslInit("RIDDLE"), SaslOutcome(0), SaslChallenge(b"")])
-def test_a_question_wants_a_response(frame: Performative) -> None:
+def test_a_question_wants_a_response(frame: Composite) -> None:
     server = riddle()
     server.receive(SaslInit("RIDDLE"))
     with pytest.raises(RemoteError, match="sasl-response"):
@@ -116,7 +116,7 @@ def test_a_client_does_not_answer_for_ever() -> None:
 
 
 @pytest.mark.parametrize("frame", [SaslChallenge(b""), SaslOutcome(0), SaslInit("A"), SaslResponse(b"")])
-def test_a_server_that_does_not_begin_with_mechanisms_is_left(frame: Performative) -> None:
+def test_a_server_that_does_not_begin_with_mechanisms_is_left(frame: Composite) -> None:
     with pytest.raises(RemoteError, match="from a server"):
         SaslClient([Anonymous()]).receive(frame)
 

@@ -16,8 +16,8 @@ from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Composite,
     Open,
-    Performative,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -86,7 +86,7 @@ def test_what_is_no_frame_is_told_once_and_never_shown(bad: bytes) -> None:
         SaslOutcome(0, SECRET),
     ],
 )
-def test_secrets_are_masked_and_their_lengths_stay(frame: Performative) -> None:
+def test_secrets_are_masked_and_their_lengths_stay(frame: Composite) -> None:
     told = sasl_frame(frame)
     masked = mask(told)
     assert SECRET in told

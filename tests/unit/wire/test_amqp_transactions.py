@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.message.composites import decode_performative, encode_performative, from_described
+from enmasse.message.composites import decode_composite, encode_composite, from_described
 from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, Rejected
 from enmasse.message.types import Described, Symbol, ULong
 from enmasse.testing.recorded_pair import RecordedPair
@@ -61,8 +61,8 @@ def retiring(count: int) -> tuple[RawPeer, Recorder, Session, list[Any]]:
 
 def test_a_state_is_known_by_number_and_by_symbol() -> None:
     encoded = b"\x00\x53\x34\xc0\x08\x02\xa0\x01\x37\x00\x53\x24\x45"
-    assert decode_performative(encoded, 0, len(encoded))[0] == TransactionalState(b"7", Accepted())
-    assert encode_performative(TransactionalState(b"7", Accepted())) == encoded
+    assert decode_composite(encoded, 0, len(encoded))[0] == TransactionalState(b"7", Accepted())
+    assert encode_composite(TransactionalState(b"7", Accepted())) == encoded
     by_symbol = Described(Symbol("amqp:discharge:list"), [b"7", True])
     assert from_described(by_symbol) == Discharge(b"7", True)
     assert from_described(Described(ULong(0x31), [])) == Declare()
@@ -194,5 +194,5 @@ def test_a_declared_transaction_is_an_outcome_even_unsettled() -> None:
 def test_states_within_a_transaction_hold_any_outcome() -> None:
     for outcome in (None, ACCEPTED, RELEASED, Rejected()):
         state = TransactionalState(b"7", outcome)
-        encoded = encode_performative(state)
-        assert decode_performative(encoded, 0, len(encoded))[0] == state
+        encoded = encode_composite(state)
+        assert decode_composite(encoded, 0, len(encoded))[0] == state

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from enmasse.message.composites import Performative, encode_performative
+from enmasse.message.composites import Composite, encode_composite
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.node.amqp.recovery import Key, Recovery, Terminus, unsettled_map
 from enmasse.wire.amqp.errors import SessionError
@@ -33,9 +33,9 @@ _UNKNOWN = object()
 
 def to_keep(state: Any) -> Any:
     """Return an outcome shortened to a size that can be kept many times over."""
-    if state is ACCEPTED or state is RELEASED or not isinstance(state, Performative):
+    if state is ACCEPTED or state is RELEASED or not isinstance(state, Composite):
         return state
-    if len(encode_performative(state)) <= MAX_STATE_BYTES:
+    if len(encode_composite(state)) <= MAX_STATE_BYTES:
         return state
     if isinstance(state, Modified):
         return Modified(state.delivery_failed, state.undeliverable_here)

@@ -16,7 +16,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.message.codec import decode, encode
-from enmasse.message.composites import Performative, encode_performative, from_described
+from enmasse.message.composites import Composite, encode_composite, from_described
 from enmasse.message.errors import DecodeError
 from enmasse.message.outcomes import AmqpError, known_outcome
 from enmasse.message.types import Described
@@ -84,7 +84,7 @@ def unsettled_map(states: Mapping[bytes, Any], max_frame_size: int) -> tuple[dic
     room = max_frame_size - MAP_MARGIN_BYTES
     fitting: dict[Any, Any] = {}
     for tag, state in states.items():
-        value = decode(encode_performative(state))[0] if isinstance(state, Performative) else None
+        value = decode(encode_composite(state))[0] if isinstance(state, Composite) else None
         room -= len(tag) + 2 + len(encode(value))
         if room < 0 and fitting:
             return fitting, True

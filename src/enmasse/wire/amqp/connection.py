@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.errors import DecodeError
 from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE, MIN_IDLE_TIMEOUT_S, ConnectionOutput, Phase
@@ -24,7 +24,7 @@ from enmasse.wire.amqp.framing import (
     amqp_frame,
     gather,
 )
-from enmasse.wire.amqp.performatives import Attach, Begin, Close, Detach, End, Open, Performative
+from enmasse.wire.amqp.performatives import Attach, Begin, Close, Composite, Detach, End, Open
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
 
@@ -150,7 +150,7 @@ class Connection(ConnectionOutput):
         stop = at + size
         if stop > len(data):
             return at
-        found, _ = decode_performative(data, at + 4 * data[at + 4], stop)
+        found, _ = decode_composite(data, at + 4 * data[at + 4], stop)
         assert self.sasl is not None
         self._put_sasl(self.sasl.receive(found))
         if self._is_verdict_awaited:
@@ -314,7 +314,7 @@ class Connection(ConnectionOutput):
         at += doff * 4
         if at == stop:
             return
-        found, after = decode_performative(data, at, stop)
+        found, after = decode_composite(data, at, stop)
         if isinstance(found, Open):
             self._on_open(found)
             return
@@ -327,7 +327,7 @@ class Connection(ConnectionOutput):
         else:
             self._on_session_frame(found, channel, data, after, stop)
 
-    def _on_session_frame(self, found: Performative, channel: int, data: bytes, after: int, stop: int) -> None:
+    def _on_session_frame(self, found: Composite, channel: int, data: bytes, after: int, stop: int) -> None:
         session = self.sessions.get(channel)
         if session is None:
             if isinstance(found, End):
@@ -348,7 +348,7 @@ class Connection(ConnectionOutput):
             raise FramingError(f"a {found.SYMBOL} is no performative")
 
     @staticmethod
-    def _on_rare_shape(session: Session, found: Performative, payload: bytes) -> None:
+    def _on_rare_shape(session: Session, found: Composite, payload: bytes) -> None:
         """A hot performative in a long-winded form: write it in the usual one and read that."""
         frame = amqp_frame(0, found, len(payload)) + payload
         if found.CODE == 0x14:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from enmasse.message.composites import encode_performative
-from enmasse.wire.amqp.performatives import Performative
+from enmasse.message.composites import encode_composite
+from enmasse.wire.amqp.performatives import Composite
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -35,13 +35,13 @@ def gather(pieces: list[bytes | bytearray | memoryview], piece: bytes | memoryvi
         pieces.append(bytearray(piece))
 
 
-def amqp_frame(channel: int, performative: Performative, payload_bytes: int = 0) -> bytes:
+def amqp_frame(channel: int, performative: Composite, payload_bytes: int = 0) -> bytes:
     """A frame of type 0 up to its payload, which is to follow."""
-    body = encode_performative(performative)
+    body = encode_composite(performative)
     return _HEADER.pack(8 + len(body) + payload_bytes, 2, 0, channel) + body
 
 
-def sasl_frame(performative: Performative) -> bytes:
+def sasl_frame(performative: Composite) -> bytes:
     """A whole frame of type 1 [AMQP 5.3.1]."""
-    body = encode_performative(performative)
+    body = encode_composite(performative)
     return _HEADER.pack(8 + len(body), 2, 1, 0) + body

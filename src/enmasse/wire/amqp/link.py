@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.message.codec import encode
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.outcomes import AmqpError
 from enmasse.message.passage import Passage
 from enmasse.message.types import UInt
@@ -419,7 +419,7 @@ class ReceivingLink(Link):
         assert self.tracker is not None
         if self.is_detach_sent:
             return True
-        found, _ = decode_performative(data, start - 3, stop)
+        found, _ = decode_composite(data, start - 3, stop)
         assert isinstance(found, Transfer)
         return self.tracker.takes(found)
 

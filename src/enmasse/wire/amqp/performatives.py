@@ -23,10 +23,10 @@ from enmasse.message.composites import (
     UINT,
     ULONG,
     USHORT,
-    Performative,
+    Composite,
     composite,
-    decode_performative,
-    encode_performative,
+    decode_composite,
+    encode_composite,
     field_of,
     from_described,
     register,
@@ -34,7 +34,7 @@ from enmasse.message.composites import (
 from enmasse.message.outcomes import ACCEPTED, ERROR, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 
 # Taken from here they know every class, as only what is imported is registered.
-__all__ = ["Performative", "decode_performative", "encode_performative", "from_described"]
+__all__ = ["Composite", "decode_composite", "encode_composite", "from_described"]
 
 _STATE = composite(
     "Received", "Accepted", "Rejected", "Released", "Modified", "Declared", "TransactionalState", "Described"
@@ -43,7 +43,7 @@ _STATE = composite(
 
 
 @dataclass(slots=True)
-class Open(Performative):
+class Open(Composite):
     """Negotiates the connection [AMQP 2.7.1]; idle_time_out in milliseconds."""
 
     CODE = 0x10
@@ -61,7 +61,7 @@ class Open(Performative):
 
 
 @dataclass(slots=True)
-class Begin(Performative):
+class Begin(Composite):
     """Begins a session on a channel [AMQP 2.7.2]."""
 
     CODE = 0x11
@@ -78,7 +78,7 @@ class Begin(Performative):
 
 
 @dataclass(slots=True)
-class Source(Performative):
+class Source(Composite):
     """Where a link's messages come from [AMQP 3.5.3]; timeout in seconds."""
 
     CODE = 0x28
@@ -97,7 +97,7 @@ class Source(Performative):
 
 
 @dataclass(slots=True)
-class Target(Performative):
+class Target(Composite):
     """Where a link's messages go [AMQP 3.5.4]; timeout in seconds."""
 
     CODE = 0x29
@@ -112,7 +112,7 @@ class Target(Performative):
 
 
 @dataclass(slots=True)
-class Coordinator(Performative):
+class Coordinator(Composite):
     """The target of a link that controls transactions [AMQP 4.5.1]."""
 
     CODE = 0x30
@@ -121,7 +121,7 @@ class Coordinator(Performative):
 
 
 @dataclass(slots=True)
-class Attach(Performative):
+class Attach(Composite):
     """Attaches a link to a session [AMQP 2.7.3]; role is true for a receiver."""
 
     CODE = 0x12
@@ -143,7 +143,7 @@ class Attach(Performative):
 
 
 @dataclass(slots=True)
-class Flow(Performative):
+class Flow(Composite):
     """Updates the windows of a session and the credit of a link [AMQP 2.7.4]."""
 
     CODE = 0x13
@@ -163,7 +163,7 @@ class Flow(Performative):
 
 
 @dataclass(slots=True)
-class Transfer(Performative):
+class Transfer(Composite):
     """Carries a message or a part of one [AMQP 2.7.5]."""
 
     CODE = 0x14
@@ -182,7 +182,7 @@ class Transfer(Performative):
 
 
 @dataclass(slots=True)
-class Disposition(Performative):
+class Disposition(Composite):
     """Reports the state of deliveries [AMQP 2.7.6]; role is true from a receiver."""
 
     CODE = 0x15
@@ -196,7 +196,7 @@ class Disposition(Performative):
 
 
 @dataclass(slots=True)
-class Detach(Performative):
+class Detach(Composite):
     """Detaches or, if closed, destroys a link [AMQP 2.7.7]."""
 
     CODE = 0x16
@@ -207,7 +207,7 @@ class Detach(Performative):
 
 
 @dataclass(slots=True)
-class End(Performative):
+class End(Composite):
     """Ends a session [AMQP 2.7.8]."""
 
     CODE = 0x17
@@ -216,7 +216,7 @@ class End(Performative):
 
 
 @dataclass(slots=True)
-class Close(Performative):
+class Close(Composite):
     """Closes the connection [AMQP 2.7.9]."""
 
     CODE = 0x18
@@ -225,7 +225,7 @@ class Close(Performative):
 
 
 @dataclass(slots=True)
-class Received(Performative):
+class Received(Composite):
     """The part of a delivery that has arrived [AMQP 3.4.1]."""
 
     CODE = 0x23
@@ -235,7 +235,7 @@ class Received(Performative):
 
 
 @dataclass(slots=True)
-class SaslMechanisms(Performative):
+class SaslMechanisms(Composite):
     """The mechanisms that the server offers [AMQP 5.3.3.1]."""
 
     CODE = 0x40
@@ -244,7 +244,7 @@ class SaslMechanisms(Performative):
 
 
 @dataclass(slots=True)
-class SaslInit(Performative):
+class SaslInit(Composite):
     """The mechanism that the client chose [AMQP 5.3.3.2]."""
 
     CODE = 0x41
@@ -255,7 +255,7 @@ class SaslInit(Performative):
 
 
 @dataclass(slots=True)
-class SaslChallenge(Performative):
+class SaslChallenge(Composite):
     """A question of the server [AMQP 5.3.3.3]."""
 
     CODE = 0x42
@@ -264,7 +264,7 @@ class SaslChallenge(Performative):
 
 
 @dataclass(slots=True)
-class SaslResponse(Performative):
+class SaslResponse(Composite):
     """The client's answer [AMQP 5.3.3.4]."""
 
     CODE = 0x43
@@ -273,7 +273,7 @@ class SaslResponse(Performative):
 
 
 @dataclass(slots=True)
-class SaslOutcome(Performative):
+class SaslOutcome(Composite):
     """The result of authentication: 0 ok, 1 authentication failed, 2-4 system trouble [AMQP 5.3.3.5]."""
 
     CODE = 0x44
@@ -282,7 +282,7 @@ class SaslOutcome(Performative):
     additional_data: bytes | None = field_of(BINARY, None)
 
 
-_CLASSES: tuple[type[Performative], ...] = (
+_CLASSES: tuple[type[Composite], ...] = (
     Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close, Received, Source, Target, Coordinator,
     SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome,
 )  # fmt: skip
@@ -298,7 +298,7 @@ _OUTCOME = composite("Accepted", "Rejected", "Released", "Modified", "Declared",
 
 
 @dataclass(slots=True)
-class Declare(Performative):
+class Declare(Composite):
     """The body of a message that asks for a transaction [AMQP 4.5.2]; a global id is for distributed ones."""
 
     CODE = 0x31
@@ -307,7 +307,7 @@ class Declare(Performative):
 
 
 @dataclass(slots=True)
-class Discharge(Performative):
+class Discharge(Composite):
     """The body of a message that ends a transaction: by commit, or by rollback if ``fail`` [AMQP 4.5.3]."""
 
     CODE = 0x32
@@ -317,7 +317,7 @@ class Discharge(Performative):
 
 
 @dataclass(slots=True)
-class Declared(Performative):
+class Declared(Composite):
     """The outcome of a declare: the transaction has begun under this id [AMQP 4.5.5]."""
 
     CODE = 0x33
@@ -326,7 +326,7 @@ class Declared(Performative):
 
 
 @dataclass(slots=True)
-class TransactionalState(Performative):
+class TransactionalState(Composite):
     """The outcome of a delivery once its transaction is committed [AMQP 4.5.6]."""
 
     CODE = 0x34

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.framing import sasl_frame
 from enmasse.wire.amqp.performatives import (
-    Performative,
+    Composite,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -68,7 +68,7 @@ class SaslServer:
         """Return the frames to send first."""
         return [sasl_frame(SaslMechanisms(self.mechanisms))]
 
-    def receive(self, frame: Performative) -> list[bytes]:
+    def receive(self, frame: Composite) -> list[bytes]:
         """Return the frames to send after a frame of the peer.
 
         Raises:
@@ -148,7 +148,7 @@ class SaslClient:
         """The server speaks first."""
         return []
 
-    def receive(self, frame: Performative) -> list[bytes]:
+    def receive(self, frame: Composite) -> list[bytes]:
         """Return the frames to send after a frame of the peer.
 
         Raises:

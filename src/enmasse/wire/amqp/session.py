@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.errors import DecodeError
 from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError
 from enmasse.message.passage import Passage
@@ -207,7 +207,7 @@ class Session(SessionFlow):
             return self._rare_transfer
         if len(rare) == count and count <= 5 and not rare[:2].strip(b"\x40") and not rare[2:].strip(b"\x40\x42"):
             return None
-        found, _ = decode_performative(data, start - 3, stop)
+        found, _ = decode_composite(data, start - 3, stop)
         assert isinstance(found, Transfer)
         self._rare = count, rare
         self._rare_transfer = found
@@ -410,7 +410,7 @@ class Session(SessionFlow):
             self.on_room()
 
     def _on_any_disposition(self, data: bytes, at: int, stop: int) -> None:
-        found, _ = decode_performative(data, at - 3, stop)
+        found, _ = decode_composite(data, at - 3, stop)
         assert isinstance(found, Disposition)
         last = found.first if found.last is None else found.last
         # Sinks compare by identity, whatever shape the peer chose.

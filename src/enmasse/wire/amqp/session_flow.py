@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.errors import DecodeError
 from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.link import MASK
@@ -62,7 +62,7 @@ class SessionFlow(SessionLinks):
                 break
         if at != end:
             # A shape that is rare (properties, wide booleans) or wrong: the decoder knows which.
-            found, _ = decode_performative(data, start - 3, stop)
+            found, _ = decode_composite(data, start - 3, stop)
             numbers = [getattr(found, name) for name in _FLOW_FIELDS]
         incoming, window, outgoing, outgoing_window, handle, count_, credit, available, drain, echo, properties = (
             numbers

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from enmasse.message.composites import encode_performative
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import ACCEPTED, RELEASED, TOO_LARGE, AmqpError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, Link, ReceivingLink, SendingLink
@@ -279,7 +279,7 @@ class SessionOutput:
         if state is None and size > room:
             heads = link.part_heads(delivery_id, settled, message_format)
         else:
-            room -= len(encode_performative(state)) if state is not None else 0
+            room -= len(encode_composite(state)) if state is not None else 0
             heads = self._any_heads(link, delivery_id, settled, message_format, state, more=size > room)
         view = memoryview(payload)
         head, between, last = heads

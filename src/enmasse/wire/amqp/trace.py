@@ -14,10 +14,10 @@ from typing import Any
 
 from enmasse.errors import RemoteError
 from enmasse.message.codec import skip
-from enmasse.message.composites import decode_performative
+from enmasse.message.composites import decode_composite
 from enmasse.message.types import Array, Described
 from enmasse.wire.amqp.framing import sasl_frame
-from enmasse.wire.amqp.performatives import Performative, SaslChallenge, SaslInit, SaslOutcome, SaslResponse
+from enmasse.wire.amqp.performatives import Composite, SaslChallenge, SaslInit, SaslOutcome, SaslResponse
 
 MAX_OBSERVED_BYTES = (1 << 20) + 8
 """No larger frame is agreed on with anybody; a peer that announces one is disconnected."""
@@ -91,7 +91,7 @@ def mask(frame: bytes) -> bytes:
     if frame.startswith(b"AMQP") or frame[5] != _SASL_TYPE:
         return frame
     try:
-        found, _ = decode_performative(frame, 4 * frame[4], len(frame))
+        found, _ = decode_composite(frame, 4 * frame[4], len(frame))
     except (RemoteError, IndexError, struct.error):
         return frame[:8] + b"*" * (len(frame) - 8)
     name = _SECRETS.get(type(found))
@@ -137,7 +137,7 @@ def describe(frame: bytes, payload_bytes: int = 0) -> str:
     if size == body:
         return f"{where} heartbeat"
     try:
-        found, after = decode_performative(frame, body, len(frame))
+        found, after = decode_composite(frame, body, len(frame))
     except (RemoteError, IndexError, struct.error) as error:
         return f"{where} unreadable frame of {size} bytes ({error})"
     line = f"{where} {_call(found)}{_fields(found)}"
@@ -150,12 +150,12 @@ def describe(frame: bytes, payload_bytes: int = 0) -> str:
     return line
 
 
-def _call(found: Performative) -> str:
+def _call(found: Composite) -> str:
     """A composite by its name in the specification."""
     return found.SYMBOL.removeprefix("amqp:").removesuffix(":list")
 
 
-def _fields(found: Performative) -> str:
+def _fields(found: Composite) -> str:
     secret = _SECRETS.get(type(found))
     forced = getattr(type(found), "MANDATORY", ())
     parts: list[str] = []
@@ -179,7 +179,7 @@ def _value(value: Any) -> str:
 
 
 def _whole(value: Any) -> str:
-    if isinstance(value, Performative):
+    if isinstance(value, Composite):
         return f"{_call(value)}({_fields(value)[1:]})"
     if isinstance(value, bool):
         return "true" if value else "false"
