@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import cbor2
 import pytest
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sources import Files
 from enmasse.model.sql.ddl import parse_ddl
+from enmasse.model.sql.message_schema import SENML_COLUMNS, schema_columns
 from enmasse.pipeline.decoding import decode
+from enmasse.pipeline.decoding.arrow_stage import records_reader
 from enmasse.pipeline.decoding.csv_columns import csv_columns
+from enmasse.pipeline.decoding.registered import Registered
+from enmasse.pipeline.decoding.senml import read_senml
 from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
+from enmasse.pipeline.registry_copy import RegisteredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,7 +45,7 @@ class Case(NamedTuple):
 def table() -> Iterator[Case]:
     lines = PAGE.read_text().split("## Values, one by one")[1].split("## ")[0].splitlines()
     for line in lines:
-        if found := re.fullmatch(r"\| `(.+?)` \| ([A-Z, ]+) \| `(.+)` \| (?:`(.+)`|bad|the empty text) \|", line):
+        if found := re.fullmatch(r"\| `(.+?)` \| ([A-Za-z, -]+) \| `(.+)` \| (?:`(.+)`|bad|the empty text) \|", line):
             out = None if line.endswith("| bad |") else found[4] or ""
             yield Case(found[1], found[2], found[3], out)
 
@@ -50,9 +58,19 @@ def of_format(name: str) -> list[Case]:
     return [case for case in CASES if name in case.formats.split(", ")]
 
 
+def with_labels(name: str) -> Iterator[tuple[Case, str]]:
+    """Yield the cases of a format whose values have a type or label of their own, with that."""
+    for case in CASES:
+        for one in case.formats.split(", "):
+            if one.startswith(f"{name} "):
+                yield case, one.partition(" ")[2]
+
+
 def test_the_table_names_all_types() -> None:
     assert len(CASES) > 80
     assert {"STRING", "INT", "BIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP"} < set(TYPES)
+    formats = {name.split()[0] for case in CASES for name in case.formats.split(", ")}
+    assert formats == {"JSON", "CBOR", "CSV", "Avro", "SenML", "text", "raw"}
 
 
 def shown(column: Column, of: str) -> Column:
@@ -108,15 +126,109 @@ def test_cbor_gives_what_the_table_says() -> None:
 def as_text(value: Any, of: str) -> str:
     """Return what ``CAST`` gives of a value for Arrow."""
     if of.startswith("TIMESTAMP"):
-        moment = EPOCH + timedelta(microseconds=value)
-        return (
-            moment.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0").removesuffix(".")
-            if value % 1_000_000
-            else (moment.strftime("%Y-%m-%d %H:%M:%S"))
-        )
+        text = (EPOCH + timedelta(microseconds=value)).replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if value % 1_000_000 else text
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex().upper()
     return str(value).lower() if of == "BOOLEAN" else str(value)
+
+
+SYMBOLS = ["ON", "OFF"]
+
+
+def avro_type(of: str, label: str) -> Any:
+    """Return a type of Avro by its name and that of its column."""
+    if label == "enum":
+        return {"type": "enum", "name": "E", "symbols": SYMBOLS}
+    if label == "fixed":
+        return {"type": "fixed", "name": "F", "size": 2}
+    if label == "decimal":
+        precision, scale = re.findall("[0-9]+", of)
+        return {"type": "bytes", "logicalType": label, "precision": int(precision), "scale": int(scale)}
+    kinds = {"uuid": "string", "date": "int", "time-millis": "int"}
+    kind = kinds.get(label) or ("long" if "-" in label else None)
+    return {"type": kind, "logicalType": label} if kind else label
+
+
+def avro_bytes(kind: Any, value: Any) -> bytes:
+    """Return a value in binary, as it is, which libraries do not where it is none of the type."""
+    kind = kind["type"] if isinstance(kind, dict) else kind
+    if kind == "enum":
+        kind, value = "int", SYMBOLS.index(value) if value in SYMBOLS else len(SYMBOLS)
+    if isinstance(value, str):
+        data = value.encode(errors="surrogatepass") if kind == "string" else value.encode("latin-1")
+        return data if kind == "fixed" else avro_bytes("long", len(data)) + data
+    if kind == "boolean":
+        return bytes([value])
+    if kind in ("float", "double"):
+        return struct.pack(f"<{kind[0]}", value)
+    value, made = (value << 1) ^ (value >> 63), b""
+    while value > 0x7F:
+        made, value = made + bytes([value & 0x7F | 0x80]), value >> 7
+    return made + bytes([value])
+
+
+def test_avro_gives_what_the_table_says_at_every_depth() -> None:
+    for case, label in with_labels("Avro"):
+        kind = avro_type(case.type, label)
+        again = kind.get("name", kind) if isinstance(kind, dict) else kind
+        places = [["null", kind], {"type": "array", "items": again}, {"type": "map", "values": ["null", again]}]
+        inner = [{"name": name, "type": place} for name, place in zip("cam", places, strict=True)]
+        outer = [{"name": "s", "type": {"type": "record", "name": "S", "fields": inner}}]
+        schema = json.dumps({"type": "record", "name": "R", "fields": outer})
+        (column,) = schema_columns("avro", schema)
+        assert str(column.type.fields[0].type) == case.type
+        one = avro_bytes(kind, json.loads(case.value))
+        content = b"\x02" + one + b"\x02" + one + b"\x00" + b"\x02\x02k\x02" + one + b"\x00"
+        registered = Registered(
+            Path("none"), "avro", schema, is_subject=False, of_all=RegisteredSchema(1, "AVRO", schema)
+        )
+        for read in (records_reader("avro", schema), registered.reader()):
+            if case.out is None:
+                with pytest.raises(RecordProblem):
+                    shaper([column])(read(content, 0.0)[0])
+                continue
+            (made,) = shaper([column])(read(content, 0.0)[0])
+            assert (made["a"], made["m"]) == ([made["c"]], [("k", made["c"])]), (case, label)
+            assert as_text(made["c"], case.type) == case.out, (case, label)
+
+
+def test_senml_in_json_and_in_cbor_gives_what_the_table_says() -> None:
+    names = {"n": "name", "u": "unit", "t": "time", "v": "value", "vs": "string_value", "vb": "bool_value"}
+    names |= {"vd": "data_value", "s": "sum", "ut": "update_time"}
+    for case, label in with_labels("SenML"):
+        rest = {"n": "a"} | ({} if label in ("v", "vs", "vb", "vd") else {"v": 1})
+        place = [column.name for column in SENML_COLUMNS].index(names[label])
+        assert str(SENML_COLUMNS[place].type) == case.type
+        text = f'[{json.dumps(rest)[:-1]}, "{label}": {case.value}}}]'
+        value = json.loads(case.value)
+        contents = [text.encode()]
+        if case.value != '"\\ud83d"':  # which CBOR cannot even write
+            contents.append(cbor2.dumps([rest | {label: value}]))
+        if isinstance(value, float):
+            contents.append(cbor2.dumps([rest | {label: Decimal(repr(value))}]))
+        for content in contents:
+            if case.out is None:
+                with pytest.raises(RecordProblem):
+                    shaper(SENML_COLUMNS)(read_senml(content, 0.0)[0])
+            else:
+                made = shaper(SENML_COLUMNS)(read_senml(content, 0.0)[0])[place]
+                assert as_text(made, case.type) == case.out, (case, label)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_text_and_raw_give_what_the_table_says(spark: SparkSession) -> None:
+    for name, of in (("text", "STRING"), ("raw", "BINARY")):
+        cases = of_format(name)
+        rows = [(number, bytearray.fromhex(case.value)) for number, case in enumerate(cases)]
+        frame = spark.createDataFrame(rows, "offset BIGINT, value BINARY")
+        decoded = decode(frame, format=name).select("_offset", shown(F.col("value"), of), "_problem", "_value")
+        for number, out, problem, value in decoded.collect():
+            assert out == cases[number].out
+            assert (problem is None) == (value is None) == (out is not None)
 
 
 @pytest.mark.spark

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Callable
@@ -10,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import fastavro
 from fastavro.read import SchemaResolutionError
 from jsonschema.exceptions import ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from enmasse.model.sql.avro import AvroSchemaError, avro_columns, parse_avro
+from enmasse.model.sql.avro import AvroSchemaError, avro_columns
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_schema import schema_columns
+from enmasse.pipeline.decoding.avro import read_record, reading_schema
 from enmasse.pipeline.decoding.json_documents import read_json
 from enmasse.pipeline.decoding.json_schema import json_schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem
@@ -99,25 +98,18 @@ class Registered:
             avro_columns(schema.text)
         except AvroSchemaError as error:
             return f"it is of schema {number}, which has no columns: {error}"
-        return _avro_reader(schema, parse_avro(self.schema))
+        return _avro_reader(schema, reading_schema(self.schema))
 
 
 def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
-    writer = parse_avro(schema.text)
+    writer = reading_schema(schema.text)
     absent = _absent(writer, wanted)
 
     def read(content: bytes) -> Any:
-        file = io.BytesIO(content)
         try:
-            record = fastavro.schemaless_reader(file, writer, wanted)
+            record = read_record(content, 0, writer, wanted, f"it is no Avro of schema {schema.id}")
         except SchemaResolutionError as error:
             raise RecordProblem(f"it is of schema {schema.id}, which cannot be read: {error}") from error
-        except EOFError as error:
-            raise RecordProblem(f"it is no Avro of schema {schema.id}: it ends too soon") from error
-        except (ValueError, LookupError, OverflowError, TypeError, ArithmeticError, MemoryError) as error:
-            raise RecordProblem(f"it is no Avro of schema {schema.id}: {error}") from error
-        if file.tell() != len(content):
-            raise RecordProblem(f"expected one Avro record, got {len(content) - file.tell()} more bytes")
         assert isinstance(record, dict)
         # A default is nothing that was written.
         return {name: value for name, value in record.items() if value is not None or name not in absent}
