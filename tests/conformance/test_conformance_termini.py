@@ -9,7 +9,7 @@ import pytest
 from enmasse.message.outcomes import ACCEPTED, Rejected, Released
 from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.message.types import Described, Symbol, UInt, ULong
-from enmasse.messaging.space import Home
+from enmasse.messaging.address import Home
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, Flow, Source, Target, Transfer
 from tests.conformance.clause_list import clause

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
     from enmasse.messaging.limits import Usage
     from enmasse.messaging.owners import Holding, Owners
+    from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.retained import Retained
 
 
@@ -182,11 +183,22 @@ class AddressSpace(Protocol):
     def address(self, name: str) -> Address | None:
         """Return the address of a name, made now if it was not before."""
 
-    def serves(self, address: Address) -> bool:
-        """Return whether this node serves an address, and not another one."""
-
     def balance(self, address: Address) -> None:
         """Have an address wait while the space is full."""
+
+
+class Home(NamedTuple):
+    """The node that serves an address.
+
+    Attributes:
+        host: where clients connect.
+        port: the port there.
+        is_secure: whether by TLS.
+    """
+
+    host: str
+    port: int
+    is_secure: bool = False
 
 
 class Address:
@@ -221,6 +233,7 @@ class Address:
         "core",
         "detached_counts",
         "dropped",
+        "home",
         "is_due",
         "is_for_users",
         "limits",
@@ -239,6 +252,8 @@ class Address:
         """Messages dropped without an outcome for the sender: presettled ones without a receiver, or expired ones."""
         self.detached_counts: Mapping[str, int] = NO_COUNTS
         """The counters of links that were detached; changed by ``count_detached``."""
+        self.home: Home | None = None
+        """The other node that serves it, to which links are redirected."""
         self.is_for_users = False
         """True if a client that has not logged in may not use it, in a space that is open to everybody, either."""
         self.limits: AddressSettings | None = None
@@ -288,6 +303,10 @@ class Address:
 
     def lasting(self, container: str, link: str, owner: str, user: str, *, may_manage: bool) -> DurableSource | None:
         """Return the durable subscription that a container's link made here, if it is open to an owner of a name."""
+        return None
+
+    def stored(self) -> Backlog | None:
+        """Return it as what keeps each message in this node until a receiver is done with it; most do not."""
         return None
 
     def receivers(self) -> list[Consumer]:

@@ -6,13 +6,13 @@ Nothing of one space is ever reached through another: every lookup starts at a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.message.sections import to_of
 from enmasse.message.types import Symbol, UInt
-from enmasse.messaging.address import Address, AttachOptions, detach
+from enmasse.messaging.address import Address, AttachOptions, Home, detach
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
 from enmasse.messaging.direct.metered_sink import Guest
@@ -45,20 +45,6 @@ MAX_PENDING = 1_000
 
 MAX_REASON = 500
 """Characters of such a reason."""
-
-
-class Home(NamedTuple):
-    """The node that serves an address.
-
-    Attributes:
-        host: where clients connect.
-        port: the port there.
-        is_secure: whether by TLS.
-    """
-
-    host: str
-    port: int
-    is_secure: bool = False
 
 
 class Space:
@@ -102,8 +88,6 @@ class Space:
         """Changes whenever an address comes or goes."""
         self.fallbacks: dict[str, dict[Address, None]] = {}
         """Name of a queue to the direct addresses that fall back to it."""
-        self.homes: dict[Address, Home] = {}
-        """Addresses that other nodes serve."""
         self.owners = Owners(core, name, self.holdings)
         """Ends what is left of users who are gone."""
         self.protocol_holdings: Callable[[Space], Iterable[Holding]] = lambda _space: ()
@@ -161,10 +145,6 @@ class Space:
     def address(self, name: str) -> Address | None:
         """Return the address of a name, made now if it was not before."""
         return self.addresses.get(name) or self.wake(name)
-
-    def serves(self, address: Address) -> bool:
-        """Return whether this node serves an address, and not another one."""
-        return address not in self.homes
 
     def wait_for(self, name: str, reason: str) -> None:
         """Note why an address does not exist yet, for refusals of links; without a reason the note is removed."""
@@ -232,7 +212,6 @@ class Space:
         yield from filters
         yield from address.part(AmqpError(condition, description))
         address.on_removed()
-        self.homes.pop(address, None)
         address.close(condition, description)
         self._update_fallbacks(address.name)
         self._held.pop(address, None)
@@ -267,9 +246,8 @@ class Space:
             AttachError: no address of the space has that name.
         """
         found = self._find(name)
-        home = self.homes.get(found)
-        if home is not None:
-            raise self._redirect(name, home)
+        if found.home is not None:
+            raise self._redirect(name, found.home)
         return found
 
     def find_target(self, name: str) -> Address:
@@ -322,14 +300,13 @@ class Space:
 
     def rehome(self, address: Address, home: Home | None) -> None:
         """Have links to an address redirected to the node that serves it, or serve it here again."""
-        if home == self.homes.get(address):
+        if home == address.home:
             return
         self.version += 1
         self._update_fallbacks(address.name)
+        address.home = home
         if home is None:
-            del self.homes[address]
             return
-        self.homes[address] = home
         error = self._redirect(address.name, home)
         amqp_error = AmqpError(error.condition, error.description, error.info)
         ends: list[Consumer | Producer] = [*address.receivers(), *address.producers]

@@ -9,7 +9,7 @@ import pytest
 
 from enmasse.messaging import address as addresses
 from enmasse.messaging import chores
-from enmasse.messaging.address import Address, Declaration
+from enmasse.messaging.address import Address, Declaration, Home
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.log.layout import delete_log
@@ -17,7 +17,7 @@ from enmasse.messaging.queues import subscribing
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
-from enmasse.messaging.space import Home, Space
+from enmasse.messaging.space import Space
 from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from tests.unit.messaging.session_scene import Client, Scene, message

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.address import Home
 from enmasse.messaging.address_types import ADDRESS_TYPES
 from enmasse.messaging.limits import SpaceLimits
-from enmasse.messaging.space import Home
 from enmasse.model.kinds import address_settings, addresses
 from enmasse.model.kinds.address_settings import MAX_MS, AddressSettings
 from enmasse.node.errors import EntityError

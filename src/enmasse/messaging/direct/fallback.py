@@ -159,7 +159,7 @@ class Fallback:
 
     def _queue(self) -> Queue | None:
         found = self._space.address(self.name)
-        return found if isinstance(found, Queue) and self._space.serves(found) else None
+        return found if isinstance(found, Queue) and found.home is None else None
 
     def _end(self) -> None:
         queue, self._lent = self._lent, None

@@ -215,6 +215,10 @@ class Backlog(Address):
         if self.budget is not None:
             self.budget.bytes_stored += change
 
+    def stored(self) -> Backlog:
+        """Return itself."""
+        return self
+
     def join(self, space: AddressSpace) -> None:
         """Join a space, whose limits count."""
         self.space = space

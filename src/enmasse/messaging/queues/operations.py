@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from enmasse.message.errors import DecodeError
 from enmasse.message.sections import Sections, without_message_annotations
 from enmasse.messaging.log.entry import MOVING, OUT, READY, Entry
-from enmasse.messaging.queues.backlog import Backlog
 from enmasse.messaging.queues.jobs import LOOK_UNITS, PIECE_UNITS, TAKE_UNITS, Job, Search, always
 from enmasse.messaging.queues.places import NOWHERE, Chosen, offset_of
 from enmasse.messaging.queues.redelivery import DEAD_LETTER_ANNOTATIONS, ORIGIN_ANNOTATION, move_payload
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from enmasse.message.text_search import TextSearch
     from enmasse.messaging.address import Address
+    from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.selectors.selector import Selector
 
 
@@ -282,8 +282,9 @@ def _origin(backlog: Backlog, resolve: Callable[[str], Address | None], payload:
         origin = Sections(payload).message_annotations.get(ORIGIN_ANNOTATION)
     except DecodeError:
         origin = None
-    target = resolve(origin) if isinstance(origin, str) else None
-    return origin, target if isinstance(target, Backlog) and target is not backlog else None
+    address = resolve(origin) if isinstance(origin, str) else None
+    target = None if address is None else address.stored()
+    return origin, None if target is backlog else target
 
 
 def _move(operation: _Operation, entry: Entry, target: Backlog, payload: bytes) -> None:

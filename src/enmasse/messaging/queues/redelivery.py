@@ -164,11 +164,10 @@ def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict
         reason: ``expired``, ``rejected`` or ``attempts``.
         details: further annotations.
     """
-    from enmasse.messaging.queues.backlog import Backlog  # noqa: PLC0415
-
     space = backlog.space
-    found = None if space is None else space.address(target)
-    if not isinstance(found, Backlog) or found is backlog:
+    address = None if space is None else space.address(target)
+    found = None if address is None else address.stored()
+    if found is None or found is backlog:
         backlog.dropped += 1
         backlog.settle(entry)
         return

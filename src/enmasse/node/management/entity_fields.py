@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from enmasse.errors import ConfigError
 from enmasse.identity.oidc_settings import read_settings as read_oidc_settings
-from enmasse.messaging.address import Declaration
+from enmasse.messaging.address import Declaration, Home
 from enmasse.messaging.address_types import ADDRESS_TYPES
 from enmasse.messaging.limits import (
     MAX_FILTER_ADDRESSES,
@@ -27,7 +27,6 @@ from enmasse.messaging.limits import (
     SpaceLimits,
     least,
 )
-from enmasse.messaging.space import Home
 from enmasse.model.kinds.address_settings import (
     MAX_MS,
     MAX_NUMBER,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from enmasse.message.text_search import TextSearch
 from enmasse.messaging.address import Address
 from enmasse.messaging.errors import AttachError, SelectorError
-from enmasse.messaging.queues.backlog import Backlog
 from enmasse.messaging.queues.jobs import always
 from enmasse.messaging.queues.operations import Choice, can_replay, count, everything, move, purge, replay
 from enmasse.messaging.queues.places import Chosen, Place
@@ -19,6 +18,7 @@ from enmasse.messaging.selectors.selector import Selector, compile_selector
 from enmasse.node.errors import EntityError
 
 if TYPE_CHECKING:
+    from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.space import Space
 
 
@@ -115,7 +115,8 @@ def act(
     given = _arguments(action, arguments)
     words = given.get("search")
     choice = Choice(_selector(given.get("selector")), _chosen(given.get("ids")), TextSearch(words) if words else None)
-    if not isinstance(address, Backlog):
+    backlog = address.stored()
+    if backlog is None:
         raise EntityError(
             400, f"{name!r} is of type {address.kind}; {action} is for what queues and subscriptions store"
         )
@@ -130,18 +131,18 @@ def act(
         found = _find(space, origin)
         return None if found is None or is_closed(found) else found
 
-    target = _target(space, address, given.get("to")) if action == "MOVE" else None
+    target = _target(space, backlog, given.get("to")) if action == "MOVE" else None
     if is_closed(address) or (target is not None and is_closed(target)):
         raise EntityError(403, f"{name!r}, or where its messages are to go, is for users only")
     if given.get("dryRun"):
-        is_meant = can_replay(address, resolve) if action == "REPLAY" else everything
-        count(address, choice, is_meant, answer, is_wanted)
+        is_meant = can_replay(backlog, resolve) if action == "REPLAY" else everything
+        count(backlog, choice, is_meant, answer, is_wanted)
     elif target is not None:
-        move(address, target, choice, answer, is_wanted)
+        move(backlog, target, choice, answer, is_wanted)
     elif action == "REPLAY":
-        replay(address, resolve, choice, answer, is_wanted)
+        replay(backlog, resolve, choice, answer, is_wanted)
     else:
-        purge(address, choice, answer, is_wanted)
+        purge(backlog, choice, answer, is_wanted)
 
 
 def _arguments(action: str, arguments: Any) -> dict[str, Any]:
@@ -197,8 +198,9 @@ def _target(space: Space, address: Backlog, to: str | None) -> Backlog:
         raise EntityError(404, f"space {space.name!r} has no address {to!r} to move to")
     if target is address:
         raise EntityError(400, f"{to!r} is where the messages are already; name another address")
-    if not isinstance(target, Backlog):
+    stored = target.stored()
+    if stored is None:
         raise EntityError(
             400, f"{to!r} is of type {target.kind}; messages are moved to queues and subscriptions only"
         )
-    return target
+    return stored
