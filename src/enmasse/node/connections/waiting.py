@@ -146,18 +146,39 @@ MessageT = TypeVar("MessageT", bound=WaitingMessage)
 class WaitingSender(Generic[MessageT]):
     """The link of a connection that sends to one address, with the messages that wait for its credit.
 
+    It is a ``ProducerPort`` but for ``settle`` and ``detach``, which answer as the protocol does.
+
+    Args:
+        core: the core whose turn it takes part in.
+
     Attributes:
         received: the messages that have been sent.
         limit: the number up to which they may be.
+        highest: the largest limit that there was.
+        most_bytes: the largest message.
         waiting: the messages that wait, those that came again first.
         is_detach_sent: true once the address takes no more.
     """
 
-    __slots__ = ("_returned", "_taken_at", "has_taken", "is_detach_sent", "limit", "received", "waiting")
+    __slots__ = (
+        "_returned",
+        "_taken_at",
+        "core",
+        "has_taken",
+        "highest",
+        "is_detach_sent",
+        "limit",
+        "most_bytes",
+        "passes_from",
+        "received",
+        "waiting",
+    )
 
-    def __init__(self) -> None:
-        self.received = 0
-        self.limit = 0
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.received = self.limit = self.highest = 0
+        self.most_bytes = 0
+        self.passes_from = 0
         self.is_detach_sent = False
         self.waiting: deque[MessageT] = deque()
         self._returned = 0
@@ -175,13 +196,12 @@ class WaitingSender(Generic[MessageT]):
     # What differs between protocols
 
     @property
-    def core(self) -> Core:
-        """The core whose turn it takes part in."""
-        raise NotImplementedError
-
-    @property
     def is_ending(self) -> bool:
-        """True if the connection is to end."""
+        """True if the connection is to end, so that no more of it is sent."""
+        return False
+
+    def due(self) -> None:
+        """Have ``expire`` and ``go_on`` called before the turn of the loop ends."""
         raise NotImplementedError
 
     def patience(self, message: MessageT) -> float:
@@ -190,7 +210,7 @@ class WaitingSender(Generic[MessageT]):
 
     def ends_all(self, message: MessageT) -> bool:
         """Return true if the answer to a message that has waited too long is the end of the connection."""
-        raise NotImplementedError
+        return False
 
     def waited(self, message: MessageT) -> None:
         """Note that a message waits no longer."""
@@ -203,6 +223,27 @@ class WaitingSender(Generic[MessageT]):
     def send_waiting(self, message: MessageT) -> None:
         """Send a message that has waited."""
         raise NotImplementedError
+
+    # What the address says
+
+    def count_one(self) -> None:
+        """Count a message that needs no credit."""
+        self.received += 1
+        self.limit = max(self.limit, self.received)
+
+    def grant(self, credit: int) -> None:
+        """Set the credit; waiting messages are sent at the end of the turn."""
+        self.limit = self.received + credit
+        if self.limit > self.highest:
+            self.highest = self.limit
+        if credit and self.waiting:
+            self.due()
+
+    def stall(self, is_stalled: bool) -> None:
+        """Do nothing: messages are received whole."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Do nothing: messages are received whole."""
 
     # Waiting
 

@@ -135,7 +135,7 @@ class Asking(Receiving):
         post, self._post = self._post, None
         if post is not None:
             post.is_given_up = True
-            self._sender.give_up()
+            self._sender.forget_given_up()
 
     def cancel(self) -> None:
         """Leave the question unsent, if it is, and take no answer."""

@@ -208,7 +208,10 @@ class HttpConnection(ClientConnection):
         dropped, self._dropped = self._dropped, []
         for drop in dropped:
             drop()
-        deadlines = [sender.go_on(now) for sender in list(self._senders.values()) if sender.waiting]
+        senders = [sender for sender in self._senders.values() if sender.waiting]
+        for sender in senders:
+            sender.expire(now)
+        deadlines = [sender.go_on(now) for sender in senders]
         if isinstance(self._operation, Receiving):
             deadlines.append(self._operation.on_turn(now))
         deadline = min((each for each in deadlines if each is not None), default=None)

@@ -265,7 +265,7 @@ class _Sending:
         post, self._post = self._post, None
         if post is not None:
             post.is_given_up = True
-        self._sender.give_up()
+        self._sender.forget_given_up()
 
     def _done(self, error: HttpError | None) -> None:
         self._post = None

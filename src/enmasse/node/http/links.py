@@ -8,13 +8,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, AmqpError, Modified, Rejected
 from enmasse.messaging.errors import AttachError
+from enmasse.node.connections.waiting import WaitingMessage, WaitingSender
 from enmasse.node.http.routes import RETRY, http_error
 from enmasse.node.user_ids import UserIds
 from enmasse.wire.http.answers import HttpError
@@ -34,7 +34,7 @@ STORING_KINDS: Final = frozenset(("queue", "topic", "subscription", "deadletter"
 """The types of addresses whose word is that a message is stored, not that somebody has accepted it."""
 
 
-class Post:
+class Post(WaitingMessage):
     """A message that is sent, or waits for that.
 
     Args:
@@ -44,7 +44,7 @@ class Post:
         is_settled: whether it is done as soon as it is sent.
     """
 
-    __slots__ = ("deadline", "done", "is_given_up", "is_settled", "payload", "wait_s")
+    __slots__ = ("done", "is_given_up", "is_settled", "wait_s")
 
     def __init__(
         self,
@@ -54,41 +54,34 @@ class Post:
         *,
         is_settled: bool = False,
     ) -> None:
-        self.payload = payload
+        super().__init__(payload)
         self.is_settled = is_settled
         self.wait_s = max(wait_s, GRACE_S)
         self.done = done
-        self.deadline = 0.0
-        """The time at which it has waited too long; 0 until that is set."""
         self.is_given_up = False
         """True once its client is gone: it is not sent any more."""
 
 
-class Sender:
+class Sender(WaitingSender[Post]):
     """The link of a connection that sends to one address; a ``ProducerPort``.
 
     Attributes:
         sink: takes the messages: the link's end at the address, or the metering before it.
-        most_bytes: the largest message.
         status: the status of an accepted message: 202 if it is stored, 200 if a receiver has accepted it.
     """
 
     __slots__ = (
-        "_connection", "_room", "_serial", "_unanswered", "_user_ids", "_waiting_bytes", "highest", "is_detach_sent",
-        "key", "limit", "most_bytes", "passes_from", "received", "sink", "status", "target", "waiting",
+        "_connection", "_room", "_serial", "_unanswered", "_user_ids", "_waiting_bytes", "key", "sink", "status",
+        "target",
     )  # fmt: skip
 
     def __init__(self, connection: HttpConnection, target: str, key: str) -> None:
+        super().__init__(connection.open_space.core)
         self.target = target
         self.key = key
         """By which its connection finds it."""
-        self.received = self.limit = self.highest = 0
         self.sink: Producer | MeteredSink
-        self.most_bytes = 0
-        self.passes_from = 0
         self.status = 200
-        self.is_detach_sent = False
-        self.waiting: deque[Post] = deque()
         self._waiting_bytes = 0
         self._room: WaitingRoom | None = None
         self._serial = 0
@@ -96,11 +89,6 @@ class Sender:
         admission = connection.admission
         self._user_ids = None if admission.is_administrator else UserIds(admission.rights)
         self._unanswered: dict[int, Post] = {}
-
-    @property
-    def credit(self) -> int:
-        """The number of messages that may be sent now."""
-        return self.limit - self.received
 
     @property
     def is_idle(self) -> bool:
@@ -132,7 +120,7 @@ class Sender:
         if self.waiting or self.received >= self.limit:
             self._wait(post)
         else:
-            self._send(post)
+            self.send_waiting(post)
 
     def _wait(self, post: Post) -> None:
         if not self._count_waiting(len(post.payload)):
@@ -150,43 +138,35 @@ class Sender:
             self._room = self._connection.waiting_room()
         return self._room.resize(self._waiting_bytes)
 
-    def _next(self) -> Post:
-        """Return the first of those that wait, which it does no longer."""
-        post = self.waiting.popleft()
-        self._count_waiting(-len(post.payload))
-        return post
+    def due(self) -> None:
+        """Have what waits looked at before the turn of the loop ends."""
+        self._connection.due()
 
-    def _send(self, post: Post) -> None:
+    def patience(self, message: Post) -> float:
+        """Return the seconds that a message may wait."""
+        return message.wait_s
+
+    def waited(self, message: Post) -> None:
+        """Note that a message waits no longer."""
+        self._count_waiting(-len(message.payload))
+
+    def give_up(self, message: Post) -> None:
+        """Answer a message that has waited too long."""
+        message.done(self._want())
+
+    def send_waiting(self, message: Post) -> None:
+        """Send a message, for which there is credit."""
         self.received += 1
-        if post.is_settled:
-            self.sink.on_message(post.payload, 0, True, 0)
+        if message.is_settled:
+            self.sink.on_message(message.payload, 0, True, 0)
         else:
             self._serial = number = self._serial + 1
-            self._unanswered[number] = post
-            self.sink.on_message(post.payload, number, False, 0)
+            self._unanswered[number] = message
+            self.sink.on_message(message.payload, number, False, 0)
         if self.received == self.limit:
             self.sink.on_exhausted()
-        if post.is_settled:
-            post.done(None)
-
-    def go_on(self, now: float) -> float | None:
-        """Send waiting messages as far as there is credit; return the first deadline of the rest."""
-        waiting = self.waiting
-        for post in reversed(waiting):
-            if post.deadline:
-                break
-            post.deadline = now + post.wait_s
-        while waiting and not self.is_detach_sent:
-            post = waiting[0]
-            if post.is_given_up:
-                self._next()
-            elif self.received < self.limit:
-                self._send(self._next())
-            elif now >= post.deadline:
-                self._next().done(self._want())
-            else:
-                return post.deadline
-        return None
+        if message.is_settled:
+            message.done(None)
 
     def _want(self) -> HttpError:
         """Return why a message found no credit."""
@@ -201,11 +181,13 @@ class Sender:
             return _refusal(429, f"{self.target!r:.200} has no room: send again once it was received from", "no-room")
         return _refusal(429, f"the receivers of {self.target!r:.200} take no more now: send again", "no-credit")
 
-    def give_up(self) -> None:
+    def forget_given_up(self) -> None:
         """Forget the messages that wait and whose client is gone."""
-        if any(post.is_given_up for post in self.waiting):
-            self.waiting = deque(post for post in self.waiting if not post.is_given_up)
-            self._count_waiting(sum(len(post.payload) for post in self.waiting) - self._waiting_bytes)
+        kept = [post for post in self.waiting if not post.is_given_up]
+        if len(kept) < len(self.waiting):
+            self.waiting.clear()
+            self.waiting.extend(kept)
+            self._count_waiting(sum(len(post.payload) for post in kept) - self._waiting_bytes)
 
     def finish(self) -> None:
         """Leave, if it is the link of one request with a key of its own."""
@@ -213,14 +195,6 @@ class Sender:
             self._connection.drop(self)
 
     # What the address says
-
-    def grant(self, credit: int) -> None:
-        """Set the credit; waiting messages are sent at the end of the turn."""
-        self.limit = self.received + credit
-        if self.limit > self.highest:
-            self.highest = self.limit
-        if credit and self.waiting:
-            self._connection.due()
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Give a message its outcome."""
@@ -240,12 +214,6 @@ class Sender:
         self._connection.drop(self)
         for post in posts:
             post.done(reason)
-
-    def stall(self, is_stalled: bool) -> None:
-        """Do nothing: messages are received whole."""
-
-    def hold_input(self, is_held: bool) -> None:
-        """Do nothing: messages are received whole."""
 
 
 def _refusal(status: int, detail: str, reason: str) -> HttpError:

@@ -146,7 +146,7 @@ class _Sending:
         post, self._post = self._post, None
         if post is not None:
             post.is_given_up = True
-        self._sender.give_up()
+        self._sender.forget_given_up()
 
 
 def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is_events: bool) -> None:
@@ -234,4 +234,4 @@ class Batch:
         for post in self._posts:
             post.is_given_up = True
         self._posts.clear()
-        self._sender.give_up()
+        self._sender.forget_given_up()

@@ -25,7 +25,6 @@ from enmasse.wire.mqtt.packets import PublishProperties, Reason
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
-    from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
     from enmasse.node.mqtt.publications import Publications
@@ -81,20 +80,13 @@ class Target:
 
 
 class Sender(WaitingSender[Waiting]):
-    """The link of a connection to one address; a ``ProducerPort``.
+    """The link of a connection to one address; a ``ProducerPort``."""
 
-    Attributes:
-        most_bytes: the largest message.
-    """
-
-    __slots__ = ("_home", "_is_stuck", "_sink", "address", "highest", "most_bytes", "passes_from")
+    __slots__ = ("_home", "_is_stuck", "_sink", "address")
 
     def __init__(self, home: Publications, address: Address) -> None:
-        super().__init__()
+        super().__init__(home.space.core)
         self.address = address
-        self.highest = 0
-        self.most_bytes = 0
-        self.passes_from = 0
         self._home = home
         self._is_stuck = False
         """True once a message of QoS 0 has waited in vain, until there is credit: a thousand of them hold up what
@@ -134,14 +126,13 @@ class Sender(WaitingSender[Waiting]):
         return f"{self.address.kind} {self.address.name!r:.200} has no consumer"
 
     @property
-    def core(self) -> Core:
-        """The core whose turn it takes part in."""
-        return self._home.space.core
-
-    @property
     def is_ending(self) -> bool:
         """True if the connection is to end."""
         return self._home.is_ending
+
+    def due(self) -> None:
+        """Have what waits looked at before the turn of the loop ends."""
+        self._home.due()
 
     def patience(self, message: Waiting) -> float:
         """Return the seconds that a message may wait."""
@@ -183,22 +174,13 @@ class Sender(WaitingSender[Waiting]):
         if self.received == self.limit:
             target.end.on_exhausted()
 
-    def count_one(self) -> None:
-        """Count a message that needs no credit."""
-        self.received += 1
-        self.limit = max(self.limit, self.received)
-
     # What the address says
 
     def grant(self, credit: int) -> None:
         """Set the credit; waiting messages are sent at the end of the turn."""
-        self.limit = self.received + credit
-        if self.limit > self.highest:
-            self.highest = self.limit
         if credit:
             self._is_stuck = False
-            if self.waiting:
-                self._home.due()
+        super().grant(credit)
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Answer a message with its outcome; one that was released is offered again while it may wait."""
@@ -238,12 +220,6 @@ class Sender(WaitingSender[Waiting]):
             return
         self.is_detach_sent = True
         self._home.drop(self, error if isinstance(error, AmqpError) else None)
-
-    def stall(self, is_stalled: bool) -> None:
-        """Do nothing: messages are received whole."""
-
-    def hold_input(self, is_held: bool) -> None:
-        """Do nothing: messages are received whole."""
 
 
 def _reason_of(state: Any) -> tuple[Reason, str]:

@@ -25,7 +25,6 @@ from enmasse.wire.stomp.frames import Version, encode_frame
 
 # A connection, its links and what they settle know each other.
 if TYPE_CHECKING:
-    from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, Producer
     from enmasse.messaging.direct.metered_sink import MeteredSink
     from enmasse.node.stomp.connection import StompConnection
@@ -58,29 +57,16 @@ class Sender(WaitingSender[Waiting]):
 
     Attributes:
         sink: takes the messages: the link's end at the address, or the metering before it.
-        most_bytes: the largest message.
     """
 
-    __slots__ = (
-        "_connection",
-        "_unanswered",
-        "destination",
-        "highest",
-        "most_bytes",
-        "passes_from",
-        "sink",
-        "target",
-    )
+    __slots__ = ("_connection", "_unanswered", "destination", "sink", "target")
 
     def __init__(self, connection: StompConnection, destination: str, target: str) -> None:
-        super().__init__()
+        super().__init__(connection.core)
         self.destination = destination
         self.target = target
         """The address of the destination."""
-        self.highest = 0
         self.sink: Producer | MeteredSink
-        self.most_bytes = 0
-        self.passes_from = 0
         self._connection = connection
         self._unanswered: dict[int, Waiting] = {}
 
@@ -141,14 +127,13 @@ class Sender(WaitingSender[Waiting]):
         self.sink.on_available(len(self.waiting))
 
     @property
-    def core(self) -> Core:
-        """The core whose turn it takes part in."""
-        return self._connection.core
-
-    @property
     def is_ending(self) -> bool:
         """True if the connection is to end."""
         return self._connection.is_failing
+
+    def due(self) -> None:
+        """Have what waits looked at before the turn of the loop ends."""
+        self._connection.due()
 
     def patience(self, message: Waiting) -> float:
         """Return the seconds that a message may wait."""
@@ -176,19 +161,6 @@ class Sender(WaitingSender[Waiting]):
         self._send(message)
 
     # What the address says
-
-    def count_one(self) -> None:
-        """Count a message of a transaction, which needs no credit."""
-        self.received += 1
-        self.limit = max(self.limit, self.received)
-
-    def grant(self, credit: int) -> None:
-        """Set the credit; waiting messages are sent at the end of the turn."""
-        self.limit = self.received + credit
-        if self.limit > self.highest:
-            self.highest = self.limit
-        if credit and self.waiting:
-            self._connection.due()
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Send the receipt of a message, or fail the connection with the reason."""
@@ -222,12 +194,6 @@ class Sender(WaitingSender[Waiting]):
             return
         first = self.waiting[0] if self.waiting else next(iter(self._unanswered.values()))
         self._connection.fail(str(error.condition), error.description or "the address is gone", first.receipt)
-
-    def stall(self, is_stalled: bool) -> None:
-        """Do nothing: messages are received whole."""
-
-    def hold_input(self, is_held: bool) -> None:
-        """Do nothing: messages are received whole."""
 
 
 def _reason(state: Any) -> tuple[str, str]:
