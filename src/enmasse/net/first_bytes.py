@@ -6,11 +6,17 @@ This package knows TLS and HTTP, which carry others. The protocols of clients ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_LENGTH_BYTES = 4
 """The most bytes of a packet's length that are written seven bits to a byte."""
+
+MAX_UPGRADE_BYTES = 16 << 10
+"""The longest head of a request for WebSocket: those of browsers have some KiB, with cookies."""
+
+_UPGRADE = re.compile(rb"\r\nupgrade:[ \t]*websocket[ \t]*\r\n", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class ProtocolSignature:
         takes_text: true if its bytes may come in WebSocket's text messages, too.
         over_tls: true if TLS may carry it.
         packets: beginnings of the first packet, of a protocol that has a length in it.
-        answers_http: true if it gets the requests of HTTP that ask neither for the node's health nor for WebSocket.
+        answers_http: true if it gets the requests of HTTP that do not ask for WebSocket.
     """
 
     name: str
@@ -101,3 +107,17 @@ def recognise(
                 return signature
             is_open = is_open or fits is None
     return None if is_open else default
+
+
+def asks_for_websocket(data: bytes) -> bool | None:
+    """Return whether the first request of HTTP asks for WebSocket; None if more bytes are needed.
+
+    Only the line that says so is sought: both who serves WebSocket and who serves HTTP parse the head.
+    """
+    if not data.startswith(b"GET /"):
+        return None if b"GET /".startswith(data) else False
+    head, end, _ = data[:MAX_UPGRADE_BYTES].partition(b"\r\n\r\n")
+    if end:
+        return _UPGRADE.search(head + b"\r\n") is not None
+    # The end of lines in another way, and a head that is too long, are for who answers HTTP.
+    return None if len(head) < MAX_UPGRADE_BYTES and b"\n\n" not in head else False

@@ -13,27 +13,23 @@ import logging
 import ssl
 from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from enmasse.net.connection_limiter import ConnectionLimiter, Slot
-from enmasse.net.first_bytes import HTTP, TLS, ProtocolSignature, recognise
+from enmasse.net.first_bytes import HTTP, TLS, ProtocolSignature, asks_for_websocket, recognise
 from enmasse.net.loop import Turn
 from enmasse.net.tls_layer import TlsLayer
 from enmasse.net.transport import Engine, EngineProtocol
 
-if TYPE_CHECKING:
-    from enmasse.net.web import Answer, RefuseHost
-
-
 MAX_RECORD_BYTES = 16384
-
-_MAY_BE_WEBSOCKET = (b"GET ", b"HEAD ")
-"""Requests that may ask for WebSocket or for health; the head of the first one on a connection tells."""
 
 _log = logging.getLogger(__name__)
 
 MakeEngine = Callable[[EngineProtocol], Engine]
 """Makes the engine of a connection whose socket is connected; it refuses the peer if ``shell.refusal`` says so."""
+
+RefuseHost = Callable[[str | None, asyncio.Transport], str | None]
+"""Returns why a request is refused for the host that it names; None if it is not: see ``origins.host_refusal``."""
 
 
 class Port:
@@ -43,8 +39,7 @@ class Port:
         turn: the turn of the loop.
         protocols: the functions that make engines, by protocol; the first protocol gets peers that none recognises.
         limiter: counts and limits the connections.
-        answer: answers HTTP requests.
-        refuse_host: checks the host that a request of HTTP names.
+        refuse_host: checks the host that a request for WebSocket names.
         context: returns the TLS context for a client's first record; None if TLS is not accepted.
         origins: origins of web pages that may open a WebSocket, beside those of this machine.
         is_tls_only: accept nothing in the clear.
@@ -55,7 +50,6 @@ class Port:
         turn: Turn,
         protocols: Mapping[ProtocolSignature, MakeEngine],
         limiter: ConnectionLimiter,
-        answer: Answer,
         refuse_host: RefuseHost,
         context: Callable[[bytes], ssl.SSLContext] | None = None,
         origins: Collection[str] = (),
@@ -65,7 +59,6 @@ class Port:
         self.turn = turn
         self.protocols = protocols
         self.limiter = limiter
-        self.answer = answer
         self.refuse_host = refuse_host
         self.context = context
         self.origins = origins
@@ -76,9 +69,9 @@ class Port:
         """The protocols that are accepted inside TLS; anything unknown goes to the first."""
         self.carried = {name: signature for signature in protocols for name in signature.subprotocols}
         """The protocols that WebSocket carries, by its sub-protocols."""
-        self.web = next((signature for signature in protocols if signature.answers_http), None)
-        """The protocol that answers requests of HTTP, if one does."""
         self.default = next(iter(protocols))
+        self.web = next((signature for signature in protocols if signature.answers_http), self.default)
+        """The protocol that answers requests of HTTP."""
         if is_tls_only:
             self.accepted: tuple[ProtocolSignature, ...] = (TLS,)
             return
@@ -189,7 +182,15 @@ class ProtocolDetector(asyncio.Protocol):
                 self._transport.write(upgraded.tls_header)
                 self._secure((upgraded,), slot, given[len(upgraded.tls_header) :])
             return None
-        protocol = self._choose(signature, slot)
+        if signature is HTTP:
+            is_websocket = asks_for_websocket(self._given)
+            if is_websocket is None:
+                return None
+            if is_websocket:
+                self._open_websocket(slot)
+                return None
+            signature = self._port.web
+        protocol = self._make_shell(signature, slot)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         return protocol
@@ -206,25 +207,16 @@ class ProtocolDetector(asyncio.Protocol):
         layer.connection_made(transport)
         layer.take(given)
 
-    def _choose(self, signature: ProtocolSignature, slot: Slot) -> asyncio.Protocol:
-        """Make the asyncio protocol that serves a protocol."""
-        if signature is HTTP:
-            port, web = self._port, self._port.web
-            if web is not None and not self._given.startswith(_MAY_BE_WEBSOCKET):
-                return self._make_shell(web, slot)
-            # Many nodes never get such a request, and its libraries take time to load.
-            from enmasse.net.web import WebProtocol  # noqa: PLC0415
+    def _open_websocket(self, slot: Slot) -> None:
+        # Many nodes never get such a request, and its library takes time to load.
+        from enmasse.net.websocket_layer import WebSocketLayer  # noqa: PLC0415
 
-            return WebProtocol(
-                slot,
-                port.answer,
-                port.refuse_host,
-                port.carried,
-                lambda carried: self._make_shell(carried, slot),
-                port.origins,
-                None if web is None else lambda: self._make_shell(web, slot),
-            )
-        return self._make_shell(signature, slot)
+        port, transport = self._port, self._transport
+        layer = WebSocketLayer(self, port.carried, port.refuse_host, port.origins)
+        given, self._given = self._given, b""
+        transport.set_protocol(layer)
+        layer.connection_made(transport)
+        layer.begin(given, lambda carried: self._make_shell(carried, slot))
 
     def _make_shell(self, signature: ProtocolSignature, slot: Slot) -> EngineProtocol:
         return EngineProtocol(self._port.turn, self._port.protocols[signature], slot=slot)

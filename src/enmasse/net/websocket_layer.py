@@ -11,17 +11,22 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from websockets.datastructures import Headers
 from websockets.exceptions import InvalidOrigin, NegotiationError
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import OPEN, Protocol
+from websockets.http11 import Request
+from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
 from enmasse.net.layer import Layer
 from enmasse.net.origins import SECURITY_HEADERS, is_loopback_name, page_host_of
+from enmasse.wire.http.answers import HttpError, answer_of
+from enmasse.wire.http.heads import read_head
 
 if TYPE_CHECKING:
     from enmasse.net.first_bytes import ProtocolSignature
+    from enmasse.net.listener import RefuseHost
 
 
 MAX_FRAGMENT_BYTES = 1 << 20
@@ -42,18 +47,25 @@ class WebSocketLayer(Layer, asyncio.Protocol):
     Args:
         upper: the protocol whose ``connection_lost`` is called if the handshake fails.
         carried: the protocols that it may carry, by sub-protocol.
+        refuse_host: checks the host that a request names.
         origins: origins of web pages that may connect, beside those of this machine; ``*`` is all.
     """
 
-    __slots__ = ("_carried", "_is_over", "_protocol", "_signature")
+    __slots__ = ("_carried", "_is_over", "_origins", "_protocol", "_refuse_host", "_signature")
     _signature: ProtocolSignature
 
     def __init__(
-        self, upper: asyncio.Protocol, carried: Mapping[str, ProtocolSignature], origins: Collection[str] = ()
+        self,
+        upper: asyncio.Protocol,
+        carried: Mapping[str, ProtocolSignature],
+        refuse_host: RefuseHost,
+        origins: Collection[str] = (),
     ) -> None:
         super().__init__(upper)
         self._carried = carried
-        self._protocol: Protocol = _Protocol(tuple(carried), origins)
+        self._refuse_host = refuse_host
+        self._origins = origins
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=(None, MAX_FRAGMENT_BYTES), logger=_quiet)
         self._is_over = False
 
     def begin(self, request: bytes, make_upper: Callable[[ProtocolSignature], asyncio.Protocol]) -> None:
@@ -63,31 +75,43 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             request: the bytes of the request.
             make_upper: makes the carried protocol, if the request is accepted.
         """
-        protocol = self._protocol
-        assert isinstance(protocol, ServerProtocol)
         # What follows the head is of the WebSocket, and means nothing before there is one.
         head, end, rest = request.partition(b"\r\n\r\n")
-        protocol.receive_data(head + end)
-        events = protocol.events_received()
-        if not events:
+        handshake = _Handshake(tuple(self._carried), self._origins)
+        try:
+            response = handshake.accept(self._read(head + end))
+        except HttpError as error:
             self._is_over = True
-            self._put_out()
+            start, body = answer_of(error)
+            self.lower.write(b"%bContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (start, len(body), body))
             self.lower.close()
             return
-        response = protocol.accept(events[0])  # type: ignore[arg-type]  # the first event is the request
         for name, value in SECURITY_HEADERS:
             response.headers[name] = value
-        protocol.send_response(response)
-        self._put_out()
-        if protocol.state is not OPEN:
+        self.lower.write(response.serialize())
+        if handshake.handshake_exc is not None:
             self._is_over = True
             self.lower.close()
             return
-        self._signature = self._carried[str(protocol.subprotocol)]
+        self._signature = self._carried[str(handshake.subprotocol)]
         self.upper = make_upper(self._signature)
         self.raise_upper()
         if rest:
             self.data_received(rest)
+
+    def _read(self, head: bytes) -> Request:
+        """Return a request as its library has it.
+
+        Raises:
+            HttpError: it is no such request, or names a host that is not served.
+        """
+        request, _ = read_head(head)
+        refusal = self._refuse_host(request.headers.get("host"), self.lower)
+        if refusal is not None:
+            raise HttpError(403, refusal)
+        if request.is_http_10 or request.length:
+            raise HttpError(400, "a request for WebSocket is one of HTTP/1.1, and has no body")
+        return Request(request.target, Headers(request.headers))
 
     def data_received(self, data: bytes) -> None:
         """Unpack received bytes."""
@@ -150,8 +174,8 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             self.lower.close()
 
 
-class _Protocol(ServerProtocol):
-    """The library's protocol, with a rule of its own for origins.
+class _Handshake(ServerProtocol):
+    """The library's checks of a request, with a rule of its own for origins. The bytes are parsed by ``wire/http``.
 
     Args:
         expected: sub-protocols, one of which has to be offered.
@@ -162,7 +186,6 @@ class _Protocol(ServerProtocol):
         super().__init__(
             origins=None,
             subprotocols=[Subprotocol(name) for name in expected],
-            max_size=(None, MAX_FRAGMENT_BYTES),
             logger=_quiet,
         )
         self._allowed = origins

@@ -21,6 +21,9 @@ from enmasse.storage.durations import LAG_BOUNDS_S, Durations
 CHECK_S = 0.25
 """Seconds between two checks of the loop: four timers a second cost nothing, and show a stall soon."""
 
+Answer = Callable[[str], tuple[int, str] | None]
+"""Returns status and text for the target of a request; None if it has nothing to do with health."""
+
 RECENT_CHECKS = 40
 """The checks over which the greatest lag is reported: ten seconds."""
 

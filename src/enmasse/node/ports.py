@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits, room_for_connections
-from enmasse.net.listener import MakeEngine, Port
+from enmasse.net.first_bytes import ProtocolSignature
+from enmasse.net.listener import MakeEngine, Port, RefuseHost
 from enmasse.net.origins import host_refusal
 from enmasse.node.errors import TenancyError
 from enmasse.node.tenancy import named_space
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 
     from enmasse.messaging.space import Space
     from enmasse.net.certificates import CertificateStore, HostAuthorities
-    from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.loop import Turn
-    from enmasse.net.web import Answer, RefuseHost
+    from enmasse.net.transport import Engine, EngineProtocol
     from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.connections.connections import Connections
+    from enmasse.node.health import Answer
     from enmasse.node.users.gate import Gate
 
 BACKLOG = 4096
@@ -133,7 +134,6 @@ class Ports:
     Args:
         turn: the turn of the loop.
         options: the operator's options.
-        answer: answers HTTP requests.
         authorities: that vouch for clients, beside the operator's.
         folder: for their certificates.
 
@@ -148,7 +148,6 @@ class Ports:
         self,
         turn: Turn,
         options: PortOptions,
-        answer: Answer,
         authorities: HostAuthorities,
         folder: Path,
         clients_changed: Callable[[], object],
@@ -156,7 +155,6 @@ class Ports:
         self.limiter = ConnectionLimiter(turn, _fit(options.limits))
         self._turn = turn
         self._origins = options.origins
-        self._answer = answer
         self._certificates: CertificateStore | None = None
         if options.tls is not None:
             from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
@@ -187,7 +185,7 @@ class Ports:
             host: the interface.
             port: the port's number.
             protocols: the functions that make engines, by protocol; the port's own protocol is the first.
-            refuse_host: checks the host that a request of HTTP names.
+            refuse_host: checks the host that a request for WebSocket names.
 
         Raises:
             OSError: it cannot be opened.
@@ -197,7 +195,6 @@ class Ports:
             self._turn,
             protocols,
             self.limiter,
-            self._answer,
             refuse_host,
             context=None if store is None else store.context,
             origins=self._origins,
@@ -373,6 +370,9 @@ class SpacePorts:
             self._close(space)
 
 
+_HEALTH = ProtocolSignature("http", (), answers_http=True)
+"""HTTP on a port that serves nothing but the node's health by it."""
+
 _LIMITS = ConnectionLimits(max_connections=64, max_handshakes=64)
 """A control process has two connections; peers that never finish the handshake must not keep it out."""
 
@@ -383,7 +383,7 @@ class ManagementPort:
     Args:
         turn: the turn of the loop.
         tls: the directory of certificates: the node's, and ``clients-ca.crt``.
-        answer: answers HTTP requests.
+        answer: answers requests for the node's health.
         names: the operator's, by which clients of HTTP call the node.
 
     Raises:
@@ -408,9 +408,21 @@ class ManagementPort:
         """
         context = self._certificates.context
         served = Port(
-            self._turn, protocols, self._limiter, self._answer, self._refuse_host, context=context, is_tls_only=True
+            self._turn,
+            {**protocols, _HEALTH: self._make_health},
+            self._limiter,
+            self._refuse_host,
+            context=context,
+            is_tls_only=True,
         )
         return await self._turn.loop.create_server(served.make_protocol, host, port)
+
+    def _make_health(self, shell: EngineProtocol) -> Engine:
+        from enmasse.node.health_port import HealthHandler  # noqa: PLC0415  of ports that few nodes have
+
+        return HealthHandler(
+            self._turn.now, self._answer, lambda host: self._refuse_host(host, shell.transport)
+        ).engine
 
     def _refuse_host(self, host: str | None, transport: asyncio.Transport) -> str | None:
         at = transport.get_extra_info("sockname")

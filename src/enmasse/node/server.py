@@ -244,7 +244,6 @@ class Server:
         self.ports = Ports(
             self._turn,
             self._port_options,
-            self.health.answer,
             self.devices.authorities,
             folder,
             clients_changed=self.reviews.review_all,

@@ -23,6 +23,7 @@ from enmasse.net.listener import Port
 from enmasse.net.loop import Turn
 from enmasse.net.origins import SECURITY_HEADERS, host_refusal
 from enmasse.net.transport import EngineProtocol
+from enmasse.node.health_port import HealthHandler
 from enmasse.node.protocols import PROTOCOLS
 
 HEADER = b"AMQP\x00\x01\x00\x00"
@@ -109,7 +110,11 @@ async def site(
     def refuse_host(host: str | None, _transport: object) -> str | None:
         return host_refusal(host, ("127.0.0.1", 1), lambda name: name == "here", is_open=False)
 
-    port = Port(turn, {AMQP: make_engine}, limiter, answer, refuse_host, None if store is None else store.context)
+    def make_http(shell: EngineProtocol) -> Any:
+        return HealthHandler(turn.now, answer, lambda host: refuse_host(host, shell.transport)).engine
+
+    made_by = {AMQP: make_engine, PROTOCOLS["http"].signature: make_http}
+    port = Port(turn, made_by, limiter, refuse_host, None if store is None else store.context)
     server = await loop.create_server(port.make_protocol, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:

@@ -37,7 +37,7 @@ class Site:
         turn = Turn(asyncio.get_running_loop())
         self.limiter = ConnectionLimiter(turn, ConnectionLimits())
         made = {PROTOCOLS[protocol].signature: self.make_engine}
-        self.port = Port(turn, made, self.limiter, lambda _: None, _refuse_host, origins=origins)
+        self.port = Port(turn, made, self.limiter, _refuse_host, origins=origins)
         self.url = ""
         self.engine: Any = None
         self.shell: Any = None

@@ -161,11 +161,18 @@ def test_bad_chunks_are_refused(chunks: bytes) -> None:
     assert client.seen == []
 
 
+def test_a_head_whose_lines_end_otherwise_is_refused_at_once() -> None:
+    told = Client().say(b"GET / HTTP/1.1\nHost: a\n\n")
+    assert told.startswith(b"HTTP/1.1 400 "), "it never ends as a head does, so nothing else is waited for"
+    assert b"CR and LF" in told
+
+
 def test_everything_has_a_bound() -> None:
     start = b"POST / HTTP/1.1\r\nHost: a\r\n"
     assert Client().status(b"POST /" + b"x" * (MAX_TARGET_BYTES + 100)) == 414
     assert Client().status(b"POST /" + b"x" * MAX_TARGET_BYTES + b" HTTP/1.1\r\nHost: a\r\n\r\n") == 414
     assert Client().status(start + b"X: " + b"x" * MAX_HEAD_BYTES) == 431
+    assert Client().status(start + b"X: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\nof a body\n\n") == 431
     assert Client().status(start + b"X: y\r\n" * MAX_HEADERS + b"\r\n") == 431
     assert Client().status(start + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1)) == 413
     chunked = Client()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from enmasse.net.loop import Turn
     from enmasse.net.transport import EngineProtocol
     from enmasse.node.connections.client_connection import ClientConnection, ClientLink
+    from enmasse.node.health import Answer
     from enmasse.node.management.space_management import SpaceManagement
     from enmasse.node.ports import ServedHosts
     from enmasse.storage.link import JournalLink
@@ -82,7 +83,7 @@ class Connections:
         """Origins of web pages that may use the node by HTTP; ``*`` is all."""
         self.hosts: ServedHosts
         """The names by which clients of HTTP may call the node."""
-        self.answer: Callable[[str], tuple[int, str] | None] = lambda _target: None
+        self.answer: Answer = lambda _target: None
         """Returns status and text where the node itself answers a target of HTTP, as for its health."""
         self.space_management: SpaceManagement | None = None
         """Serves ``$management`` of the spaces."""

@@ -28,6 +28,7 @@ from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink
 from enmasse.node.connections.waiting import Waker
 from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.health_port import health_answer
 from enmasse.node.http.asking import post_request
 from enmasse.node.http.description import DESCRIPTION_PATH, description
 from enmasse.node.http.devices import (
@@ -244,11 +245,13 @@ class HttpConnection(ClientConnection):
 
     def _answer_health(self, request: Request) -> bool:
         """Answer what monitors ask a node, as on a connection of theirs; false if it is something else."""
-        found = self._connections.answer(request.path) if request.method in ("GET", "HEAD") else None
+        found = self._connections.answer(request.target) if request.method in ("GET", "HEAD") else None
         if found is None:
             return False
         self._check_host(request)
-        self.engine.answer(head(found[0], "text/plain; charset=utf-8"), found[1].encode())
+        # A connection that is in no space does not stay: it would be dropped while another request is on its way.
+        self.engine.closes = self.engine.closes or not self._has_entered
+        self.engine.answer(*health_answer(*found))
         return True
 
     def _answer_description(self, request: Request) -> None:

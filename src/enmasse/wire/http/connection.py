@@ -285,8 +285,10 @@ class Connection:
         """Check the beginning of a head.
 
         Raises:
-            HttpError: it is too long.
+            HttpError: it is too long, or its lines end in another way.
         """
+        if rest.find(b"\n\n", 0, MAX_HEAD_BYTES) >= 0:
+            raise HttpError(400, "the lines of a head end with CR and LF")
         if len(rest) < MAX_TARGET_BYTES:
             return
         if rest.find(b"\r\n", 0, MAX_TARGET_BYTES + 40) < 0 and len(rest) > MAX_TARGET_BYTES + 40:
@@ -442,10 +444,11 @@ class Connection:
         self._finish_answer(is_read=phase is _HANDLED)
 
     def _finish_answer(self, *, is_read: bool) -> None:
-        if self.closes:
-            self._leave(is_more_coming=not is_read or bool(self._rest))
-            return
         request = self.request
+        if self.closes:
+            has_come = is_read or (request is not None and request.length == 0)
+            self._leave(is_more_coming=not has_come or bool(self._rest))
+            return
         if not is_read and request is not None and request.length > 0:
             # It is here whole, or the connection would end.
             self._rest = self._rest[request.length :]

@@ -483,8 +483,7 @@ def _fields_of(text: bytes) -> list[tuple[bytes, bytes]]:
 
 def _request_text(request: Request, body: bytes) -> bytes:
     """Return a request as HTTP/1.1 writes it, which is how traces show it."""
-    target = f"{request.path}?{request.query}" if request.query else request.path
-    lines = [f"{request.method} {target} HTTP/1.1"]
+    lines = [f"{request.method} {request.target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in request.headers.items() if name != "content-length"]
     if body:
         lines.append(f"content-length: {len(body)}")

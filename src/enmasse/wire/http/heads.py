@@ -76,6 +76,11 @@ class Request:
         self.expects_continue = bool(expected) and not is_http_10 and self.length != 0
         self.route: Any = None
 
+    @property
+    def target(self) -> str:
+        """The path and what follows it, still encoded."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
 
 class _Collected:
     """What the parser finds."""
