@@ -37,6 +37,7 @@ def plan(clone: Path, target: str) -> list[str]:
         ("setup", ["."]),
         ("demo", [".", "'.[demo]'"]),
         ("fast", [".", "'.[demo]'", "'.[dev]'", "'.[proton]'", "'.[fuzz]'"]),
+        ("advisories", [".", "'.[demo]'", "'.[dev]'", "'.[proton]'", "'.[fuzz]'"]),
         ("lint", [".", "'.[demo]'", "'.[dev]'", "'.[proton]'", "'.[fuzz]'"]),
     ],
 )
