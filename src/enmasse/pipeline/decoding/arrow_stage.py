@@ -18,6 +18,7 @@ from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_columns import PRESENT
 from enmasse.model.sql.message_schema import MessageFormat, schema_columns
 from enmasse.pipeline.decoding.json_documents import VALUES, json_problem, read_json
+from enmasse.pipeline.decoding.json_rows import rows_reader
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS, RecordProblem, shaper
 from enmasse.pipeline.errors import RegistryAwayError
 from enmasse.pipeline.source.columns import arrow_type
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 ROWS: Final = 10_000
 """Spark's own size of a batch."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 Read = Callable[[bytes, float], list[Any]]
 """Content and the moment of acceptance in seconds, to records; raises RecordProblem."""
@@ -98,23 +101,38 @@ class ArrowDecoding:
             read = records_reader(self._format, self._schema)
             if self.with_present and self._format == "senml":
                 read = _with_values_alone(read)
-        shape = shaper(columns, VALUES, json_problem) if self._format == "json" else shaper(columns)
+        shape, read_row = shaper(columns), None
+        if self._format == "json":
+            shape = shaper(columns, VALUES, json_problem)
+            if self._registered is None and not self.with_present:
+                read_row = rows_reader(columns)
         for batch in batches:
             out = _Rows(batch, columns, self.carried, with_present=self.with_present)
-            yield from _decode(batch, out, read, shape)
+            yield from _decode(batch, out, read, shape, read_row)
 
 
 def _decode(
-    batch: pa.RecordBatch, out: _Rows, read: Read, shape: Callable[[Any], list[Any]]
+    batch: pa.RecordBatch,
+    out: _Rows,
+    read: Read,
+    shape: Callable[[Any], list[Any]],
+    read_row: Callable[[bytes], list[Any] | None] | None,
 ) -> Iterator[pa.RecordBatch]:
     values = batch.column("value").to_pylist()
     for index, (content, accepted_s) in enumerate(zip(values, _moments(batch), strict=True)):
+        if read_row is not None and (row := read_row(content or b"")) is not None:
+            out.good(index, row)
+            if len(out) >= ROWS:
+                yield out.batch()
+            continue
         records: list[Any] = []
         try:
             records = read(content or b"", accepted_s)
             rows = [shape(record) for record in records]
         except RecordProblem as problem:
-            out.bad(index, problem.problems, problem.row, records[0] if len(records) == 1 and problem.row else {})
+            out.bad(
+                index, problem.problems, problem.row, records[0] if len(records) == 1 and problem.row else _NOTHING
+            )
         except RegistryAwayError:
             raise
         except Exception as error:  # noqa: BLE001  # one message never ends a query
@@ -148,7 +166,7 @@ class _Rows:
         self._begin()
 
     def _begin(self) -> None:
-        self._values: list[list[Any]] = [[] for _ in self._columns]
+        self._rows: list[list[Any]] = []
         self._indices: list[int] = []
         self._problems: list[str | None] = []
         self._present: list[list[str]] = []
@@ -156,23 +174,25 @@ class _Rows:
     def __len__(self) -> int:
         return len(self._indices)
 
-    def good(self, index: int, row: list[Any], record: Mapping[str, Any]) -> None:
-        for values, value in zip(self._values, row, strict=True):
-            values.append(value)
+    def good(self, index: int, row: list[Any], record: Mapping[str, Any] = _NOTHING) -> None:
+        self._rows.append(row)
         self._indices.append(index)
         self._problems.append(None)
         if self._with_present:
             self._present.append([column.name for column in self._columns if column.name in record])
 
     def bad(
-        self, index: int, problems: Sequence[str], row: Sequence[Any] = (), record: Mapping[str, Any] | None = None
+        self, index: int, problems: Sequence[str], row: Sequence[Any] = (), record: Mapping[str, Any] = _NOTHING
     ) -> None:
-        self.good(index, list(row) or [None] * len(self._columns), record or {})
+        self.good(index, list(row) or [None] * len(self._columns), record)
         self._problems[-1] = BETWEEN_PROBLEMS.join(map(_one_problem, problems))
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows so far, which are forgotten."""
-        arrays = [self._array(column, values) for column, values in zip(self._columns, self._values, strict=True)]
+        arrays = [
+            self._array(column, list(values))
+            for column, values in zip(self._columns, zip(*self._rows, strict=True), strict=True)
+        ]
         indices = pa.array(self._indices, pa.int32())
         problems = pa.array(self._problems, pa.string())
         # Not the bytes of good messages: a pack of many records would be there as often.

@@ -41,6 +41,11 @@ _DECODE: Final = json.JSONDecoder(parse_float=Written).decode
 _DECODE_SIGNED: Final = json.JSONDecoder(parse_float=Written, parse_int=_whole).decode
 
 
+def read_value(text: str) -> Any:
+    """Return the value of a text of JSON; raises ValueError or RecursionError."""
+    return (_DECODE_SIGNED if "-0" in text else _DECODE)(text)
+
+
 def read_json(content: bytes) -> dict[str, Any]:
     """Return the object that a message holds.
 
@@ -52,7 +57,7 @@ def read_json(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise RecordProblem("it is no UTF-8") from None
     try:
-        found = (_DECODE_SIGNED if "-0" in text else _DECODE)(text)
+        found = read_value(text)
     except (ValueError, RecursionError):
         found = None
     if type(found) is dict:

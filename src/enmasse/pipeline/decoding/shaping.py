@@ -36,8 +36,8 @@ _IS_DATE, _IS_LOCAL, _IS_MOMENT = (re.compile(one).fullmatch for one in (DATE, L
 _SHOWN: Final = 60
 """Characters of a wrong value: enough to recognise it."""
 _ALL_SHOWN: Final = 1000
-_INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-_MAX_FLOAT: Final = 3.4028234663852886e38
+INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+MAX_FLOAT: Final = 3.4028234663852886e38
 _MILLISECONDS_FROM: Final = 1e11
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST: Final = -62_135_596_800_000_000
@@ -71,7 +71,7 @@ def shaper(
         values: functions that a value of the format goes through first, by the name of its column's type.
         said: the words for a value that does not fit; else those of its type.
     """
-    shapes = [(column.name, _column_shape(column, column.name, values or {})) for column in columns]
+    shapes = [(column.name, column_shape(column, column.name, values or {})) for column in columns]
 
     names = [name for name, _ in shapes]
 
@@ -106,7 +106,14 @@ def shaper(
     return shape
 
 
-def _column_shape(column: Column, path: str, values: Mapping[str, Shape]) -> Shape:
+def column_shape(column: Column, path: str, values: Mapping[str, Shape]) -> Shape:
+    """Return the function that makes of a decoded value one for a column; it raises RecordProblem.
+
+    Args:
+        column: the column or field.
+        path: the name by which problems call it.
+        values: as for ``shaper``.
+    """
     inner = _shape(column.type, path, values)
     if (made := values.get(column.type.name)) is not None:
         typed = inner
@@ -123,8 +130,8 @@ def _column_shape(column: Column, path: str, values: Mapping[str, Shape]) -> Sha
 
 
 def _shape(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
-    if of.name in _INTEGERS:
-        return _integer(of.name, _INTEGERS[of.name], path)
+    if of.name in INTEGERS:
+        return _integer(of.name, INTEGERS[of.name], path)
     if of.name in ("DOUBLE", "FLOAT"):
         return _floating(of.name, path)
     if of.name == "DECIMAL":
@@ -167,7 +174,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _floating(name: str, path: str) -> Shape:
-    most = _MAX_FLOAT if name == "FLOAT" else math.inf
+    most = MAX_FLOAT if name == "FLOAT" else math.inf
 
     def floating(value: Any) -> float:
         if type(value) is not float:
@@ -207,7 +214,7 @@ def _decimal(of: ColumnType, path: str) -> Shape:
 
 
 def _array(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
-    item = _column_shape(Column("", of.inner[0]), f"{path}[]", values)
+    item = column_shape(Column("", of.inner[0]), f"{path}[]", values)
 
     def array(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -218,8 +225,8 @@ def _array(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
 
 
 def _map(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
-    key = _column_shape(Column("", of.inner[0], is_nullable=False), f"{path} key", values)
-    item = _column_shape(Column("", of.inner[1]), f"{path}[]", values)
+    key = column_shape(Column("", of.inner[0], is_nullable=False), f"{path} key", values)
+    item = column_shape(Column("", of.inner[1]), f"{path}[]", values)
 
     def entries(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping):
@@ -231,7 +238,7 @@ def _map(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
 
 
 def _struct(of: ColumnType, path: str, values: Mapping[str, Shape]) -> Shape:
-    fields = [(field.name, _column_shape(field, f"{path}.{field.name}", values)) for field in of.fields]
+    fields = [(field.name, column_shape(field, f"{path}.{field.name}", values)) for field in of.fields]
 
     def struct(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):

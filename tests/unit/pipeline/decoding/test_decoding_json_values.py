@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from enmasse.model.sql.ddl import parse_ddl
 from enmasse.pipeline.decoding.json_documents import VALUES, json_problem, read_json
+from enmasse.pipeline.decoding.json_rows import rows_reader
 from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,12 +120,23 @@ TYPES: dict[str, Callable[[str], Any]] = {
 }
 
 
-def outcome(shape: Callable[[Any], list[Any]], document: str) -> list[Any] | str:
-    """Return the values of a message, or why it is bad."""
-    try:
-        return shape(read_json(document.encode()))
-    except RecordProblem as problem:
-        return str(problem)
+def decoder(schema: str) -> Callable[[str], list[Any] | str]:
+    """Return the function that gives the values of a message, or why it is bad; quick reading must agree with it."""
+    columns = parse_ddl(schema)
+    shape, read_quickly = shaper(columns, VALUES, json_problem), rows_reader(columns)
+
+    def outcome(document: str) -> list[Any] | str:
+        content = document.encode(errors="surrogatepass")
+        found: list[Any] | str
+        try:
+            found = shape(read_json(content))
+        except RecordProblem as problem:
+            found = str(problem)
+        row = read_quickly(content)
+        assert row is None or repr(row) == repr(found)
+        return found
+
+    return outcome
 
 
 @pytest.mark.parametrize("of", TYPES)
@@ -135,10 +147,10 @@ def outcome(shape: Callable[[Any], list[Any]], document: str) -> list[Any] | str
 @example(token='"\\ud83d"')
 @example(token="1e400")
 def test_a_value_comes_out_as_it_was_sent_or_is_bad_for_a_reason_at_every_depth(of: str, token: str) -> None:
-    shape = shaper(parse_ddl(f"c {of}, s STRUCT<a: ARRAY<MAP<STRING, {of}>>>"), VALUES, json_problem)
+    outcome = decoder(f"c {of}, s STRUCT<a: ARRAY<MAP<STRING, {of}>>>")
     expected = TYPES[of](token)
-    top = outcome(shape, f'{{"c":{token}}}')
-    deep = outcome(shape, f'{{"s":{{"a":[{{"k":{token}}}]}}}}')
+    top = outcome(f'{{"c":{token}}}')
+    deep = outcome(f'{{"s":{{"a":[{{"k":{token}}}]}}}}')
     if isinstance(top, str):
         assert top.startswith(f"c: expected {of}, got ")
         assert isinstance(deep, str)
@@ -153,22 +165,60 @@ def test_a_value_comes_out_as_it_was_sent_or_is_bad_for_a_reason_at_every_depth(
 
 @given(moment=MOMENTS, zone=st.integers(-17 * 60, 17 * 60))
 def test_a_moment_is_the_same_in_each_spelling(moment: datetime, zone: int) -> None:
-    shape = shaper(parse_ddl("c TIMESTAMP, n TIMESTAMP_NTZ"), VALUES, json_problem)
+    outcome = decoder("c TIMESTAMP, n TIMESTAMP_NTZ")
     micros = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
     elsewhere = moment + timedelta(minutes=zone)
     offset = f"{'-' if zone < 0 else '+'}{abs(zone) // 60:02}:{abs(zone) % 60:02}"
     for written in (moment.isoformat(), f"{moment.isoformat()}Z", f"{elsewhere.isoformat()}{offset}"):
-        assert shape(read_json(json.dumps({"c": written}).encode())) == [micros, None]
-    assert shape(read_json(json.dumps({"n": moment.isoformat()}).encode())) == [None, micros]
+        assert outcome(json.dumps({"c": written})) == [micros, None]
+    assert outcome(json.dumps({"n": moment.isoformat()})) == [None, micros]
 
 
 @given(number=NUMBERS)
 def test_a_moment_of_a_number_is_of_seconds_or_milliseconds_and_within_the_years(number: str) -> None:
-    shape = shaper(parse_ddl("c TIMESTAMP"), VALUES, json_problem)
     since = float(number)
     micros = since * (1e6 if abs(since) < 1e11 else 1e3)
     is_within = -62_135_596_800_000_000 <= micros <= 253_402_300_799_999_999
-    found = outcome(shape, f'{{"c":{number}}}')
+    found = decoder("c TIMESTAMP")(f'{{"c":{number}}}')
     assert is_within is not isinstance(found, str)
     if not isinstance(found, str):
         assert abs(found[0] - micros) <= max(1, abs(micros) * 2**-50)
+
+
+DOCUMENTS = st.text(st.sampled_from('{}[]":,0123456789.eE+-\\/ntrufalsNIiy abc\t\n\x00\x7f\u00e4\ud800'), max_size=24)
+
+
+@given(
+    text=DOCUMENTS,
+    place=st.sampled_from(('{"n":1,"x":%s}', '{"n":1,"x":"%s"}', '{"n":1}%s', "%s", '{"c":"%s"}', '{"n":%s}')),
+)
+@example(text="[" * 2000 + "]" * 2000, place='{"n":1,"x":%s}')
+@example(text='1,"n":"a"', place='{"n":%s}')
+@example(text='1.0,"n":null', place='{"n":%s}')
+@example(text="\\ud800", place='{"n":1,"x":"%s"}')
+def test_a_document_read_quickly_is_one_and_has_the_values_of_one(text: str, place: str) -> None:
+    decoder("n BIGINT, c STRING NOT NULL")(place % text)
+    decoder("n BIGINT, c STRING")(place % text)
+
+
+@pytest.mark.parametrize(
+    ("of", "token"),
+    [
+        *[(of, "17") for of in (*BITS, "FLOAT", "DOUBLE", "DECIMAL(10,2)", "TIMESTAMP")],
+        ("STRING", '"\\u00e4\\n"'),
+        ("BOOLEAN", "true"),
+        ("BINARY", '"AAE="'),
+        ("DATE", '"2026-01-05"'),
+        ("TIMESTAMP", '"2026-01-05T09:00:00-02:00"'),
+        ("TIMESTAMP_NTZ", '"2026-01-05T09:00:00"'),
+        ("DECIMAL(10,2)", "-0.15"),
+        ("MAP<DATE, INT>", '{"2026-01-05":1}'),
+    ],
+)
+def test_values_that_fit_are_read_quickly_at_every_depth(of: str, token: str) -> None:
+    columns = parse_ddl(
+        f"c {of} NOT NULL, s STRUCT<a: ARRAY<MAP<STRING, {of}>>, b: STRUCT<c: {of} NOT NULL>>, `d.e` {of}"
+    )
+    document = f'{{"c":{token},"s":{{"a":[{{"k":{token}}},null],"b":{{"c":{token}}}}},"d.e":{token},"more":[{{}}]}}'
+    row = rows_reader(columns)(document.encode())
+    assert row == shaper(columns, VALUES, json_problem)(read_json(document.encode()))
