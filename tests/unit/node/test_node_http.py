@@ -15,7 +15,7 @@ import pytest
 from enmasse.drivers import authority
 from enmasse.message.sections import Sections, encode_message
 from enmasse.node.connections import waiting
-from enmasse.node.http.messages import document_of, read_document
+from enmasse.node.http.documents import from_sections, to_sections
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from tests.support.foreign_tools import require
 from tests.support.polling import until_async
@@ -356,10 +356,10 @@ def test_messages_of_every_kind_have_a_form_in_json() -> None:
         {"body": "quoted", "contentType": "application/vnd.x+json", "durable": True},
         {"bodyBase64": "/w==", "durable": True, "annotations": {"x-opt-key": 5}, "properties": {"a": 1.5}},
     ):
-        assert document_of(read_document(json.dumps(document))) == document
-    assert document_of(encode_message({"a": [b"\xff"]})) == {
+        assert from_sections(to_sections(json.dumps(document))) == document
+    assert from_sections(encode_message({"a": [b"\xff"]})) == {
         "contentType": "application/json",
         "body": {"a": ["/w=="]},
     }
-    assert "malformed" in document_of(b"\x00\x53\x75")
-    assert Sections(read_document("{}")).body == b""
+    assert "malformed" in from_sections(b"\x00\x53\x75")
+    assert Sections(to_sections("{}")).body == b""

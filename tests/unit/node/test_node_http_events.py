@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from enmasse.client import Message
+from enmasse.message.parts import Parts
 from enmasse.message.sections import Properties, encode_message
 from enmasse.node.http.cloudevents import EVENT_TYPE, event_of, read_event
-from enmasse.node.http.messages import MAX_JSON_LEVELS, Parts, document_of, read_json
+from enmasse.node.http.documents import from_sections
+from enmasse.node.http.values import MAX_JSON_LEVELS, read_json
 from enmasse.wire.http.answers import HttpError
 from tests.unit.node.http_scene import Scene, play, version  # noqa: F401  a fixture
 
@@ -108,7 +110,7 @@ def test_a_body_that_nests_deep_is_shown_as_bytes(depth: int) -> None:
     properties = Properties(content_type="application/json")
     payload = encode_message(nested, properties=properties)
     assert base64.b64decode(event_of(payload, source="/s", name="7")["data_base64"]) == nested
-    assert base64.b64decode(document_of(payload)["bodyBase64"]) == nested
+    assert base64.b64decode(from_sections(payload)["bodyBase64"]) == nested
     as_event = encode_message(nested, properties=Properties(content_type=EVENT_TYPE))
     assert event_of(as_event, source="/s", name="7")["type"] == "io.enmasse.message"
     with pytest.raises(HttpError) as caught:

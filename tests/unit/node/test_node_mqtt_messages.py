@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from enmasse.message.sections import Header, Properties, Sections, data_start, encode_message
 from enmasse.message.types import Described, Symbol, Timestamp, UByte, ULong
-from enmasse.node.mqtt.messages import find_body, head_of, is_lasting, read_message
+from enmasse.node.mqtt.messages import find_body, from_sections, is_lasting, to_sections
 from enmasse.node.mqtt.receiving import MAX_HEADS, Encoder, EncoderKey
 from enmasse.wire.mqtt.packets import PublishProperties
 from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties
@@ -34,8 +34,8 @@ PROPERTIES = st.builds(
 def test_what_an_mqtt_client_sent_comes_as_it_was(
     body: bytes, qos: int, is_retained: bool, properties: PublishProperties
 ) -> None:
-    payload = head_of(qos, is_retained, properties, NOW_MS) + data_start(len(body)) + body
-    content = read_message(payload, NOW_MS)
+    payload = to_sections(qos, is_retained, properties, NOW_MS).encode_head() + data_start(len(body)) + body
+    content = from_sections(payload, NOW_MS)
     assert (content.payload, content.qos, content.is_retain) == (body, qos, is_retained)
     assert content.properties == properties
     assert content.is_timed is (not is_lasting(properties))
@@ -45,7 +45,7 @@ def test_what_an_mqtt_client_sent_comes_as_it_was(
 
 def test_its_places_in_amqp_are_those_that_others_know() -> None:
     properties = PublishProperties(1, 60, "text/plain", "answers/me", b"\1\2", [("a", "1"), ("b", "2")])
-    sections = Sections(head_of(1, True, properties, NOW_MS) + data_start(2) + b"hi")
+    sections = Sections(to_sections(1, True, properties, NOW_MS).encode_head() + data_start(2) + b"hi")
     assert (sections.header.durable, sections.header.ttl, sections.body) == (True, 60_000, b"hi")
     told = sections.properties
     assert (told.content_type, told.reply_to, told.correlation_id) == ("text/plain", "answers/me", b"\1\2")
@@ -53,15 +53,15 @@ def test_its_places_in_amqp_are_those_that_others_know() -> None:
     assert sections.message_annotations == {
         "x-opt-retain": True, "x-opt-mqtt-qos": 1, "x-opt-mqtt-payload-format": 1,
     }  # fmt: skip
-    assert head_of(0, False, None, NOW_MS) == b""
+    assert to_sections(0, False, None, NOW_MS).encode_head() == b""
 
 
 def test_a_long_expiry_is_a_time_of_day() -> None:
-    head = head_of(0, False, PublishProperties(message_expiry_s=1 << 31), NOW_MS)
+    head = to_sections(0, False, PublishProperties(message_expiry_s=1 << 31), NOW_MS).encode_head()
     payload = head + data_start(0)
     assert Sections(payload).properties.absolute_expiry_time == NOW_MS + (1 << 31) * 1000
-    assert read_message(payload, NOW_MS + 5_000).properties.message_expiry_s == (1 << 31) - 5
-    assert read_message(payload, NOW_MS + (1 << 50)).properties.message_expiry_s == 0
+    assert from_sections(payload, NOW_MS + 5_000).properties.message_expiry_s == (1 << 31) - 5
+    assert from_sections(payload, NOW_MS + (1 << 50)).properties.message_expiry_s == 0
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_long_expiry_is_a_time_of_day() -> None:
     ],
 )
 def test_bodies_of_amqp(body: Any, payload: bytes, told: PublishProperties) -> None:
-    content = read_message(encode_message(body), NOW_MS)
+    content = from_sections(encode_message(body), NOW_MS)
     assert (content.payload, content.properties) == (payload, told)
 
 
@@ -87,7 +87,7 @@ def test_what_mqtt_has_no_place_for_are_user_properties() -> None:
         properties=Properties(message_id="m1", subject="s", creation_time=Timestamp(5), reply_to="a/#"),
         application_properties={"n": UByte(3), "nul": "a\0b", "yes": True},
     )
-    content = read_message(payload, NOW_MS)
+    content = from_sections(payload, NOW_MS)
     assert content.topic == "a/b"
     assert content.properties == PublishProperties(
         user_properties=[
@@ -99,7 +99,7 @@ def test_what_mqtt_has_no_place_for_are_user_properties() -> None:
 
 @given(st.binary(max_size=60))
 def test_what_is_malformed_is_told_as_it_is(payload: bytes) -> None:
-    content = read_message(payload, NOW_MS)
+    content = from_sections(payload, NOW_MS)
     section, begin = find_body(payload)
     assert 0 <= section <= begin <= len(payload)
     if (
@@ -122,7 +122,7 @@ def encoder(**options: Any) -> Encoder:
 
 
 def message(body: bytes, qos: int = 1, topic: str = "", **properties: Any) -> bytes:
-    head = head_of(qos, False, PublishProperties(**properties), NOW_MS)
+    head = to_sections(qos, False, PublishProperties(**properties), NOW_MS).encode_head()
     payload = head + data_start(len(body)) + body
     if not topic:
         return payload

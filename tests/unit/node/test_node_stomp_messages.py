@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from enmasse.errors import RemoteError
 from enmasse.message.sections import Header, Properties, Sections, data_start, decode_message, encode_message
 from enmasse.message.types import Symbol, Timestamp
-from enmasse.node.stomp.messages import head_of, read_message
+from enmasse.node.stomp.messages import from_sections, to_sections
 
 SAID = {
     "amqp-message-id": "m:1",
@@ -38,7 +38,7 @@ SAID = {
 
 
 def message(headers: dict[str, str], body: bytes = b"x") -> bytes:
-    return head_of(headers) + data_start(len(body)) + body
+    return to_sections(headers).encode(body)
 
 
 def test_what_a_client_says_is_in_its_place_and_comes_back() -> None:
@@ -51,7 +51,7 @@ def test_what_a_client_says_is_in_its_place_and_comes_back() -> None:
     )  # fmt: skip
     assert sections.message_annotations == {"x-opt-partition-key": "key", "x-opt-delivery-delay": 5}
     assert sections.application_properties == {"colour": "red: or blue"}
-    content = read_message(payload)
+    content = from_sections(payload)
     assert dict(content.headers) == SAID
     assert payload[content.body_at :] == content.body == b"body"
 
@@ -59,7 +59,7 @@ def test_what_a_client_says_is_in_its_place_and_comes_back() -> None:
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=6), st.binary(max_size=400))
 def test_headers_of_a_client_s_own_come_back(headers: dict[str, str], body: bytes) -> None:
     own = {f"own-{name}": value for name, value in headers.items()}
-    content = read_message(message(own, body))
+    content = from_sections(message(own, body))
     assert dict(content.headers) == own
     assert content.body == body
 
@@ -68,9 +68,9 @@ def test_a_user_id_is_the_property_and_nothing_else() -> None:
     forged = encode_message(
         b"", application_properties={"user-id": "jo", "k": "v"}, message_annotations={"user-id": "jo"}
     )
-    assert dict(read_message(forged).headers) == {"k": "v"}
+    assert dict(from_sections(forged).headers) == {"k": "v"}
     own = encode_message(b"", properties=Properties(user_id=b"ida"), application_properties={"user-id": "jo"})
-    assert [value for name, value in read_message(own).headers if name == "user-id"] == ["ida"]
+    assert [value for name, value in from_sections(own).headers if name == "user-id"] == ["ida"]
 
 
 def test_a_message_id_is_amqp_s() -> None:
@@ -87,7 +87,7 @@ def test_a_message_id_is_amqp_s() -> None:
 )  # fmt: skip
 def test_what_a_property_cannot_be_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(RemoteError, match="amqp:invalid-field"):
-        head_of(headers)
+        to_sections(headers).encode()
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_what_a_property_cannot_be_is_refused(headers: dict[str, str]) -> None:
 )  # fmt: skip
 def test_properties_of_amqp_are_text(value: Any, text: str) -> None:
     payload = encode_message(b"x", application_properties={"key": value})
-    assert dict(read_message(payload).headers) == {"key": text}
+    assert dict(from_sections(payload).headers) == {"key": text}
 
 
 def test_what_a_message_was_sent_to_below_its_topic_is_told_apart() -> None:
-    content = read_message(encode_message(b"x", message_annotations={"x-opt-topic-name": "news/sport"}))
+    content = from_sections(encode_message(b"x", message_annotations={"x-opt-topic-name": "news/sport"}))
     assert (content.topic_name, content.headers) == ("news/sport", [])
 
 
 def test_a_body_with_a_footer_or_in_parts_is_not_taken_for_one_that_ends_the_payload() -> None:
-    assert read_message(encode_message(b"xyz", footer={"x-opt-sum": 1})).body_at == 0
-    assert read_message(data_start(1) + b"a" + data_start(1) + b"b").body == b"ab"
+    assert from_sections(encode_message(b"xyz", footer={"x-opt-sum": 1})).body_at == 0
+    assert from_sections(data_start(1) + b"a" + data_start(1) + b"b").body == b"ab"
 
 
 def test_a_malformed_message_is_its_bytes() -> None:
-    content = read_message(b"\x00\x53\x74\xff")
+    content = from_sections(b"\x00\x53\x74\xff")
     assert content.body == b"\x00\x53\x74\xff"
     assert dict(content.headers)["content-type"] == "application/octet-stream"

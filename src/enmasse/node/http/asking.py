@@ -12,7 +12,7 @@ from enmasse.messaging.dynamic import DynamicRequest
 from enmasse.node.connections.client_connection import ClientLink
 from enmasse.node.http.cloudevents import attributes_of, from_headers, to_headers
 from enmasse.node.http.links import Post
-from enmasse.node.http.messages import headers_of, parts_of
+from enmasse.node.http.messages import from_sections, to_sections
 from enmasse.node.http.receiving import Receiving
 from enmasse.node.http.routes import Route, check_query, seconds
 from enmasse.node.http.sending import MAX_WAIT_S
@@ -75,7 +75,7 @@ class Asking(Receiving):
 
     def _question(self, reply_to: str) -> bytes:
         """Return the message that asks for an answer at an address."""
-        parts = parts_of(self._headers)
+        parts = to_sections(self._headers)
         from_headers(parts, self._headers)
         parts.fields["reply_to"] = reply_to
         parts.header.durable = self._headers.get("x-durable", "false").strip().lower() == "true"
@@ -120,7 +120,7 @@ class Asking(Receiving):
             return
         sections = Sections(got[0][1])
         try:
-            kind, headers, body = headers_of(sections)
+            kind, headers, body = from_sections(sections)
             headers += tuple(to_headers(attributes_of(sections.application_properties)))
         except RemoteError as error:
             self._connection.finish_with(HttpError(502, f"the answer cannot be read: {error.description}"))

@@ -18,8 +18,9 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from enmasse.errors import RemoteError
+from enmasse.message.parts import Parts
 from enmasse.message.sections import Sections
-from enmasse.node.http.messages import INVALID, Parts, base64_of, is_json, parse_json, read_json
+from enmasse.node.http.values import INVALID, base64_of, is_json, parse_json, read_json
 from enmasse.node.plain_values import as_bytes, as_text
 from enmasse.wire.http.answers import HttpError
 

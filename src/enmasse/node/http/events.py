@@ -15,11 +15,12 @@ from weakref import ref
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.rows import OFFSET
+from enmasse.node.http.documents import from_sections
 from enmasse.node.http.leases import Holder
 from enmasse.node.http.looking import offset_of
-from enmasse.node.http.messages import INVALID, document_of, dumped
 from enmasse.node.http.receiving import LEASE_S, MAX_LEASE_S, STEP_BYTES, Receiving
 from enmasse.node.http.routes import Route, check_query, number, seconds
+from enmasse.node.http.values import INVALID, dumped
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Events(Receiving):
         self._bytes = 0
         self._mark = STEP_BYTES
         for delivery, payload in got:
-            document = document_of(payload)
+            document = from_sections(payload)
             name = ""
             if delivery is not None:
                 name = self._holder.lease(delivery, now + self._lease_s, self._connection.open_space.core)

@@ -12,10 +12,11 @@ from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.rows import OFFSET, PARTITION
 from enmasse.node.http.cloudevents import BATCH_TYPE
-from enmasse.node.http.messages import INVALID, document_of, dumped
+from enmasse.node.http.documents import from_sections
 from enmasse.node.http.receiving import JSON, MAX_MESSAGES, Receiving
 from enmasse.node.http.routes import Route, check_query, number, seconds
 from enmasse.node.http.sending import MAX_WAIT_S
+from enmasse.node.http.values import INVALID, dumped
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class _Looking(Receiving):
         is_events = self._wants_events()
         events: list[dict[str, Any]] = []
         for _, payload in got[: self._most]:
-            document = document_of(payload)
+            document = from_sections(payload)
             annotations = document.get("annotations", {})
             if self._is_stream and isinstance(annotations.get(OFFSET), int):
                 following[str(annotations.get(PARTITION, 0))] = annotations[OFFSET] + 1

@@ -22,10 +22,11 @@ from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.node.connections.client_connection import ClientLink, require_filters
 from enmasse.node.gathered import Gathered
 from enmasse.node.http.cloudevents import BATCH_TYPE, event_of
+from enmasse.node.http.documents import from_sections
 from enmasse.node.http.leases import Confirmation, Holder
-from enmasse.node.http.messages import INVALID, document_of, dumped, read_json, size_of
 from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
 from enmasse.node.http.sending import MAX_WAIT_S
+from enmasse.node.http.values import INVALID, dumped, read_json, size_of
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:
@@ -310,7 +311,7 @@ class Leasing(Receiving):
                 self._accepted.append(delivery)
             elif delivery is not None:
                 lease = holder.lease(delivery, now + self._lease_s, core)
-            document = self._event(payload, lease) if is_events else document_of(payload)
+            document = self._event(payload, lease) if is_events else from_sections(payload)
             documents.append({**document, "lease": lease} if lease else document)
         self.is_over = True
         if holder.held:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.message.sections import data_start
 from enmasse.message.types import ULong
 from enmasse.messaging.log.sequences import SEQUENCE_ANNOTATION
+from enmasse.node.http import documents
 from enmasse.node.http.cloudevents import BATCH_TYPE, EVENT_TYPE, from_headers, read_batch, read_event
 from enmasse.node.http.links import Post
-from enmasse.node.http.messages import Parts, parts_of, read_document, read_json
+from enmasse.node.http.messages import HttpParts, to_sections
 from enmasse.node.http.routes import Route, check_query, seconds
+from enmasse.node.http.values import read_json
 from enmasse.wire.http.answers import HttpError, head, problem
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class _Single:
     def __init__(self, route: Route, headers: Mapping[str, str]) -> None:
         self.wait_s = _wait_of(route)
         self.key = headers.get("idempotency-key", "")
-        parts = parts_of(headers)
+        parts = to_sections(headers)
         from_headers(parts, headers)
         if self.key:
             parts.annotations[SEQUENCE_ANNOTATION] = ULong(_number_of(self.key))
@@ -105,7 +107,7 @@ def _post_event(connection: HttpConnection, request: Request, body: bytes) -> No
     """Send an event in structured mode."""
     route: Route = request.route
     wait_s, key = _wait_of(route), request.headers.get("idempotency-key", "")
-    parts = parts_of(request.headers)
+    parts = to_sections(request.headers)
     data = read_event(read_json(body, "an event"), parts)
     if key:
         parts.annotations[SEQUENCE_ANNOTATION] = ULong(_number_of(key))
@@ -164,7 +166,7 @@ def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is
     for at, item in enumerate(items):
         numbered = {SEQUENCE_ANNOTATION: ULong(first + at)} if key else {}
         try:
-            payload = _event(item, numbered) if is_events else read_document(item, numbered)
+            payload = _event(item, numbered) if is_events else documents.to_sections(item, numbered)
             sender.check(len(payload))
             payloads.append(payload)
         except HttpError as error:
@@ -173,7 +175,7 @@ def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is
 
 
 def _event(document: Any, annotations: Mapping[str, Any]) -> bytes:
-    parts = Parts()
+    parts = HttpParts()
     data = read_event(document, parts)
     parts.annotations |= annotations
     return parts.encode(data)

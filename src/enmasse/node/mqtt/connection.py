@@ -17,7 +17,6 @@ import secrets
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from enmasse.errors import RemoteError
-from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import Consumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.sessions.sessions import OpenRequest
@@ -28,7 +27,7 @@ from enmasse.node.devices.tenants import MQTT
 from enmasse.node.gathered import MAX_MESSAGE_BYTES
 from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, NoSession
 from enmasse.node.mqtt.login import Login, Refusal
-from enmasse.node.mqtt.messages import head_of
+from enmasse.node.mqtt.messages import to_sections
 from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
 from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
@@ -369,8 +368,8 @@ class MqttConnection(ClientConnection):
 
     def _will(self, will: Will) -> WillMessage:
         assert self.space is not None
-        head = head_of(will.qos, will.is_retained, will.properties, self.space.core.wall_us // 1000)
-        payload = head + data_start(len(will.payload)) + will.payload
+        parts = to_sections(will.qos, will.is_retained, will.properties, self.space.core.wall_us // 1000)
+        payload = parts.encode(will.payload)
         if len(payload) > MAX_MESSAGE_BYTES:
             raise RemoteError("amqp:link:message-size-exceeded", f"a will has up to {MAX_MESSAGE_BYTES} bytes")
         return WillMessage(will.topic, payload, will.delay_s)

@@ -12,17 +12,15 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from enmasse.errors import LocalError, RemoteError
+from enmasse.errors import RemoteError
+from enmasse.message.parts import Parts
 from enmasse.message.sections import (
     DEFAULT_PRIORITY,
     PARTITION_KEY,
     RETAIN,
     RETAINED,
     TOPIC_NAME,
-    Header,
-    Properties,
     Sections,
-    encode_message,
 )
 from enmasse.message.types import Symbol, UByte
 from enmasse.node.plain_values import as_bytes, as_text
@@ -37,7 +35,6 @@ _USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
 
 _OURS = frozenset((TOPIC_NAME, RETAIN, RETAINED, QOS, _PAYLOAD_FORMAT, _CONTENT_TYPE, _USER_PROPERTIES))
 
-_EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 _MAX_TTL_S: Final = 0xFFFFFFFF // 1000
 """The longest expiry that fits ``ttl``; a longer one is a time of day."""
 
@@ -62,10 +59,10 @@ def is_lasting(properties: PublishProperties | None) -> bool:
     return properties is None or (properties.message_expiry_s or 0) <= _MAX_TTL_S
 
 
-def head_of(
+def to_sections(
     qos: int, is_retained: bool, properties: PublishProperties | None, now_ms: int, *, key: str = ""
-) -> bytes:
-    """Return the sections before the body of a message.
+) -> Parts:
+    """Return the parts before the body of a message that a client publishes.
 
     Args:
         qos: the quality of service with which it came.
@@ -73,14 +70,9 @@ def head_of(
         properties: those of version 5; they have been checked.
         now_ms: the time of day in milliseconds since 1970 UTC.
         key: of a message to a stream, its partition key, unless a user property of that name says another.
-
-    Raises:
-        RemoteError: a value cannot be represented.
     """
-    header = Header(durable=qos > 0)
-    annotations: dict[str, Any] = {}
-    fields = Properties()
-    application: dict[str, Any] = {}
+    parts = Parts(durable=qos > 0)
+    annotations, fields, application = parts.annotations, parts.fields, parts.properties
     if is_retained:
         annotations[RETAIN] = True
     if qos == 1:
@@ -88,39 +80,30 @@ def head_of(
     if key:
         named = () if properties is None else properties.user_properties
         annotations[PARTITION_KEY] = next((value for name, value in named if name == PARTITION_KEY), key)
-    if properties is not None:
-        expiry_s = properties.message_expiry_s
-        if expiry_s is not None:
-            if expiry_s <= _MAX_TTL_S:
-                # In AMQP 0 is for ever, and here it is over at once.
-                header.ttl = expiry_s * 1000 or 1
-            else:
-                fields.absolute_expiry_time = now_ms + expiry_s * 1000
-        if properties.payload_format:
-            annotations[_PAYLOAD_FORMAT] = UByte(1)
-        if properties.content_type is not None:
-            if properties.content_type.isascii():
-                fields.content_type = properties.content_type
-            else:
-                annotations[_CONTENT_TYPE] = properties.content_type
-        fields.reply_to = properties.response_topic
-        fields.correlation_id = properties.correlation_data
-        pairs = properties.user_properties
-        for name, value in pairs:
-            application.setdefault(name, value)
-        if len(application) != len(pairs):
-            annotations[_USER_PROPERTIES] = [text for pair in pairs for text in pair]
-    try:
-        payload = encode_message(
-            b"",
-            header=header,
-            message_annotations=annotations,
-            properties=fields,
-            application_properties=application,
-        )
-    except (LocalError, UnicodeError) as error:
-        raise RemoteError("amqp:invalid-field", str(error)) from None
-    return payload[: -len(_EMPTY_DATA)]
+    if properties is None:
+        return parts
+    expiry_s = properties.message_expiry_s
+    if expiry_s is not None:
+        if expiry_s <= _MAX_TTL_S:
+            # In AMQP 0 is for ever, and here it is over at once.
+            parts.header.ttl = expiry_s * 1000 or 1
+        else:
+            fields["absolute_expiry_time"] = now_ms + expiry_s * 1000
+    if properties.payload_format:
+        annotations[_PAYLOAD_FORMAT] = UByte(1)
+    if properties.content_type is not None:
+        if properties.content_type.isascii():
+            fields["content_type"] = properties.content_type
+        else:
+            annotations[_CONTENT_TYPE] = properties.content_type
+    fields["reply_to"] = properties.response_topic
+    fields["correlation_id"] = properties.correlation_data
+    pairs = properties.user_properties
+    for name, value in pairs:
+        application.setdefault(name, value)
+    if len(application) != len(pairs):
+        annotations[_USER_PROPERTIES] = [text for pair in pairs for text in pair]
+    return parts
 
 
 def find_body(payload: bytes) -> tuple[int, int]:
@@ -188,7 +171,7 @@ class Content:
         self.properties = PublishProperties()
 
 
-def read_message(payload: bytes, now_ms: int) -> Content:
+def from_sections(payload: bytes, now_ms: int) -> Content:
     """Return the content for a PUBLISH; of a malformed message, its bytes and a property that says so.
 
     Args:

@@ -20,7 +20,7 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Re
 from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import UNSTORED
 from enmasse.node.connections.waiting import PATIENCE_S, WaitingMessage, WaitingSender
-from enmasse.node.mqtt.messages import head_of
+from enmasse.node.mqtt.messages import to_sections
 from enmasse.wire.mqtt.packets import PublishProperties, Reason
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class Publishing:
             home.hold()
 
     def _learn(self, size: int, flags: int) -> None:
-        head = head_of(
+        parts = to_sections(
             (flags >> 1) & 3,
             bool(flags & 1),
             self._properties,
@@ -332,7 +332,7 @@ class Publishing:
             # The messages of a client stay in order, unless it names other keys.
             key=self._home.client_id if self._sender.address.is_read_by_offset else "",
         )
-        start = head + data_start(size)
+        start = parts.encode_head() + data_start(size)
         if len(start) + size > self._sender.most_bytes:
             raise RemoteError(
                 "amqp:link:message-size-exceeded",

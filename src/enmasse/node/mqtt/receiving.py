@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, AmqpError
 from enmasse.node.gathered import Gathered
-from enmasse.node.mqtt.messages import Content, find_body, read_message, topic_of
+from enmasse.node.mqtt.messages import Content, find_body, from_sections, topic_of
 from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties, encode_variable, with_properties
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Encoder:
             # With the kind of the body, which says whether it is text.
             known = self._heads.get(payload[: section + 4])
             if known is None:
-                content = read_message(payload, self._now_ms())
+                content = from_sections(payload, self._now_ms())
                 known = self._learn(content, payload[: section + 4])
                 is_timed = content.is_timed
             self._body = payload[begin:]
@@ -159,7 +159,7 @@ class Encoder:
             self._prefix = payload[:begin]
             self._skip = begin
         else:
-            content = read_message(payload, self._now_ms())
+            content = from_sections(payload, self._now_ms())
             known = self._encode_head(content)
             self._body = content.payload
             self._size = -1

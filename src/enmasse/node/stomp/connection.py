@@ -35,7 +35,7 @@ from enmasse.node.stomp.headers import (
     window_of,
 )
 from enmasse.node.stomp.links import WAITING_OVERHEAD_BYTES, Deferring, Receiver, Sender, Sending
-from enmasse.node.stomp.messages import USER_ID, head_of
+from enmasse.node.stomp.messages import USER_ID, to_sections
 from enmasse.node.stomp.settling import Posting, Settling
 from enmasse.version import __version__
 from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
@@ -323,7 +323,7 @@ class StompConnection(ClientConnection):
         """Return the sink for messages with these headers, that nothing is before."""
         destination = required(headers, "destination", "SEND")
         transaction = headers.get("transaction")
-        head = head_of(headers)
+        head = to_sections(headers).encode_head()
         if USER_ID in headers and not self.admission.is_administrator:
             self.admission.rights.require_user_id(headers[USER_ID].encode())
         sender = self._sender(destination)

@@ -20,7 +20,7 @@ from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import UNSTORED
 from enmasse.node.connections.waiting import PATIENCE_S, WaitingMessage, WaitingSender
 from enmasse.node.gathered import Gathered
-from enmasse.node.stomp.messages import read_message
+from enmasse.node.stomp.messages import from_sections
 from enmasse.wire.stomp.frames import Version, encode_frame
 
 # A connection, its links and what they settle know each other.
@@ -331,7 +331,7 @@ class Receiver:
 
     def _read(self, payload: bytes) -> tuple[bytes, bytes]:
         """Return the frame after the message's number, and the body; cached for a next one of the same shape."""
-        content = read_message(payload)
+        content = from_sections(payload)
         destination = self.destination if content.topic_name is None else self.prefix + content.topic_name
         headers = (
             ("subscription", self.name),

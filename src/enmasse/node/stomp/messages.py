@@ -13,16 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from enmasse.errors import LocalError, RemoteError
-from enmasse.message.sections import (
-    DEFAULT_PRIORITY,
-    RETAIN,
-    TOPIC_NAME,
-    Header,
-    Properties,
-    Sections,
-    encode_message,
-)
+from enmasse.errors import RemoteError
+from enmasse.message.parts import Parts
+from enmasse.message.sections import DEFAULT_PRIORITY, RETAIN, TOPIC_NAME, Sections
 from enmasse.node.plain_values import as_bytes, as_text
 
 USER_ID: Final = "user-id"
@@ -30,7 +23,6 @@ USER_ID: Final = "user-id"
 
 _OF_THE_FRAME = frozenset(("destination", "receipt", "transaction", "content-length"))
 _ANNOTATION = "x-opt-"
-_EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 
 _MAX_TTL_MS = 0xFFFFFFFF
 _MAX_MS = (1 << 63) - 1
@@ -80,16 +72,14 @@ _PRIORITY = _whole(0, 9)
 _TTL = _whole(0, _MAX_TTL_MS)
 
 
-def head_of(headers: Mapping[str, str]) -> bytes:
-    """Return the sections before the body of a message with these headers.
+def to_sections(headers: Mapping[str, str]) -> Parts:
+    """Return the parts before the body of a message with these headers.
 
     Raises:
         RemoteError: a header has a value that its property cannot have.
     """
-    header = Header()
-    fields: dict[str, Any] = {}
-    annotations: dict[str, Any] = {}
-    application: dict[str, Any] = {}
+    parts = Parts()
+    header, fields, annotations = parts.header, parts.fields, parts.annotations
     for name, value in headers.items():
         if name in _OF_THE_FRAME:
             continue
@@ -110,20 +100,10 @@ def head_of(headers: Mapping[str, str]) -> bytes:
             is_whole = value.isascii() and value.isdigit() and len(value) < 19
             annotations[name] = int(value) if is_whole else value
         else:
-            application[name] = value
+            parts.properties[name] = value
     if not fields.get("absolute_expiry_time", True):
         del fields["absolute_expiry_time"]  # 0 is never, for those who always say it
-    try:
-        payload = encode_message(
-            b"",
-            header=header,
-            message_annotations=annotations,
-            properties=Properties(**fields),
-            application_properties=application,
-        )
-    except (LocalError, UnicodeError) as error:
-        raise RemoteError("amqp:invalid-field", str(error)) from None
-    return payload[: -len(_EMPTY_DATA)]
+    return parts
 
 
 class Content:
@@ -145,7 +125,7 @@ class Content:
         self.topic_name = topic_name
 
 
-def read_message(payload: bytes) -> Content:
+def from_sections(payload: bytes) -> Content:
     """Return the content for a ``MESSAGE``; of a malformed message, its bytes and a header that says so.
 
     Args:
