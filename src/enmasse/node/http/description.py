@@ -15,7 +15,7 @@ from enmasse.node.http.messages import PRIORITY, PROPERTIES, TTL
 from enmasse.node.http.receiving import LEASE_S, MAX_LEASE_S, MAX_MESSAGES, OUTCOMES
 from enmasse.node.http.routes import ACTIONS, PARAMETERS, PATH, STATUSES
 from enmasse.node.http.sending import LINES_TYPE, MAX_WAIT_S, WAIT_S
-from enmasse.node.http.values import Whole
+from enmasse.node.http.values import MAX_IDENTITY, Whole, identity_of
 from enmasse.version import __version__
 from enmasse.wire.http.answers import PROBLEM_TYPE
 
@@ -67,6 +67,9 @@ def _whole(read: Whole) -> Document:
 def _schema_of(read: Callable[[str, Any], Any]) -> Document:
     """Return the schema of what a property's reader takes."""
     return _whole(read) if isinstance(read, Whole) else _TEXT
+
+
+_IDENTITY: Final[Document] = {"type": ["string", "integer"], "minimum": 0, "maximum": MAX_IDENTITY}
 
 
 # What is said in a request
@@ -260,6 +263,7 @@ def _message(*, is_received: bool) -> Document:
     for _, name, read in PROPERTIES.values():
         # Clients of other protocols send numbers with other bounds.
         properties[name] = {"type": "integer"} if is_received and isinstance(read, Whole) else _schema_of(read)
+    properties |= {name: _IDENTITY for _, name, read in PROPERTIES.values() if read is identity_of}
     if is_received:
         properties |= {
             "priority": {"type": "integer"},

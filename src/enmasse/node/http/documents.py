@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.message.sections import DEFAULT_PRIORITY, Sections
@@ -21,6 +21,34 @@ from enmasse.node.plain_values import as_bytes, as_json, as_text
 from enmasse.wire.http.answers import HttpError
 
 _BY_NAME = {name: (field, read) for field, (_, name, read) in PROPERTIES.items()}
+
+
+LOST: Final[Mapping[str, tuple[str, ...]]] = {
+    "nothing": ("`first-acquirer`", "`delivery-count`", "delivery annotations", "footer"),
+    "durable": ("not `durable`",),
+    "refused": ("other values as annotations `x-opt-...`", "annotations of other names"),
+    "a text": (
+        "bytes as `message-id`",
+        "a UUID as `message-id`",
+        "bytes as `correlation-id`",
+        "a UUID as `correlation-id`",
+    ),
+    "texts": (
+        "bytes as application properties",
+        "symbols as application properties",
+        "UUIDs as application properties",
+    ),
+    "numbers": ("timestamps as application properties",),
+    "`text/plain`, or what the body became": ("no `content-type`",),
+    "the same value, written anew": ("body of JSON",),
+    "one data section": (
+        "body of several data sections",
+        "body of a text",
+        "body of another value",
+        "body of a sequence",
+    ),
+}
+"""The parts of a message that a client which gets it cannot send again as they were, by what becomes of them."""
 
 
 def to_sections(text: str | bytes, annotations: Mapping[str, Any] | None = None) -> bytes:

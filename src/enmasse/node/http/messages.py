@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.message.parts import Parts
-from enmasse.message.sections import RETAIN, Sections
-from enmasse.node.http.values import Whole, octets_of, plain_of, read_json, text_of, truth_of
+from enmasse.message.sections import DEFAULT_PRIORITY, RETAIN, Sections
+from enmasse.node.http.values import Whole, identity_of, octets_of, plain_of, read_json, text_of, truth_of
 from enmasse.node.plain_values import as_bytes, as_json, as_text
 from enmasse.wire.http.answers import HttpError
 
@@ -33,12 +33,12 @@ _MAX_TTL_MS: Final = 0xFFFFFFFF
 _MAX_MS: Final = (1 << 63) - 1
 
 PROPERTIES: Final[Mapping[str, tuple[str, str, Callable[[str, Any], Any]]]] = {
-    "message_id": ("x-message-id", "messageId", text_of),
+    "message_id": ("x-message-id", "messageId", identity_of),
     "user_id": ("x-user-id", "userId", octets_of),
     "to": ("x-to", "to", text_of),
     "subject": ("x-subject", "subject", text_of),
     "reply_to": ("x-reply-to", "replyTo", text_of),
-    "correlation_id": ("x-correlation-id", "correlationId", text_of),
+    "correlation_id": ("x-correlation-id", "correlationId", identity_of),
     "content_type": ("content-type", "contentType", text_of),
     "content_encoding": ("content-encoding", "contentEncoding", text_of),
     "absolute_expiry_time": ("x-expires", "expires", Whole(0, _MAX_MS)),
@@ -53,6 +53,41 @@ PRIORITY: Final = Whole(0, 9)
 TTL: Final = Whole(0, _MAX_TTL_MS)
 
 _BY_HEADER: Final = {header: (field, read) for field, (header, _, read) in PROPERTIES.items()}
+
+
+LOST: Final[Mapping[str, tuple[str, ...]]] = {
+    "nothing": (
+        "`first-acquirer`",
+        "`delivery-count`",
+        "delivery annotations",
+        "annotations of other names",
+        "footer",
+    ),
+    "durable": ("not `durable`",),
+    "a text": (
+        "a number as `message-id`",
+        "bytes as `message-id`",
+        "a UUID as `message-id`",
+        "a number as `correlation-id`",
+        "bytes as `correlation-id`",
+        "a UUID as `correlation-id`",
+    ),
+    "texts": (
+        "other values as annotations `x-opt-...`",
+        "bytes as application properties",
+        "symbols as application properties",
+        "UUIDs as application properties",
+    ),
+    "numbers": ("timestamps as application properties",),
+    "`application/octet-stream`, or what the body became": ("no `content-type`",),
+    "one data section": (
+        "body of several data sections",
+        "body of a text",
+        "body of another value",
+        "body of a sequence",
+    ),
+}
+"""The parts of a message that a client which gets it cannot send again as they were, by what becomes of them."""
 
 
 class HttpParts(Parts):
@@ -147,6 +182,10 @@ def from_sections(sections: Sections) -> Content:
             found.append((name.title(), as_text(value)))
     if header.durable:
         found.append(("X-Durable", "true"))
+    if header.priority != DEFAULT_PRIORITY:
+        found.append(("X-Priority", str(int(header.priority))))
+    if header.ttl is not None:
+        found.append(("X-Ttl", str(int(header.ttl))))
     annotations = sections.message_annotations
     found += [(str(name).title(), as_text(value)) for name, value in annotations.items() if _is_token(name)]
     if sections.application_properties:

@@ -11,6 +11,9 @@ from enmasse.wire.http.answers import HttpError
 
 INVALID: Final = "amqp:invalid-field"
 
+MAX_IDENTITY: Final = (1 << 64) - 1
+"""The largest number that is the id of a message."""
+
 _MAX_WHOLE: Final = (1 << 63) - 1
 _CONTROLS: Final = bytes(range(32))
 
@@ -51,6 +54,9 @@ class Whole:
         return value
 
 
+_NUMBER: Final = Whole(0, MAX_IDENTITY)
+
+
 def text_of(name: str, value: Any) -> str:
     """Return a text.
 
@@ -60,6 +66,15 @@ def text_of(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise invalid(name, "text", value)
     return value
+
+
+def identity_of(name: str, value: Any) -> str | int:
+    """Return the id of a message: a text, or in JSON a number, which is one of AMQP.
+
+    Raises:
+        HttpError: the value is neither.
+    """
+    return value if isinstance(value, str) else _NUMBER(name, value)
 
 
 def octets_of(name: str, value: Any) -> bytes:

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, Final
 
 from enmasse.errors import RemoteError
@@ -52,6 +53,55 @@ _SHOWN = (
 
 MAX_TEXT_BYTES: Final = 0xFFFF
 """The longest text, and the most binary data, of a property of MQTT."""
+
+
+LOST: Final[Mapping[str, tuple[str, ...]]] = {
+    "nothing": (
+        "`first-acquirer`",
+        "delivery annotations",
+        "`user-id`",
+        "`to`",
+        "`reply-to-group-id`",
+        "footer",
+    ),
+    "an application property of that name, a text": (
+        "`priority`",
+        "`delivery-count`",
+        "texts as annotations `x-opt-...`",
+        "numbers as annotations `x-opt-...`",
+        "other values as annotations `x-opt-...`",
+        "annotations of other names",
+        "a text as `message-id`",
+        "a number as `message-id`",
+        "bytes as `message-id`",
+        "a UUID as `message-id`",
+        "`subject`",
+        "`content-encoding`",
+        "`creation-time`",
+        "`group-id`",
+        "`group-sequence`",
+    ),
+    "texts": (
+        "numbers as application properties",
+        "floats as application properties",
+        "booleans as application properties",
+        "nulls as application properties",
+        "bytes as application properties",
+        "symbols as application properties",
+        "timestamps as application properties",
+        "UUIDs as application properties",
+    ),
+    "bytes": ("a text as `correlation-id`", "a number as `correlation-id`", "a UUID as `correlation-id`"),
+    "whole seconds": ("`ttl` with a part of a second",),
+    "`ttl` with the time that is left, up to 49 days": ("`absolute-expiry-time`",),
+    "one data section": (
+        "body of several data sections",
+        "body of a text",
+        "body of another value",
+        "body of a sequence",
+    ),
+}
+"""The parts of a message that a client which gets it cannot send again as they were, by what becomes of them."""
 
 
 def is_lasting(properties: PublishProperties | None) -> bool:

@@ -72,6 +72,38 @@ _PRIORITY = _whole(0, 9)
 _TTL = _whole(0, _MAX_TTL_MS)
 
 
+LOST: Final[Mapping[str, tuple[str, ...]]] = {
+    "nothing": ("`first-acquirer`", "delivery annotations", "footer"),
+    "an application property of that name, a text": ("`delivery-count`", "annotations of other names"),
+    "a text": (
+        "a number as `message-id`",
+        "bytes as `message-id`",
+        "a UUID as `message-id`",
+        "a number as `correlation-id`",
+        "bytes as `correlation-id`",
+        "a UUID as `correlation-id`",
+    ),
+    "texts": (
+        "other values as annotations `x-opt-...`",
+        "numbers as application properties",
+        "floats as application properties",
+        "booleans as application properties",
+        "nulls as application properties",
+        "bytes as application properties",
+        "symbols as application properties",
+        "timestamps as application properties",
+        "UUIDs as application properties",
+    ),
+    "one data section": (
+        "body of several data sections",
+        "body of a text",
+        "body of another value",
+        "body of a sequence",
+    ),
+}
+"""The parts of a message that a client which gets it cannot send again as they were, by what becomes of them."""
+
+
 def to_sections(headers: Mapping[str, str]) -> Parts:
     """Return the parts before the body of a message with these headers.
 
