@@ -75,11 +75,11 @@ function columns(to: string): Column<AddressRow>[] {
 
 type Named = Pick<AddressRow, "name" | "address" | "type" | "stored">;
 
-const MOST_COUNTED = 20;
+const MAX_COUNTED = 20;
 
 /** The same with what is stored at this moment: figures of tables are some seconds old. */
 export async function counted(space: Space, rows: Named[]): Promise<Named[]> {
-  if (rows.length > MOST_COUNTED) return rows;
+  if (rows.length > MAX_COUNTED) return rows;
   return Promise.all(
     rows.map(async (row) => {
       if (!STORES.has(row.type)) return row;

@@ -18,9 +18,9 @@ import { Refusal } from "../parts/problem";
 import { DrawnResult, drawingOf } from "./sql-results";
 
 const STORED = new Set(["stream", "queue", "subscription", "deadletter"]);
-const MOST_DEVICES = 2000;
-const MOST_POINTS = 5000;
-const MOST_ALERTS = 50;
+const MAX_DEVICES = 2000;
+const MAX_POINTS = 5000;
+const MAX_ALERTS = 50;
 const AGAIN_MS = 10_000;
 
 /** Relations of what is known of devices, by what built-in pipelines write. */
@@ -72,7 +72,7 @@ function alertsSql(known: Known, device: string): string | undefined {
     ...known.alertTables.map((table) => `SELECT CAST(time AS STRING) AS time, state, text FROM ${quoted(table)} WHERE device = ${literal(device)}`),
     ...known.alertAddresses.map((address) => `SELECT ${field("time")} AS time, ${field("state")} AS state, ${field("text")} AS text FROM ${quoted(address)} WHERE ${field("device")} = ${literal(device)}`),
   ];
-  return parts.length ? `SELECT time, state, text FROM (${parts.join(" UNION ALL ")}) ORDER BY time DESC LIMIT ${MOST_ALERTS}` : undefined;
+  return parts.length ? `SELECT time, state, text FROM (${parts.join(" UNION ALL ")}) ORDER BY time DESC LIMIT ${MAX_ALERTS}` : undefined;
 }
 
 // Spark answers few queries at a time, and those of pipelines come first: this page asks one after the other.
@@ -156,7 +156,7 @@ export default function ReadingsPage(): ReactElement {
 function Devices({ space, known, make }: { space: Space; known: Known; make: (builtin: string, label: string) => ReactElement }): ReactElement {
   const [search, setSearch] = useSearchParams();
   const [live, setLive] = useState(true);
-  const found = useAnswer(space, devicesSql(known), live, MOST_DEVICES);
+  const found = useAnswer(space, devicesSql(known), live, MAX_DEVICES);
   const devices = (found.data?.rows ?? []).map(([name, heard]) => ({ name: String(name), heard: String(heard ?? "") }));
   const chosen = search.get("device") ?? devices[0]?.name;
   const choose = (changes: Record<string, string>) => setSearch((before) => ({ ...Object.fromEntries(before), ...changes }), { replace: true });
@@ -242,8 +242,8 @@ function Device(props: { space: Space; known: Known; device: string; live: boole
   const last = useAnswer(space, lastSql(known, device), live, 200);
   const metrics = (last.data?.rows ?? []).map(([metric]) => String(metric));
   const metric = props.metric && metrics.includes(props.metric) ? props.metric : metrics[0];
-  const history = useAnswer(space, metric === undefined ? undefined : historySql(known, device, metric), live, MOST_POINTS);
-  const alerts = useAnswer(space, alertsSql(known, device), live, MOST_ALERTS);
+  const history = useAnswer(space, metric === undefined ? undefined : historySql(known, device, metric), live, MAX_POINTS);
+  const alerts = useAnswer(space, alertsSql(known, device), live, MAX_ALERTS);
   const drawing = history.data && drawingOf(history.data);
   return (
     <>

@@ -8,8 +8,8 @@ import { count, number, plural } from "../parts/format";
 
 const NUMBERS = /^(TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|DECIMAL)/;
 const TIMES = /^(TIMESTAMP|DATE)/;
-const MOST_LINES = 6;
-const MOST_BARS = 40;
+const MAX_LINES = 6;
+const MAX_BARS = 40;
 
 /** A value as a number, a moment in seconds; undefined where it is neither. */
 function numberOf(column: TableColumn, value: unknown): number | undefined {
@@ -38,7 +38,7 @@ export function drawingOf({ columns, rows }: Pick<QueryResult, "columns" | "rows
       return value === undefined ? [] : [[String(row[0]), value]];
     });
     if (found.length === 0) return undefined;
-    return { bars: { title: `${column.name} by ${first.name}`, rows: found.slice(0, MOST_BARS) }, more: found.length > MOST_BARS ? `${plural(found.length - MOST_BARS, "more row")} not drawn` : "" };
+    return { bars: { title: `${column.name} by ${first.name}`, rows: found.slice(0, MAX_BARS) }, more: found.length > MAX_BARS ? `${plural(found.length - MAX_BARS, "more row")} not drawn` : "" };
   }
   const by = columns.findIndex((column, index) => index > 0 && column.type === "STRING");
   const series = new Map<string, Map<number, number>>();
@@ -58,7 +58,7 @@ export function drawingOf({ columns, rows }: Pick<QueryResult, "columns" | "rows
   if (series.size === 0) return undefined;
   const x = [...xs].sort((a, b) => a - b);
   const all = [...series].map(([label, points]): Line => ({ label, values: x.map((at) => points.get(at) ?? null) }));
-  return { lines: { x, lines: all.slice(0, MOST_LINES), isTime: TIMES.test(first.type) }, more: all.length > MOST_LINES ? `${plural(all.length - MOST_LINES, "more line")} not drawn` : "" };
+  return { lines: { x, lines: all.slice(0, MAX_LINES), isTime: TIMES.test(first.type) }, more: all.length > MAX_LINES ? `${plural(all.length - MAX_LINES, "more line")} not drawn` : "" };
 }
 
 export function DrawnResult({ drawing, title, height = 320 }: { drawing: Drawing; title: string; height?: number }): ReactElement {

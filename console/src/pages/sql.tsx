@@ -22,7 +22,7 @@ import { csvOf, Results } from "./sql-results";
 
 const READABLE = new Set(["stream", "queue", "subscription", "deadletter"]);
 
-const MOST_LISTED = 100;
+const MAX_LISTED = 100;
 
 interface Place {
   line: number;
@@ -267,12 +267,12 @@ function Relations({ asked: { tables, addresses: readable, isKnown, hasMore }, i
         ))}
         <h2 className="em-relation-head">Addresses</h2>
         {isKnown && readable.length === 0 && <p className="em-total">No stored address yet.</p>}
-        {readable.slice(0, MOST_LISTED).map((row) => (
+        {readable.slice(0, MAX_LISTED).map((row) => (
           <div key={row.name} className="em-relation">
             <Button variant="link" isInline onClick={() => insert(quoted(row.address))}><bdi>{row.address}</bdi></Button> <Label isCompact>{row.type}</Label>
           </div>
         ))}
-        {hasMore || readable.length > MOST_LISTED ? <p className="em-total">There are more; any can be asked by its name.</p> : null}
+        {hasMore || readable.length > MAX_LISTED ? <p className="em-total">There are more; any can be asked by its name.</p> : null}
       </CardBody>
     </Card>
   );

@@ -12,7 +12,7 @@ import { bytes, count, duration, plural, rate } from "../parts/format";
 import { PageFrame } from "../parts/frame";
 import { Refusal, Words } from "../parts/problem";
 
-const MOST_PROBLEMS = 8;
+const MAX_PROBLEMS = 8;
 
 export default function StartPage(): ReactElement {
   const { data, error } = useLatest<Overview>(`${V1}/overview`);
@@ -118,7 +118,7 @@ function Health({ problems, count: all }: { problems: Overview["problems"]; coun
   return (
     <Alert isInline variant="danger" title={plural(all, "thing needs you", "things need you")} className="em-health">
       <List>
-        {problems.slice(0, MOST_PROBLEMS).map((problem) => (
+        {problems.slice(0, MAX_PROBLEMS).map((problem) => (
           <ListItem key={`${problem.kind}/${problem.namespace}/${problem.name}`}>
             {problem.kind}{" "}
             {problem.path ? <Link to={problem.path}>{problem.name}</Link> : <strong>{problem.name}</strong>}: {problem.text}{" "}
@@ -126,7 +126,7 @@ function Health({ problems, count: all }: { problems: Overview["problems"]; coun
           </ListItem>
         ))}
       </List>
-      {all > MOST_PROBLEMS && `… and ${count(all - MOST_PROBLEMS)} more.`}
+      {all > MAX_PROBLEMS && `… and ${count(all - MAX_PROBLEMS)} more.`}
     </Alert>
   );
 }

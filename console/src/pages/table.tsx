@@ -37,8 +37,8 @@ interface Version {
   rows: number | null;
 }
 
-const MOST_VERSIONS = 100;
-const MOST_ROWS = 100;
+const MAX_VERSIONS = 100;
+const MAX_ROWS = 100;
 
 /** A relation of SQL about a table, whatever an address of the space is called. */
 function about(kind: "table" | "history" | "statistics", name: string): string {
@@ -160,7 +160,7 @@ function Columns({ space, name, known, ask }: { space: Space; name: string; know
 }
 
 function Versions(props: { space: Space; name: string; refused: string | undefined; restore: (version: Version) => void; show: (version: number) => void }): ReactElement {
-  const { result, error } = useAnswer(props.space, `SELECT * FROM ${about("history", props.name)} ORDER BY version DESC`, MOST_VERSIONS);
+  const { result, error } = useAnswer(props.space, `SELECT * FROM ${about("history", props.name)} ORDER BY version DESC`, MAX_VERSIONS);
   if (error) return <Refusal error={error} />;
   if (!result) return <Asking />;
   const versions = recordsOf<Version>(result);
@@ -193,27 +193,27 @@ function Versions(props: { space: Space; name: string; refused: string | undefin
           },
         ]}
       />
-      {result.truncated && <p className="em-total">These are the newest {MOST_VERSIONS}.</p>}
+      {result.truncated && <p className="em-total">These are the newest {MAX_VERSIONS}.</p>}
     </>
   );
 }
 
 function TableRows({ space, name, version, present }: { space: Space; name: string; version: string | undefined; present: () => void }): ReactElement {
   const sql = `SELECT * FROM ${about("table", name)}${version === undefined ? "" : ` VERSION AS OF ${version}`}`;
-  const { result, error } = useAnswer(space, sql, MOST_ROWS);
+  const { result, error } = useAnswer(space, sql, MAX_ROWS);
   const [failure, setFailure] = useState<ApiError>();
   const [saving, setSaving] = useState(false);
   const parquet = () => {
     setSaving(true);
-    askForParquet(space.api, sql, MOST_ROWS)
+    askForParquet(space.api, sql, MAX_ROWS)
       .then((file) => download(`${name}.parquet`, file), (caught: unknown) => setFailure(asApiError(caught)))
       .finally(() => setSaving(false));
   };
   return (
     <>
       <p className="em-total">
-        {version === undefined ? `The first ${MOST_ROWS} rows as they are now. ` : <>The first {MOST_ROWS} rows of <b>version {version}</b>. <Button variant="link" isInline onClick={present}>As they are now</Button> · </>}
-        <Link to={query(`${space.to}/sql`, { sql: `SELECT * FROM ${quoted(name)}${version === undefined ? "" : ` VERSION AS OF ${version}`} LIMIT ${MOST_ROWS}` })}>Ask with SQL</Link>
+        {version === undefined ? `The first ${MAX_ROWS} rows as they are now. ` : <>The first {MAX_ROWS} rows of <b>version {version}</b>. <Button variant="link" isInline onClick={present}>As they are now</Button> · </>}
+        <Link to={query(`${space.to}/sql`, { sql: `SELECT * FROM ${quoted(name)}${version === undefined ? "" : ` VERSION AS OF ${version}`} LIMIT ${MAX_ROWS}` })}>Ask with SQL</Link>
       </p>
       {(error ?? failure) && <Refusal error={(error ?? failure)!} />}
       {!result && !error && <Asking />}

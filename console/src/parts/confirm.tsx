@@ -16,19 +16,19 @@ export interface Question {
   type?: string;
 }
 
-const MOST_LISTED = 20;
+const MAX_LISTED = 20;
 
 /** Names, as many as a person reads. */
 export function Listed({ names }: { names: string[] }): ReactElement {
   return (
     <>
-      {names.slice(0, MOST_LISTED).map((name, index) => (
+      {names.slice(0, MAX_LISTED).map((name, index) => (
         <span key={name}>
           {index > 0 && ", "}
           <bdi>{name}</bdi>
         </span>
       ))}
-      {names.length > MOST_LISTED && ` and ${names.length - MOST_LISTED} more`}
+      {names.length > MAX_LISTED && ` and ${names.length - MAX_LISTED} more`}
     </>
   );
 }

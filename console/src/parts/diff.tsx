@@ -7,7 +7,7 @@ export interface DiffLine {
 }
 
 /** Beyond this, lines are not paired: all former ones go and all new ones come. */
-const MOST_PAIRS = 4_000_000;
+const MAX_PAIRS = 4_000_000;
 
 /** The fewest lines that go and come, by the longest common subsequence. */
 export function diffOf(before: string, after: string): DiffLine[] {
@@ -26,7 +26,7 @@ export function diffOf(before: string, after: string): DiffLine[] {
 function changed(old: string[], fresh: string[]): DiffLine[] {
   const gone = (text: string): DiffLine => ({ sign: "-", text });
   const come = (text: string): DiffLine => ({ sign: "+", text });
-  if (old.length * fresh.length > MOST_PAIRS) return [...old.map(gone), ...fresh.map(come)];
+  if (old.length * fresh.length > MAX_PAIRS) return [...old.map(gone), ...fresh.map(come)];
   const width = fresh.length + 1;
   // How many lines are the same from here on.
   const common = new Uint16Array((old.length + 1) * width);
