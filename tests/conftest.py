@@ -11,12 +11,14 @@ import signal
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
+from xdist import is_xdist_worker
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.chance import FEW_EXAMPLES, SEED
@@ -116,7 +118,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Leave what was collected out of every search for cycles: it stays to the end, and is most of what there is."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
@@ -134,24 +135,29 @@ SECONDS_OF: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.
 """How long the tests of each file took, with what they set up, and the processor: that is the same beside others."""
 
 cpu_s = [0.0]
-"""Of this process and of the processes that it has waited for, as of the last test."""
+"""Of this process and of the processes that it has waited for, as of the last report."""
+
+QUICK_S = 0.005
+"""A setup or teardown of less shows nowhere."""
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if call.when == "teardown":
-        used = os.times()
-        before, cpu_s[0] = cpu_s[0], used.user + used.system + used.children_user + used.children_system
-        report.user_properties.append(("cpu_s", cpu_s[0] - before))
-    return report
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Have a worker report what somebody reads, and not how each quick test began and ended: there are 15,000."""
+    if not is_xdist_worker(item.session):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > QUICK_S:
+            used = os.times()
+            before, cpu_s[0] = cpu_s[0], used.user + used.system + used.children_user + used.children_system
+            report.user_properties.append(("cpu_s", cpu_s[0] - before))
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     file = report.nodeid.partition("::")[0]
     wall, cpu = SECONDS_OF[file]
-    if report.when == "teardown":
-        cpu += sum(float(str(value)) for name, value in report.user_properties if name == "cpu_s")
+    cpu += sum(float(str(value)) for name, value in report.user_properties if name == "cpu_s")
     SECONDS_OF[file] = wall + report.duration, cpu
 
 
