@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
     from pyspark.sql.types import StructType
 
+_OF_QUERIES: Final = re.compile(r"org\.apache\.spark\.sql\.catalyst\.(?:plans\.logical|analysis)\.")
+"""Where the classes of plans are that a query is parsed to; HAVING and names of relations are in the second."""
 _FORBIDDEN_PLANS: Final = frozenset({"ScriptTransformation", "InsertIntoStatement"})
 
 _LEAVES: Final = frozenset({"LogicalRDD", "LocalRelation", "OneRowRelation", "Range", "CTERelationRef"})
@@ -93,7 +96,7 @@ class Guard:
         for name in _nodes(plan):
             if name in _FORBIDDEN_PLANS or name.endswith(("Command", "Statement")):
                 raise PlanError(f"{place}: expected one query that reads relations, got {name}")
-        if "catalyst.plans.logical" not in (kind := plan.getClass().getName()) and "UnresolvedRelation" not in kind:
+        if not _OF_QUERIES.match(plan.getClass().getName()):
             raise PlanError(f"{place}: expected one query that reads relations, got {plan.nodeName()}")
         with self._lock:
             for name, function in functions.items():
