@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from enmasse.pipeline.errors import CheckpointDamagedError, TableDamagedError
 from enmasse.pipeline.lake.objects import storage_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LONGEST: Final = 500
 """Characters of a sentence; a status is read in a table."""
@@ -53,14 +56,19 @@ REMEDY_OF_EXPRESSIONS: Final = (
     "write it in its try_ form, as try_divide or try_cast, or compute it of single rows in a step whose onError says "
     "what becomes of one that fails"
 )
+_OVERFLOW = re.compile(r"overflow", re.IGNORECASE)
+REMEDY_OF_SUMS: Final = (
+    "write try_sum or try_avg, which are NULL then, or have them of a wider type, as sum(CAST(n AS DECIMAL(38, 0)))"
+)
 _HEADER = re.compile(r"[^\n:]*CSV header(?:.|\n)*?CSV file: \S+")
 
 
-def sentence_of(error: BaseException | str) -> str:
+def sentence_of(error: BaseException | str, sums: Sequence[str] = ()) -> str:
     """Return what people need of an error of Spark.
 
     Args:
         error: an exception, or its text.
+        sums: those of groups that the query computes. Spark does not say which one overflows.
     """
     text = str(error)
     if ours := _OURS.findall(text):
@@ -68,7 +76,7 @@ def sentence_of(error: BaseException | str) -> str:
     if raised := _RAISED.search(text):
         return _short(raised[1])
     if computed := _COMPUTED.search(text):
-        return _short(_about_expression(computed))
+        return _short(_about_expression(computed, sums))
     if header := _HEADER.search(text):
         return _short(f"{header[0].strip()}; correct the file in its place")
     if storage := storage_failure(text):
@@ -106,10 +114,13 @@ def is_of_expression(error: BaseException | str) -> bool:
     return bool(_COMPUTED.search(str(error))) and not _OURS.search(str(error))
 
 
-def _about_expression(found: re.Match[str]) -> str:
+def _about_expression(found: re.Match[str], sums: Sequence[str]) -> str:
     # What fails with it, as the query, has a class of its own before.
     words = re.sub(r"^.*\[[A-Z][A-Z0-9_.]*\] ", "", _SETTING.sub("", found["words"])).strip().rstrip(".")
     place = _PLACE.search(found["place"] or "")
+    if place is None and sums and _OVERFLOW.search(words):
+        one = sums[0] if len(sums) == 1 else f"one of {', '.join(sums)}"
+        return f"the sum of a group, {one}, is more than its type holds; {REMEDY_OF_SUMS}"
     if place is None:
         return f"an expression cannot be computed: {words}; {REMEDY_OF_EXPRESSIONS}"
     start, end = place["marks"].index("^"), len(place["marks"])

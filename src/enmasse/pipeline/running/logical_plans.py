@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -172,6 +172,32 @@ def fingerprint_of(frame: DataFrame) -> list[str]:
     lines: list[str] = []
     _describe(analyzed(frame), lines)
     return lines
+
+
+_SUM: Final = re.compile(r"\b(?:sum|avg)\((?!\s*\))")
+
+
+def sums_in(fingerprint: Sequence[str]) -> list[str]:
+    """Return the sums of groups that a query computes, each once, as ``sum(litres)``.
+
+    Args:
+        fingerprint: its lines.
+    """
+    found: dict[str, None] = {}
+    for line in fingerprint:
+        if line.startswith("Aggregate "):
+            for call in _SUM.finditer(line):
+                found[line[call.start() : _end_of_call(line, call.end())]] = None
+    return list(found)
+
+
+def _end_of_call(text: str, start: int) -> int:
+    depth = 1
+    for index in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[index], 0)
+        if depth == 0:
+            return index + 1
+    return len(text)
 
 
 def readings_of(frame: DataFrame) -> tuple[tuple[str, int], ...]:

@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from enmasse.pipeline.errors import CheckpointDamagedError, TableDamagedError
-from enmasse.pipeline.running.failures import LONGEST, REMEDY_OF_EXPRESSIONS, is_of_java, sentence_of
+from enmasse.pipeline.running.failures import (
+    LONGEST,
+    REMEDY_OF_EXPRESSIONS,
+    REMEDY_OF_SUMS,
+    is_of_java,
+    sentence_of,
+)
+from enmasse.pipeline.running.logical_plans import sums_in
 
 WORKER = """\
 Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -107,6 +114,35 @@ OVERFLOW = f"Caused by: a.B: [ARITHMETIC_OVERFLOW] long overflow. {SETTING} SQLS
 )
 def test_the_cause_is_told_in_one_sentence(text: str, sentence: str) -> None:
     assert sentence_of(text) == sentence
+
+
+STATE_SUM = (
+    "Caused by: a.B: [ARITHMETIC_OVERFLOW] overflow. Use 'try_add' to tolerate overflow and return NULL instead. "
+    f"{SETTING} SQLSTATE: 22003"
+)
+DECIMAL_SUM = f"Caused by: a.B: [ARITHMETIC_OVERFLOW] Overflow in sum of decimals. {SETTING} SQLSTATE: 22003"
+
+
+@pytest.mark.parametrize("text", [STATE_SUM, DECIMAL_SUM, OVERFLOW])
+def test_an_overflow_without_a_place_is_that_of_the_sums_of_the_query(text: str) -> None:
+    one, both = sentence_of(text, ["sum(a)"]), sentence_of(text, ["sum(a)", "avg((b + 1))"])
+    assert one == f"the sum of a group, sum(a), is more than its type holds; {REMEDY_OF_SUMS}"
+    assert both == f"the sum of a group, one of sum(a), avg((b + 1)), is more than its type holds; {REMEDY_OF_SUMS}"
+
+
+def test_what_has_a_place_is_no_sum() -> None:
+    assert sentence_of(DIVISION, ["sum(a)"]) == sentence_of(DIVISION)
+
+
+def test_sums_are_found_in_what_is_known_of_a_query() -> None:
+    assert sums_in(
+        [
+            "source readings",
+            "Aggregate by device of device, sum(litres) AS s, avg((a + abs(b))) AS m, count(1) AS n -> s",
+            "Join sum(x) = y -> struct<s:bigint>",
+            "Aggregate by device of sum(litres) AS s, sum(sum(n)) AS t -> struct<s:bigint>",
+        ]
+    ) == ["sum(litres)", "avg((a + abs(b)))", "sum(sum(n))", "sum(n)"]
 
 
 def test_a_worker_that_died_is_told_so() -> None:

@@ -22,7 +22,7 @@ from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, ModelMissingError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
 from enmasse.pipeline.running.failures import sentence_of
-from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any
+from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any, sums_in
 from enmasse.pipeline.running.planning.building import build_once, build_plans
 from enmasse.pipeline.running.planning.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place, QueryPlan
@@ -289,6 +289,7 @@ class PipelineSupervisor:
             lambda: self._note_begun(checkpoints, name),
             lambda: not self._orders.empty(),
             self._counted.get(plan.name),
+            sums_in(fingerprint),
         )
 
     def _note_begun(self, checkpoints: Checkpoints, name: str) -> None:

@@ -104,6 +104,7 @@ class QuerySupervisor:
         on_first_batch: called once it has done a batch since it was started.
         has_order: returns whether its pipeline is to change, for which no start is waited for.
         progress: what its former runs have counted, where it runs again and again.
+        sums: those of groups that it computes, for an error that does not say which one.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class QuerySupervisor:
         on_first_batch: Callable[[], None] = lambda: None,
         has_order: Callable[[], bool] = lambda: False,
         progress: Progress | None = None,
+        sums: Sequence[str] = (),
     ) -> None:
         self.name = name
         self._start = start
@@ -131,6 +133,7 @@ class QuerySupervisor:
         self._tables = tables
         self._on_first_batch = on_first_batch
         self._has_order = has_order
+        self._sums = sums
         self._has_done_batch = False
         self._failure: BaseException | str | None = None
         self._reported_at = 0.0
@@ -254,7 +257,7 @@ class QuerySupervisor:
         self._query = self.long_since = None
         self.state = "Failed"
         self._failure = why
-        self.error = sentence = sentence_of(why) + (batch if is_of_expression(why) else "")
+        self.error = sentence = sentence_of(why, self._sums) + (batch if is_of_expression(why) else "")
         self._java_failures = self._java_failures + 1 if is_of_java(why) else 0
         self._not_before = now + self._pause_s
         self._log(f"query {self.name}: {sentence}; again in {self._pause_s:g} s")
