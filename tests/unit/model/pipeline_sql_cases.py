@@ -281,8 +281,14 @@ BAD = [
         "SELECT device FROM readings TABLESAMPLE (10 PERCENT)",
         "line 1, column 42: TABLESAMPLE is not taken: it gives other rows each time",
     ),
-    ("SELECT * FROM readings PIVOT (sum(temperature) FOR device IN ('a'))", "line 1, column 31: PIVOT is not taken"),
-    ("SELECT * FROM readings UNPIVOT (a FOR b IN (device))", "line 1, column 33: PIVOT is not taken"),
+    (
+        "SELECT * FROM readings PIVOT (sum(temperature) FOR device IN ('a'))",
+        "line 1, column 31: PIVOT and UNPIVOT are not taken: write max(v) FILTER (WHERE n = 'a') AS a for each column, or for rows LATERAL VIEW stack(2, 'a', a, 'b', b) t AS n, v",
+    ),
+    (
+        "SELECT * FROM readings UNPIVOT (a FOR b IN (device))",
+        "line 1, column 33: PIVOT and UNPIVOT are not taken: write max(v) FILTER (WHERE n = 'a') AS a for each column, or for rows LATERAL VIEW stack(2, 'a', a, 'b', b) t AS n, v",
+    ),
     (
         "SELECT * FROM readings, LATERAL (SELECT 1)",
         "line 1, column 41: of LATERAL only LATERAL VIEW explode(...) and its like are taken",
@@ -330,11 +336,13 @@ BAD = [
     ("SELECT a -> 'b' FROM raw", "line 1, column 8: '->' is not taken here: use get_json_object or from_json"),
     ("SELECT a:b FROM raw", "line 1, column 8: parameters are not taken"),
     ("SELECT {fn now()}", "line 1, column 8: '{' has no meaning here"),
-    ("SELECT device FROM readings DISTRIBUTE BY device", "line 1, column 43: DISTRIBUTE BY is not taken"),
-    ("SELECT device FROM readings SORT BY device", "line 1, column 37: SORT BY is not taken"),
+    (
+        "SELECT device FROM readings SORT BY device",
+        "line 1, column 37: SORT BY is not taken: ORDER BY orders all rows",
+    ),
     (
         "SELECT device FROM readings QUALIFY row_number() OVER (ORDER BY ts) = 1",
-        "line 1, column 71: QUALIFY is not taken",
+        "line 1, column 71: QUALIFY is not taken: compute it in a subquery of FROM, and ask for it in WHERE",
     ),
     ("SELECT 'it''s'", "line 1, column 12: a quote in a text is written \\' here, not twice"),
     ("SELECT _metadata.file_path FROM raw", "line 1, column 8: '_metadata' is not taken as a name"),
@@ -424,7 +432,22 @@ BAD = [
     ),
     ("SELECT BROADCAST(a) FROM raw", "line 1, column 8: broadcast() is not among the functions that may be called"),
     ("SELECT * FROM raw CROSS APPLY f(1)", "line 1, column 31: CROSS_APPLY is not taken"),
-    ("SELECT count(*) OVER w FROM readings WINDOW w AS (PARTITION BY device)", "line 1, column 45: unexpected 'w'"),
+    (
+        "SELECT count(*) OVER w FROM readings WINDOW w AS (PARTITION BY device)",
+        "line 1, column 38: WINDOW clauses are not taken: write what is in its brackets after each OVER",
+    ),
+    (
+        "SELECT device FROM readings FETCH FIRST 5 ROWS ONLY",
+        "line 1, column 41: FETCH is not taken: LIMIT says the same",
+    ),
+    (
+        "SELECT device FROM readings DISTRIBUTE BY device",
+        "line 1, column 43: DISTRIBUTE BY is not taken: Spark lays rows out by itself, so leave it out",
+    ),
+    (
+        "SELECT device FROM readings CLUSTER BY device",
+        "line 1, column 40: CLUSTER BY is not taken: ORDER BY orders all rows",
+    ),
     ("SELECT * FROM readings WHERE device = ANY (SELECT device FROM devices)", "line 1, column 51: ANY is not taken"),
     (
         "SELECT filter(tags, (`x), reflect(1), (y`) -> true) FROM readings",

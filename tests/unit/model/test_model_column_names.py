@@ -95,13 +95,15 @@ def test_a_name_is_compared_exactly_in_every_field() -> None:
 
 
 def test_what_cannot_be_done_with_a_name_is_refused_with_the_way_out() -> None:
-    document = pipeline("a.b", "at", "a.b", "at")
-    document["spec"]["sinks"][1]["maintenance"] = {"zOrderBy": ["device", "a.b"]}
-    with pytest.raises(InvalidResourceError) as caught:
-        decode(document)
-    (problem,) = caught.value.problems
-    assert problem.path == "spec.sinks[1].maintenance.zOrderBy[1]"
-    assert problem.message.endswith("call it otherwise, as SELECT `a.b` AS a_b")
+    for name, way in {"a.b": "`a.b` AS `a_b`", "1-0:1.8*255": "`1-0:1.8*255` AS `1-0:1_8*255`"}.items():
+        document = pipeline(name, "at", name, "at")
+        document["spec"]["sinks"][1]["maintenance"] = {"zOrderBy": ["device", name]}
+        with pytest.raises(InvalidResourceError) as caught:
+            decode(document)
+        (problem,) = caught.value.problems
+        assert problem.path == "spec.sinks[1].maintenance.zOrderBy[1]"
+        assert problem.message.endswith(f"call it otherwise, as SELECT {way}")
+        assert checked_sql(f"SELECT {way} FROM rows", {"rows": (name,)})
     for name in ("a\tb", "a\nb", "\u200b", "x" * 256):
         with pytest.raises(DdlError, match="character 1: expected a name of at most 255 printable characters"):
             parse_ddl(f"{quote_identifier(name)} INT")

@@ -34,6 +34,9 @@ _REFUSED_TOKENS: Final = {
     TokenType.SEMICOLON: "expected one query, got ';' and more",
 }
 
+_NAMED: Final = [TokenType.ALIAS, TokenType.L_PAREN]
+"""The words between the name of a window and what it is."""
+
 
 class _Dialect(Spark):
     class Tokenizer(Spark.Tokenizer):
@@ -79,6 +82,8 @@ def tokens_of(text: str) -> list[Token]:
             depth -= 1
         if depth > _MAX_DEPTH:
             raise SqlError(f"expected at most {_MAX_DEPTH} brackets in each other", *place)
+        if token.text.upper() == "WINDOW" and [one.token_type for one in tokens[index + 2 : index + 4]] == _NAMED:
+            raise SqlError("WINDOW clauses are not taken: write what is in its brackets after each OVER", *place)
         if _is_doubled_quote(text, tokens, index):
             raise SqlError("a quote in a text is written \\' here, not twice", *place)
     return tokens

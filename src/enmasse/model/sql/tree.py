@@ -68,7 +68,8 @@ _ALLOWED: Final = frozenset(
     }
 )
 _IN_WORDS: Final[dict[type[exp.Expr], str]] = {
-    exp.Pivot: "PIVOT is not taken",
+    exp.Pivot: "PIVOT and UNPIVOT are not taken: write max(v) FILTER (WHERE n = 'a') AS a for each column, or for "
+    "rows LATERAL VIEW stack(2, 'a', a, 'b', b) t AS n, v",
     exp.TableSample: "TABLESAMPLE is not taken: it gives other rows each time",
     exp.Into: "INTO is not taken: a sink says where the rows go",
     exp.QueryTransform: "TRANSFORM with a script is not taken",
@@ -78,10 +79,11 @@ _IN_WORDS: Final[dict[type[exp.Expr], str]] = {
     exp.Placeholder: "parameters are not taken",
     exp.Parameter: "variables are not taken",
     exp.SessionParameter: "variables are not taken",
-    exp.Sort: "SORT BY is not taken",
-    exp.Distribute: "DISTRIBUTE BY is not taken",
-    exp.Cluster: "CLUSTER BY is not taken",
-    exp.Qualify: "QUALIFY is not taken",
+    exp.Sort: "SORT BY is not taken: ORDER BY orders all rows",
+    exp.Distribute: "DISTRIBUTE BY is not taken: Spark lays rows out by itself, so leave it out",
+    exp.Cluster: "CLUSTER BY is not taken: ORDER BY orders all rows",
+    exp.Fetch: "FETCH is not taken: LIMIT says the same",
+    exp.Qualify: "QUALIFY is not taken: compute it in a subquery of FROM, and ask for it in WHERE",
 }
 
 # Names that Spark fills in by itself where there is no such column, or that show files.

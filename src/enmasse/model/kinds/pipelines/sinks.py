@@ -219,7 +219,7 @@ def z_order_problem(name: str) -> str | None:
     """Return why rows cannot be laid beside each other by a column, or None."""
     if "." not in name:
         return None
-    other = f"SELECT {quote_identifier(name)} AS {name.replace('.', '_')}"
+    other = f"SELECT {quote_identifier(name)} AS {quote_identifier(name.replace('.', '_'))}"
     return f"rows are not laid out by a column with a dot in its name: call it otherwise, as {other}"
 
 
