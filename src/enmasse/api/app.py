@@ -56,6 +56,7 @@ from enmasse.api.schemas.routes import schema_routes
 from enmasse.api.spark_ui import Tickets, spark_ui_routes
 from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
+from enmasse.model.schema.names import space_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -226,7 +227,8 @@ def _placing(nodes: Iterable[str], context: Context | None) -> Callable[[str], s
     def place(key: str) -> str:
         if context is None:
             return first
-        node = context.node_of(key)
+        namespace, _, name = key.partition("/")
+        node = context.node_of(f"{namespace}/{space_of(name)}")
         node.expect(key)
         return node.name
 

@@ -57,10 +57,10 @@ class Context:
 
     Args:
         registry: where the declarations lie and the statuses go.
-        nodes: the ports to the nodes; a space is on all of them, and an address on one.
+        nodes: the ports to the nodes; all of them know a space, and one has its addresses.
         now: gives the present, RFC 3339 in UTC.
         jitter: gives a factor around 1 for delays.
-        node_of: gives the name of the node that an address is placed on, by its key; None: all on the first.
+        node_of: gives the name of the node that a space is placed on, by its key; None: all on the first.
         resync_s: seconds between two checks of a node for drift.
         grace_s: seconds that a node may be away before every address says so.
         networks: where hosts that tenants name may be although that is not public.
@@ -104,7 +104,7 @@ class Context:
         self.of_namespaces: list[Callable[[str], None]] = []
         self.desired = Desired(self)
         self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
-        self.placements = Placements(self.desired, store, node_of or (lambda _key: nodes[0].name))
+        self.placements = Placements(self.desired, store, node_of or (lambda _space: nodes[0].name))
         self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed, networks)
         self.effects = Effects(store, self.desired, self.providers)
         self.statuses = StatusWriter(store, events)
@@ -130,9 +130,9 @@ class Context:
             if self.events is not None:
                 tasks.create_task(self.events.run(), name="write events")
 
-    def node_of(self, key: str) -> Node:
-        """Return the node that an address is placed on."""
-        return self.nodes[self.placements.node_of(key)]
+    def node_of(self, space: str) -> Node:
+        """Return the node that a space is placed on, with all its addresses."""
+        return self.nodes[self.placements.node_of(space)]
 
     async def on_nodes(self, act: Callable[[Node], Awaitable[bool]]) -> bool:
         """Do something for every node of which anything is known; return whether nothing is left to do on any.
@@ -294,7 +294,7 @@ class Node:
     def _addresses(self) -> Iterable[AddressRow]:
         """Return all declared addresses that are placed on this node."""
         node_of = self._context.placements.node_of
-        return (row for row in self._context.desired.addresses.values() if node_of(row.key) == self.name)
+        return (row for row in self._context.desired.addresses.values() if node_of(row.space) == self.name)
 
     def _reached(self, _is_reachable: bool) -> None:
         if self._absence is not None:

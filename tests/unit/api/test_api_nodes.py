@@ -63,12 +63,13 @@ class Admin:
 
 
 class Two:
-    """The API of two nodes; addresses whose names begin with ``south`` are placed on the second one."""
+    """The API of two nodes; the space ``southern`` is placed on the second one."""
 
     def __init__(self, registry: Registry) -> None:
         names = ("north", "south")
         admins: list[Any] = [Admin(name) for name in names]
-        context = Context(registry, admins, now=str, jitter=lambda: 1.0, node_of=lambda key: names[".south" in key])
+        placed = {"default/shop": "north", "default/southern": "south"}
+        context = Context(registry, admins, now=str, jitter=lambda: 1.0, node_of=placed.__getitem__)
         self.messages = {name: MemoryMessages() for name in names}
         self.sessions = {"north": Sessions("a", "b", "c"), "south": Sessions("d")}
         self.values = {"north": Values("a", "b", "c"), "south": Values("d")}
@@ -100,20 +101,19 @@ class Two:
 @pytest.fixture
 def two(registry: Registry) -> Two:
     two = Two(registry)
-    assert two("POST", SPACES, json=SPACE).status_code == 201
-    for address in ("northern", "southern"):
-        metadata = {"name": f"shop.{address}", "namespace": "default"}
-        spec = {"address": address, "type": "queue"}
-        document = SPACE | {"kind": "Address", "metadata": metadata, "spec": spec}
+    for space in ("shop", "southern"):
+        assert two("POST", SPACES, json=SPACE | {"metadata": {"name": space}}).status_code == 201
+        metadata = {"name": f"{space}.orders", "namespace": "default"}
+        document = SPACE | {"kind": "Address", "metadata": metadata, "spec": {"address": "orders", "type": "queue"}}
         assert two("POST", ADDRESSES, json=document).status_code == 201
     return two
 
 
-def test_messages_are_purged_on_the_node_of_their_address(two: Two) -> None:
-    assert two("POST", f"{ADDRESSES}/shop.southern/purge", json={}).status_code == 200
+def test_messages_are_purged_on_the_node_of_their_space(two: Two) -> None:
+    assert two("POST", f"{ADDRESSES}/southern.orders/purge", json={}).status_code == 200
     assert [node.calls for node in two.messages.values()] == [
         [],
-        [("purge", "default/shop.southern", MessageChoice())],
+        [("purge", "default/southern.orders", MessageChoice())],
     ]
 
 

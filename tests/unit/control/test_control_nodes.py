@@ -1,4 +1,4 @@
-"""Several nodes: a space is on all of them, an address on one, and a node that is away holds up no other."""
+"""Several nodes: all know a space, one has its addresses, and a node that is away holds up no other."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 NORTH, SOUTH = "node-0", "node-1"
 
 
-def place(key: str) -> str:
-    """The node of an address: those whose names begin with ``south`` are placed on the second one."""
-    return SOUTH if ".south" in key else NORTH
+PLACED = {"default/shop": NORTH, "default/hall": SOUTH}
 
 
 class Pair(Stage):
@@ -53,7 +51,7 @@ class Pair(Stage):
             [self.node, self.south],
             now=lambda: "2026-01-01T00:00:00Z",
             jitter=lambda: 0.01,
-            node_of=place,
+            node_of=PLACED.__getitem__,
             resync_s=resync_s,
             grace_s=0,
         )
@@ -82,26 +80,27 @@ def pair(registry: Registry, memory_node: type[Any]) -> Pair:
     return Pair(registry, memory_node)
 
 
-def test_a_space_and_its_users_are_on_all_nodes_and_each_address_is_where_it_is_placed(
+def test_spaces_and_users_are_on_all_nodes_and_addresses_where_their_space_is_placed(
     pair: Pair, make_space: Make, make_address: Make
 ) -> None:
     async def scene() -> None:
         async with pair.controlled() as plane:
-            pair.registry.create(make_space(**STANDARD))
-            pair.registry.create(make_address("north"))
-            pair.registry.create(make_address("south"))
+            for space in ("shop", "hall"):
+                pair.registry.create(make_space(space, **STANDARD))
+                pair.registry.create(make_address(space=space))
             finish_here(lambda: pair.registry.create(make_user()))
-            await until_async(lambda: pair.status("Address", "shop.south").get("isReady", False))
+            await until_async(lambda: pair.status("Address", "hall.orders").get("isReady", False))
             await pair.settled(plane)
             assert pair.entities() == (
-                {"default/shop", "default/shop.north"},
-                {"default/shop", "default/shop.south"},
+                {"default/shop", "default/hall", "default/shop.orders"},
+                {"default/shop", "default/hall", "default/hall.orders"},
             )
             assert pair.user_names() == ({"default/shop.jo"}, {"default/shop.jo"})
             assert pair.ready("AddressSpace", "shop")[:2] == ("True", "Served")
-            (broker,) = pair.status("Address", "shop.south")["brokerStatuses"]
+            (broker,) = pair.status("Address", "hall.orders")["brokerStatuses"]
             assert broker["clusterId"] == SOUTH
-            pair.registry.delete("AddressSpace", "default", "shop")
+            for space in ("shop", "hall"):
+                pair.registry.delete("AddressSpace", "default", space)
             await until_async(lambda: pair.entities() == (set(), set()) and pair.user_names() == (set(), set()))
             await until_async(lambda: pair.registry.store.find("AddressSpace", "default", "shop") is None)
 
@@ -115,20 +114,20 @@ def test_a_node_that_is_away_holds_up_no_other_and_has_everything_when_it_is_bac
         pair.south.cut()
         pair.users[1].switch(False)
         async with pair.controlled() as plane:
-            pair.registry.create(make_space(**STANDARD))
-            pair.registry.create(make_address("north"))
-            pair.registry.create(make_address("south"))
+            for space in ("shop", "hall"):
+                pair.registry.create(make_space(space, **STANDARD))
+                pair.registry.create(make_address(space=space))
             finish_here(lambda: pair.registry.create(make_user()))
-            await until_async(lambda: pair.status("Address", "shop.north").get("isReady", False))
+            await until_async(lambda: pair.status("Address", "shop.orders").get("isReady", False))
             await until_async(lambda: pair.user_names() == ({"default/shop.jo"}, set()))
             unavailable = ("False", "NodeUnavailable", f"{SOUTH}: the node cannot be reached")
             await until_async(lambda: pair.ready("AddressSpace", "shop") == unavailable)
-            await until_async(lambda: pair.reason("Address", "shop.south") == "NodeUnavailable")
-            pair.registry.delete("Address", "default", "shop.north")
-            await until_async(lambda: pair.entities() == ({"default/shop"}, set()))
+            await until_async(lambda: pair.reason("Address", "hall.orders") == "NodeUnavailable")
+            pair.registry.delete("Address", "default", "shop.orders")
+            await until_async(lambda: pair.entities() == ({"default/shop", "default/hall"}, set()))
             pair.south.connect()
             pair.users[1].switch(True)
-            await until_async(lambda: pair.status("Address", "shop.south").get("isReady", False))
+            await until_async(lambda: pair.status("Address", "hall.orders").get("isReady", False))
             await until_async(lambda: pair.user_names()[1] == {"default/shop.jo"})
             await until_async(lambda: pair.ready("AddressSpace", "shop")[0] == "True")
             await pair.settled(plane)
@@ -141,18 +140,18 @@ def test_a_space_stays_until_the_node_that_is_away_has_deleted_it_too(
 ) -> None:
     async def scene() -> None:
         async with pair.controlled() as plane:
-            pair.registry.create(make_space())
-            pair.registry.create(make_address("south"))
-            await until_async(lambda: pair.status("Address", "shop.south").get("isReady", False))
+            pair.registry.create(make_space("hall"))
+            pair.registry.create(make_address(space="hall"))
+            await until_async(lambda: pair.status("Address", "hall.orders").get("isReady", False))
             await pair.settled(plane)
             pair.south.cut()
             await until_async(lambda: plane.context.nodes[SOUTH].mirror.is_reachable is False)
-            pair.registry.delete("AddressSpace", "default", "shop")
-            await until_async(lambda: pair.entities() == (set(), {"default/shop", "default/shop.south"}))
-            assert pair.registry.store.find("AddressSpace", "default", "shop") is not None
+            pair.registry.delete("AddressSpace", "default", "hall")
+            await until_async(lambda: pair.entities() == (set(), {"default/hall", "default/hall.orders"}))
+            assert pair.registry.store.find("AddressSpace", "default", "hall") is not None
             pair.south.connect()
             await until_async(lambda: pair.entities() == (set(), set()))
-            await until_async(lambda: pair.registry.store.find("AddressSpace", "default", "shop") is None)
+            await until_async(lambda: pair.registry.store.find("AddressSpace", "default", "hall") is None)
 
     asyncio.run(scene())
 
@@ -164,14 +163,14 @@ def test_a_node_of_another_installation_is_left_alone_while_the_other_is_served(
         pair.south.journal_of = pair.users[1].journal_of = "another"
         async with pair.controlled() as plane:
             pair.registry.create(make_space())
-            pair.registry.create(make_address("north"))
-            await until_async(lambda: pair.status("Address", "shop.north").get("isReady", False))
+            pair.registry.create(make_address())
+            await until_async(lambda: pair.status("Address", "shop.orders").get("isReady", False))
             nodes = plane.context.nodes
             await until_async(lambda: bool(nodes[SOUTH].problems()))
             assert nodes[NORTH].problems() == []
-            nodes[NORTH].expect("default/shop.north")
+            nodes[NORTH].expect("default/shop.orders")
             with pytest.raises(NodeUnavailableError, match="another"):
-                nodes[SOUTH].expect("default/shop.south")
+                nodes[SOUTH].expect("default/hall.orders")
             assert pair.south.calls == []
             with pytest.raises(NodeRefusedError):
                 await nodes[SOUTH].take_in("what-somebody-was-shown-before")

@@ -57,7 +57,7 @@ class AddressController(Controller):
         row = self._desired.addresses.get(key)
         if row is None:
             return await self._context.on_nodes(lambda node: self._settle_undeclared(node, key))
-        node = self._context.node_of(key)
+        node = self._context.node_of(row.space)
         if node.mirror.is_reachable is None:
             return True  # reconciled as soon as anything is known of the node
         seen, is_reachable = await self._find(node, row)

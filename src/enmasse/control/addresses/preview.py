@@ -80,7 +80,7 @@ class Preview:
                 verdict = ready = Verdict("QuotaExceeded", probe.refusal)
             else:
                 status = address_status(
-                    view, wanted_address(view), probe.place, context.placements.node_of(address.key)
+                    view, wanted_address(view), probe.place, context.placements.node_of(address.space_key)
                 )
                 ready = _DRY
         scheduled = condition("Scheduled", verdict, generation)

@@ -90,7 +90,7 @@ class CommandDispatcher:
         store: of the commands.
         lookups: of devices.
         space_of: returns the space of a tenant; None: it has no project.
-        visit: connects to a space, as an administrator whom its limits do not concern.
+        visit: connects to a space at its node, as an administrator whom its limits do not concern.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class Placements:
     Args:
         desired: what is declared.
         store: where the statuses lie.
-        node_of: gives the name of the node that an address is placed on, by its key.
+        node_of: gives the name of the node that a space is placed on, by its key.
     """
 
     def __init__(self, desired: Desired, store: Store, node_of: Callable[[str], str]) -> None:

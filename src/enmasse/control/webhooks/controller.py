@@ -43,7 +43,7 @@ class WebhookController(Controller):
 
     Args:
         context: of the controllers.
-        visit: connects to a space.
+        visit: connects to a space at its node.
     """
 
     name = "webhooks"

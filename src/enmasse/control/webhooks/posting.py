@@ -101,7 +101,7 @@ class Poster:
     Args:
         posting: what and where.
         figures: what is counted.
-        visit: connects to a space.
+        visit: connects to a space at its node.
         transport: to the outside.
         changed: called when the figures have changed.
     """

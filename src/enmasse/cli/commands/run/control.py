@@ -230,8 +230,8 @@ def control(
     gc.disable()  # what is loaded now stays: searching it for cycles again and again takes a tenth of a start
     from enmasse.api.access.sessions import IDLE_S  # noqa: PLC0415  # slow; only needed here
     from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # the same
-    from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # the same
     from enmasse.control.endpoints.controller import EndpointSettings  # noqa: PLC0415  # the same
+    from enmasse.control_process.process import ControlSettings, run_control  # noqa: PLC0415  # the same
     from enmasse.drivers.supervisor.endpoints import machine_names  # noqa: PLC0415  # the same
 
     gc.freeze()
@@ -261,8 +261,7 @@ def control(
         data=data,
         networks=networks_of(webhook_network or ()),
         listeners=listeners,
-        node=node,
-        node_url=node_url,
+        nodes={node: node_url},
         supervised=supervised,
         log_format=log_format.value,
         endpoints=EndpointSettings(

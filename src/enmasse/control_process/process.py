@@ -15,16 +15,16 @@ import secrets
 import signal
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enmasse.api.access.audit import AuditLevel, AuditLog
-from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.api.app import ApiParts, create_app
 from enmasse.api.listeners import ListenerSettings, open_listeners
 from enmasse.api.live.sampler import Sampler
 from enmasse.api.metrics.metrics import ControllerTimes
-from enmasse.api.metrics.nodes import Canary
 from enmasse.api.pipelines import PipelineHost
 from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane, found_installation
@@ -34,12 +34,8 @@ from enmasse.control.projects.device_links import DeviceLinks
 from enmasse.control.runtime.events import EventRecorder
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
+from enmasse.control_process.nodes import NodeLinks, visitor
 from enmasse.drivers.data_directory import DEFAULT_NODE, DirectoryLock, Layout, make_private
-from enmasse.drivers.embedded.device_admin import AmqpDeviceAdmin
-from enmasse.drivers.embedded.message_admin import AmqpMessageAdmin
-from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin, node_tls
-from enmasse.drivers.embedded.traces import AmqpTracer
-from enmasse.drivers.embedded.user_admin import AmqpUserAdmin
 from enmasse.drivers.endpoint_certificates import EndpointCertificates
 from enmasse.drivers.keycloak_admin import KeycloakAdmin
 from enmasse.drivers.supervisor.child import end_of_input
@@ -69,8 +65,7 @@ class ControlSettings:
     Attributes:
         data: the data directory.
         listeners: of the API.
-        node: the name of the node to manage.
-        node_url: of its management; None: its socket in the data directory.
+        nodes: the nodes to manage, by name: the URL of its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
         log_format: ``text`` or ``json``, for each line on standard error.
         endpoints: of the nodes.
@@ -82,8 +77,7 @@ class ControlSettings:
 
     data: Path
     listeners: ListenerSettings = field(default_factory=ListenerSettings)
-    node: str = DEFAULT_NODE
-    node_url: str | None = None
+    nodes: Mapping[str, str | None] = field(default_factory=lambda: {DEFAULT_NODE: None})
     supervised: bool = False
     log_format: str = "text"
     endpoints: EndpointSettings = field(default_factory=EndpointSettings)
@@ -128,13 +122,12 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
-    tls = node_tls(layout) if node_url.startswith("amqps") else None
-    node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
+    nodes = [NodeLinks(name, url, layout, _jitter) for name, url in settings.nodes.items()]
+    admins = [node.admin for node in nodes]
     times = ControllerTimes()
     context = Context(
         Registry(store, now=_now, new_uid=lambda: str(uuid.uuid4())),
-        [node],
+        admins,
         now=_now,
         jitter=_jitter,
         networks=settings.networks,
@@ -142,7 +135,7 @@ async def _serve(
         events=EventRecorder(store, now=_now, new_uid=lambda: str(uuid.uuid4())),
     )
     found_installation(context, settings.endpoints.machine)
-    users = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
+    visit = visitor(nodes, context)
     device_registry = DeviceRegistry(
         devices,
         now=_now,
@@ -152,43 +145,30 @@ async def _serve(
         grants_aliases=settings.listeners.auth == "required",
     )
     lookups = Lookups(devices)
-    device_links = DeviceLinks(
-        store, device_registry, lookups, [AmqpDeviceAdmin(settings.node, node_url, jitter=_jitter, tls=tls)]
-    )
+    device_links = DeviceLinks(store, device_registry, lookups, [node.devices for node in nodes])
     commands = CommandDispatcher(
         CommandStore(devices, new_id=lambda: str(uuid.uuid4()), now_ms=lambda: int(time.time() * 1000)),
         lookups,
         device_links.space_of,
-        node.visit,
+        visit,
     )
     device_links.note_taker = commands
     plane = ControlPlane(
         context,
-        users=[users],
+        users=[node.users for node in nodes],
         certificates=EndpointCertificates(layout.tls, settings.wildcard, lambda: datetime.now(UTC)),
         endpoints=settings.endpoints,
         connect_realm=KeycloakAdmin,
         devices=device_registry,
         device_links=device_links,
         schemas=schemas,
-        webhooks=node.visit,
+        webhooks=visit,
     )
-    canary = Canary(node)
-    sampler = Sampler([node])
+    sampler = Sampler(admins)
     parts = ApiParts(
         registry=context.registry,
         stop=stop,
-        nodes={
-            node.name: NodeAccess(
-                messages=AmqpMessageAdmin(node),
-                figures=node,
-                sessions=node,
-                retained=node,
-                canary=canary,
-                traces=AmqpTracer(node),
-                users=users,
-            )
-        },
+        nodes={node.name: node.access() for node in nodes},
         context=context,
         times=times,
         authenticator=listeners.authenticator,
@@ -204,7 +184,7 @@ async def _serve(
     async with asyncio.TaskGroup() as tasks:
         background = [
             tasks.create_task(plane.run(), name="control plane"),
-            tasks.create_task(canary.run(), name="canary"),
+            *(tasks.create_task(node.canary.run(), name=f"canary of {node.name}") for node in nodes),
             tasks.create_task(_sweep(device_registry, stop), name="devices of nobody"),
             tasks.create_task(sampler.run(), name="sampler"),
             tasks.create_task(commands.run(), name="commands of devices"),
@@ -212,7 +192,8 @@ async def _serve(
         if settings.supervised:
             background.append(tasks.create_task(_stop_with_supervisor(stop), name="supervisor"))
         print(json.dumps({"event": "listening", "url": listeners.urls[0]}), flush=True)  # noqa: T201  # for the process that started this one
-        _log.info("API at %s, node %s at %s", " and ".join(listeners.urls), settings.node, node_url)
+        managed = ", ".join(f"node {node.name} at {node.url}" for node in nodes)
+        _log.info("API at %s, %s", " and ".join(listeners.urls), managed)
         try:
             await listeners.serve(create_app(parts), stop)
         finally:
