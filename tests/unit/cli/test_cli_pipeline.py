@@ -485,6 +485,36 @@ def test_a_check_asks_for_the_columns_of_tables(
     assert (done.code, why in done.err) == (2, True), done.err
 
 
+def test_a_check_tells_what_is_wrong_with_each_file(cli: Cli, tmp_path: Path) -> None:
+    texts = {
+        "yaml": "spec: {sources: [}",
+        "empty": "",
+        "address": yaml.safe_dump(
+            {
+                "apiVersion": "enmasse.io/v1beta1",
+                "kind": "Address",
+                "metadata": {"name": "shop.a"},
+                "spec": {"address": "a", "type": "queue"},
+            }
+        ),
+        "sql": HOT.replace("SELECT", "SELEC"),
+        "kind": HOT.replace("Pipeline", "Pipelines"),
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    files = {name: str(tmp_path / f"{name}.yaml") for name in [*texts, "nowhere"]}
+    done = cli("pipeline", "check", *files.values())
+    told = {name for name, file in files.items() if any(file in line for line in done.err.splitlines())}
+    assert (done.code, told) == (1, set(files)), done.err
+    # An option that is asked for hides none of it, and all of them are asked for at once.
+    tables = [joined(tmp_path, ROOMS), str(tmp_path / "one.yaml")]
+    (tmp_path / "one.yaml").write_text((tmp_path / "joined.yaml").read_text().replace("plant.Rooms", "shops"))
+    done = cli("pipeline", "check", files["nowhere"], *tables)
+    assert done.code == 2
+    for part in ("nowhere.yaml cannot be read", "the table plant.Rooms has", "the table shops has"):
+        assert part in done.err, done.err
+
+
 @pytest.mark.parametrize("name", ["plant.Rooms", "plant_rooms"])
 def test_a_check_takes_a_table_of_a_database_by_its_name(cli: Cli, tmp_path: Path, name: str) -> None:
     # What is looked at next is wrong, so that Spark need not be asked.

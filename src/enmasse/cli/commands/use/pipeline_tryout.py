@@ -67,28 +67,31 @@ def check(
     for file in files:
         try:
             resources = read_manifests([file], None)
-        except ManifestError as error:
+        except (ManifestError, CliError) as error:
             # The other files may be right.
             wrong.append(str(error))
             continue
         pipelines = [one for one in resources if isinstance(one, Pipeline)]
         if not pipelines:
-            raise UsageError(f"{file}: expected a pipeline, got none")
+            wrong.append(f"{file}: expected a pipeline, got none")
         for pipeline in pipelines:
             name = file if len(pipelines) == 1 else f"{file}: {pipeline.metadata.name}"
             declared[name] = pipeline, resources
-    known = _tables([pipeline for pipeline, _ in declared.values()], tables or ())
-    types = _models([pipeline for pipeline, _ in declared.values()], models or ())
-    asked = [
-        _without_pipeline(pipeline, resources)
-        | {
-            "pipeline": pipeline.to_dict(),
-            "tables": known,
-            "schemas": _versions(pipeline, schemas or ()),
-            "models": types,
-        }
-        for pipeline, resources in declared.values()
-    ]
+    try:
+        known = _tables([pipeline for pipeline, _ in declared.values()], tables or ())
+        types = _models([pipeline for pipeline, _ in declared.values()], models or ())
+        asked = [
+            _without_pipeline(pipeline, resources)
+            | {
+                "pipeline": pipeline.to_dict(),
+                "tables": known,
+                "schemas": _versions(pipeline, schemas or ()),
+                "models": types,
+            }
+            for pipeline, resources in declared.values()
+        ]
+    except UsageError as error:
+        raise UsageError("\n".join([*wrong, str(error)])) from None
     for name, problems in zip(declared, _found_by_spark(asked, writer), strict=True):
         wrong += [f"{name}: {problem}" for problem in problems]
         if not problems:
@@ -133,12 +136,15 @@ def _tables(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, st
         if not declared:
             raise UsageError(f"--table: expected NAME=COLUMNS, as devices=id INT, name STRING, got '{text}'")
         columns[as_lake_table(name) if "." in name else name] = declared
+    missing: dict[str, str] = {}
     for source in (source for pipeline in pipelines for source in pipeline.spec.sources):
         table, in_lake = source.table, source.table
         if source.database is not None:
             table, in_lake = source.database.table, as_lake_table(source.database.table)
-        if in_lake is not None and in_lake not in columns:
-            raise UsageError(f"--table: say which columns the table {table} has, as '{table}=id INT, name STRING'")
+        if table is not None and in_lake is not None and in_lake not in columns:
+            missing[in_lake] = f"--table: say which columns the table {table} has, as '{table}=id INT, name STRING'"
+    if missing:
+        raise UsageError("\n".join(missing.values()))
     return columns
 
 
@@ -147,8 +153,9 @@ def _models(pipelines: Iterable[Pipeline], given: Sequence[str]) -> dict[str, st
     types = dict(text.partition("=")[::2] for text in given)
     steps = [step for pipeline in pipelines for step in pipeline.spec.steps]
     called = {name.removeprefix(MODEL_PREFIX) for step in steps for name in model_calls(step.sql or "")}
-    if missing := next((name for name in sorted(called) if not types.get(name)), None):
-        raise UsageError(f"--model: say of which type is what the model gives, as {missing}=DOUBLE")
+    if missing := [name for name in sorted(called) if not types.get(name)]:
+        lines = (f"--model: say of which type is what the model gives, as {name}=DOUBLE" for name in missing)
+        raise UsageError("\n".join(lines))
     for name, text in types.items():
         if name not in called:
             raise UsageError(f"--model: no sql of the steps calls {MODEL_PREFIX}{name}()")
@@ -169,8 +176,9 @@ def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:
     """Return the subjects that a pipeline names, as the schema registry lists them."""
     files = dict(text.partition("=")[::2] for text in given)
     named = _subjects(pipeline)
-    if missing := next((subject for subject in named if subject is not None and not files.get(subject)), None):
-        raise UsageError(f"--schema: name the file with the schema of the subject, as {missing}={missing}.avsc")
+    if missing := [subject for subject in named if subject is not None and not files.get(subject)]:
+        lines = (f"--schema: name the file with the schema of the subject, as {one}={one}.avsc" for one in missing)
+        raise UsageError("\n".join(lines))
     found = []
     for number, (subject, file) in enumerate(files.items(), start=1):
         try:
