@@ -13,10 +13,11 @@ from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import CHANNEL_MAX, HANDLE_MAX
 from enmasse.wire.amqp.errors import RemoteError
-from enmasse.wire.amqp.link import Link
+from enmasse.wire.amqp.link import Link, SendingLink
 from enmasse.wire.amqp.performatives import (
     Attach,
     Begin,
+    Close,
     Composite,
     Coordinator,
     Detach,
@@ -280,6 +281,43 @@ def test_a_link_detached_before_it_was_answered_is_gone() -> None:
     peer.say(Attach("in", 0, False, target=Target("q"), initial_delivery_count=0), Detach(0, True))
     assert handler.calls("detached") == [("in", None, True)]
     assert not peer.engine.closed
+
+
+@pytest.mark.parametrize("gone", [[Detach(0, True)], [End()], [Close()]], ids=["detach", "end", "close"])
+@pytest.mark.parametrize("is_sender", [True, False], ids=["sending", "receiving"])
+def test_a_link_that_is_gone_is_answered_no_more(gone: list[Composite], is_sender: bool) -> None:
+    peer, handler = server()
+    handler.on_wish = lambda *_: None
+    peer.begin()
+    peer.say(Attach("in", 0, is_sender, source=Source("q"), target=Target("q"), initial_delivery_count=0))
+    for frame in gone:
+        peer.say(frame, channel=0)
+    peer.hear()
+    link = handler.links[0]
+    with pytest.raises(LocalError, match="no attach to answer"):
+        link.accept(RecordingSink(link), source=Source("q"))
+    with pytest.raises(LocalError, match="no attach to answer"):
+        link.refuse("amqp:not-found", "it took too long")
+    assert peer.hear() == []
+
+
+@pytest.mark.parametrize("drain", [False, True])
+@pytest.mark.parametrize("granted", [[], [5], [5, 2], [5, 0]])
+def test_credit_that_came_before_the_answer_reaches_the_link(granted: list[int], drain: bool) -> None:
+    peer, handler = server()
+    handler.on_wish = lambda *_: None
+    peer.begin()
+    peer.say(Attach("out", 0, True, source=Source("q")))
+    for credit in granted:
+        peer.say(Flow(0, 1000, 0, 1000, 0, None, credit, drain=drain))
+    link = handler.links[0]
+    assert isinstance(link, SendingLink)
+    sink = RecordingSink(link)
+    link.accept(sink, source=Source("q"))
+    left = granted[-1] if granted else 0
+    assert sink.credits == ([(left, drain)] if left or (granted and drain) else [])
+    peer.say(Flow(0, 1000, 0, 1000, 0, 0, 9))
+    assert sink.credits[-1] == (9 - left, False)
 
 
 def test_what_attach_negotiates_reaches_both_sides() -> None:

@@ -88,13 +88,14 @@ class Link:
         unsettled: dict[Any, Any] | None = None,
         incomplete_unsettled: bool = False,
     ) -> None:
-        """Answer the peer's attach; from now on ``sink`` hears of the link.
+        """Answer the peer's attach; from now on ``sink`` hears of the link, first of the credit that it has already.
 
         What is ``unsettled`` of an earlier life of the link is told by delivery tag [AMQP 2.6.13].
+
+        Raises:
+            LocalError: it was answered, or the link has gone meanwhile, which the handler was told.
         """
-        remote = self.remote_attach
-        if remote is None or self.attach is not None:
-            raise LocalError(f"link {self.name!r} has no attach to answer")
+        remote = self._wish()
         self.sink = sink
         if isinstance(self, ReceivingLink):
             self.limit_messages(max_message_size)
@@ -117,9 +118,14 @@ class Link:
             )
         )
         self.tell_blocked()
+        self.tell_credit()
 
     def refuse(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
-        """Answer the peer's attach with an attach without terminus and a detach [AMQP 2.6.3]."""
+        """Answer the peer's attach with an attach without terminus and a detach [AMQP 2.6.3].
+
+        Raises as ``accept`` does.
+        """
+        self._wish()
         self._send_attach(
             Attach(
                 name=self.name,
@@ -129,6 +135,13 @@ class Link:
             )
         )
         self.detach(AmqpError(condition, description, info))
+
+    def _wish(self) -> Attach:
+        """Return the peer's attach, which waits for an answer."""
+        remote = self.remote_attach
+        if remote is None or self.attach is not None or self.is_detached or self.session.is_end_sent:
+            raise LocalError(f"link {self.name!r} has no attach to answer")
+        return remote
 
     def _send_attach(self, attach: Attach) -> None:
         self.attach = attach
@@ -154,6 +167,9 @@ class Link:
 
     def tell_blocked(self) -> None:
         """Tell the sink of a new link that its session holds back, if it does."""
+
+    def tell_credit(self) -> None:
+        """Tell the sink of a new link what the peer has granted before it was answered, if it has."""
 
     @property
     def is_open(self) -> bool:
@@ -326,6 +342,11 @@ class SendingLink(Link):
         """Tell the sink of a new link that its session holds back, if it does."""
         if self.is_open and self.holds_back:
             self.sink.on_blocked(True)
+
+    def tell_credit(self) -> None:
+        """Tell the sink of a new link what the peer has granted before it was answered, if it has."""
+        if self.credit or self.drain:
+            self.sink.on_credit(self.credit, self.drain)
 
     def drained(self) -> None:
         """Use up the credit, as the peer asked by drain [AMQP 2.6.7]."""
