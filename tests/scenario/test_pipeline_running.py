@@ -142,7 +142,9 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
         assert ["text", "STRING"] in place.ask(sql)["rows"]
     assert ["value", "BINARY"] in place.ask("DESCRIBE `address:flow`", addresses={"flow": STREAM})["rows"]
     assert place.ask("DESCRIBE HISTORY flow")["rows"][-1][2] == "CREATE TABLE"
-    assert "there is no relation 'flaw'; did you mean 'flow'?" in place.ask("DESCRIBE flaw")["error"]
+    # A place is said where it is one of the text that was asked.
+    for sql, where in {"DESCRIBE flaw": "", "SELECT *\nFROM flaw": "line 2, column 6: "}.items():
+        assert place.ask(sql)["error"].startswith(f"{where}there is no relation 'flaw'; did you mean 'flow'?")
     for name, rows in (("table:flow", 60), ("address:flow", 60)):
         answer = place.ask(f"SELECT count(*) AS n FROM `{name}`", addresses={"flow": STREAM})
         assert (answer["error"], answer["rows"]) == (None, [[rows]])

@@ -233,7 +233,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> list[Route]:
             read_asked(asked["sql"])
         except SqlError as error:
             # Without Spark, which may have to start first.
-            raise RequestError(422, str(error)) from None
+            raise RequestError(422, f"sql: {error}") from None
         secret = asked.get("credentialsSecret")
         if secret is not None:
             # A requester must not use a password that they cannot read.

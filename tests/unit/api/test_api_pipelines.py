@@ -217,6 +217,8 @@ async def test_what_is_no_query_is_refused_before_anybody_is_asked(
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://localhost") as client:
         answer = await client.post(f"{BASE}/addressspaces/shop/query", json={"sql": sql})
     assert (answer.status_code, said in answer.json()["message"]) == (code, True), answer.text
+    if code == 422:
+        assert [cause["field"] for cause in answer.json()["details"]["causes"]] == ["sql"]
 
 
 async def test_a_query_ends_with_its_client(registry: Registry) -> None:

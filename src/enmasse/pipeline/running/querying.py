@@ -158,6 +158,7 @@ class Queries:
         there = tables(self._place.lake)
         given: Mapping[str, Any] = command.get("addresses") or {}
         addresses = {name: name for name in given} | {f"{OF_ADDRESSES}{name}": name for name in given}
+        asked_text = text
         try:
             asked = read_asked(text)
             text, versions = asked.sql, asked.versions
@@ -168,7 +169,8 @@ class Queries:
             # An error lists tables first.
             names = checked_sql(text, dict.fromkeys([*known, *addresses])).relations
         except SqlError as error:
-            raise PlanError(str(error)) from None
+            # A place is of use in the text that was asked, not in a query that stands for that.
+            raise PlanError(str(error) if text == asked_text else error.message) from None
         if both := next((name for name in names if name in known and name in addresses), None):
             raise PlanError(
                 f"there is a table and an address {both!r}: write `{OF_TABLES}{both}` or `{OF_ADDRESSES}{both}`, in "
