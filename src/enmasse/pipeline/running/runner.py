@@ -65,7 +65,10 @@ class SparkWatch:
             # It may have ended since it was waited for.
             return self._java_end(1.0) or "Spark's Java process does not answer"
         if is_stopped:
-            return "Spark has stopped, as a cluster that ends an application has it do"
+            return (
+                "Spark has stopped, as it does when a row needs more memory than there is, or a cluster ends the "
+                "application; the runner's log says more"
+            )
         return self._java_problem()
 
     def _java_end(self, seconds: float) -> str:
