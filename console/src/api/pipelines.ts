@@ -179,6 +179,8 @@ export interface QueryResult {
   columns: TableColumn[];
   rows: unknown[][];
   truncated?: boolean;
+  /** Columns with moments that few programs hold, and how many there are. */
+  warnings?: string[];
 }
 
 /** Asks the tables and addresses of a space; `space` is its path at the API. */

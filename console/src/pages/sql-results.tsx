@@ -136,6 +136,7 @@ export function Results(props: { result: QueryResult; title: string; saveCsv: ()
           <Button variant="secondary" size="sm" isLoading={props.busy} isDisabled={props.busy} onClick={props.saveParquet}>Save as Parquet</Button>
         </span>
       </div>
+      {result.warnings?.map((warning) => <p key={warning} className="em-total">{warning}</p>)}
       {asChart && drawing ? (
         <DrawnResult drawing={drawing} title={props.title} />
       ) : (

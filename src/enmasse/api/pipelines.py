@@ -245,14 +245,18 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> list[Route]:
         if form == JSON:
             return _result(await asked_by(request, command))
         answer = _checked(await asked_by(request, command | {"as": "parquet"}))
-        more = (
-            f'299 - "there are more rows than the {asked["limit"]} that were asked for, or than an answer may hold"'
-        )
+        said = [_warning(text) for text in answer.get("warnings") or ()]
+        if answer.get("truncated"):
+            said.append(
+                _warning(
+                    f"there are more rows than the {asked['limit']} that were asked for, or than an answer may hold"
+                )
+            )
         return Response(
             base64.b64decode(answer["file"]),
             media_type=PARQUET,
             headers={"content-disposition": f'attachment; filename="{name}.parquet"'}
-            | ({"warning": more} if answer.get("truncated") else {}),
+            | ({"warning": ", ".join(said)} if said else {}),
         )
 
     async def tables(request: Request) -> Response:
@@ -359,7 +363,13 @@ def _checked(answer: Document) -> Document:
 
 def _result(answer: Document) -> Response:
     fields = {key: _checked(answer).get(key) for key in ("columns", "rows", "truncated")}
+    fields["warnings"] = answer.get("warnings") or []
     return JSONResponse({"kind": "QueryResult", "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}, **fields})
+
+
+def _warning(text: str) -> str:
+    """Return a text as a header `Warning` has it, which is of ASCII alone."""
+    return '299 - "' + text.encode("ascii", "replace").decode().replace("\\", "").replace('"', "'") + '"'
 
 
 def _anyhow(_range: MediaRange) -> bool:

@@ -263,6 +263,8 @@ def write_answer(writer: Writer, form: AnswerForm, answer: Document) -> None:
             writer.note(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}")
         case AnswerForm.PARQUET:
             raise AssertionError("it comes as a file: see write_file")
+    for warning in answer.get("warnings") or ():
+        writer.warn(warning)
     if answer.get("truncated"):
         writer.warn(f"there are more than {len(rows):,} rows: ask for more with --limit, or for less with WHERE")
 

@@ -133,7 +133,7 @@ def _rows_schema() -> Schema:
     return {
         "type": "object",
         "description": "What a query over a space's tables and addresses has given.",
-        "required": ["columns", "rows", "truncated"],
+        "required": ["columns", "rows", "truncated", "warnings"],
         "properties": {
             "apiVersion": text,
             "kind": text,
@@ -148,6 +148,11 @@ def _rows_schema() -> Schema:
                 "items": {"type": "array", "items": {"nullable": True}},
             },
             "truncated": {"type": "boolean"},
+            "warnings": {
+                "type": "array",
+                "description": "Columns with moments beyond the years 1 to 9999, and how many there are.",
+                "items": text,
+            },
         },
     }
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_QUERIES = 100
 _LONGEST_TEXT = 4096
-_ANSWER = ("columns", "rows", "error", "truncated", "file", "busy")
+_ANSWER = ("columns", "rows", "error", "truncated", "warnings", "file", "busy")
 _STATUS_FIELDS = (
     "phase", "messages", "conditions", "queries", "rows", "rate", "lag", "lastError", "restartedAt", "warnings",
     "observedGeneration", "lastRun", "nextRun", "backfill",

@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -29,6 +29,7 @@ from deltalake.exceptions import CommitFailedError
 
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.backup.locks import deletion
+from enmasse.pipeline.far_moments import python_values
 from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import MODE, sync_log
 from enmasse.pipeline.lake.delta_reading import LOG, check_files, open_delta
@@ -281,11 +282,13 @@ def _parted(table: DeltaTable, column: str, moment: str) -> Iterator[str]:
         return  # whole files go
     actions = pa.table(table.get_add_actions(flatten=True))
     least, greatest = (
-        actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows
+        python_values(actions[name]) if name in actions.column_names else [None] * actions.num_rows
         for name in (f"min.{column}", f"max.{column}")
     )
     for name, low, high in zip(actions["path"].to_pylist(), least, greatest, strict=True):
-        if low is None or high is None or str(low.isoformat()) < moment <= str(high.isoformat()):
+        # A far moment is a text.
+        is_told = isinstance(low, date) and isinstance(high, date)
+        if not is_told or low.isoformat() < moment <= high.isoformat():
             yield unquote(name)
 
 

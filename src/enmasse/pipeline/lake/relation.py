@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from enmasse.model.kinds.pipelines.sinks import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.far_moments import python_values
 from enmasse.pipeline.lake.batches import table_lock
 from enmasse.pipeline.lake.delta import sync_log
 from enmasse.pipeline.lake.delta_reading import LOG, existing_delta, files_of, open_delta, rows_of, with_texts
@@ -193,21 +196,30 @@ def statistics(spark: SparkSession, path: LakePath) -> DataFrame:
         TableSchemaError: there is no such table.
     """
     delta = existing_delta(path)
-    files = delta.get_add_actions(flatten=True)
+    files = pa.table(delta.get_add_actions(flatten=True))
 
-    def values(prefix: str, name: str) -> list[Any]:
+    def values(prefix: str, name: str) -> pa.ChunkedArray | None:
         column = f"{prefix}.{name}"
-        found = files.column(column).to_pylist() if column in files.schema.names else ()
-        return [value for value in found if value is not None]
+        return files[column].drop_null() if column in files.column_names else None
+
+    def bound(name: str, least_or_most: str) -> str | None:
+        found = [_bound(values(prefix, name), least_or_most) for prefix in (least_or_most, "partition")]
+        return next((text for text in found if text is not None), None)
 
     rows = []
     for name, kind in _columns(json.loads(delta.schema().to_json())):
-        least = values("min", name) + values("partition", name)
-        most = values("max", name) + values("partition", name)
         nulls = values("null_count", name)
-        texts = (str(min(least)) if least else None, str(max(most)) if most else None)
-        rows.append((name, kind, *texts, sum(nulls) if nulls else None))
+        count = None if nulls is None or not len(nulls) else sum(nulls.to_pylist())
+        rows.append((name, kind, bound(name, "min"), bound(name, "max"), count))
     return spark.createDataFrame(rows, STATISTICS)
+
+
+def _bound(values: pa.ChunkedArray | None, which: str) -> str | None:
+    """Return the least or the greatest of the values of files, as text."""
+    if values is None or not len(values):
+        return None
+    (found,) = python_values(pa.array([pc.min_max(values)[which]]))
+    return str(found)
 
 
 _COUNTED: Final = 100

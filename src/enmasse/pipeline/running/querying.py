@@ -6,6 +6,7 @@ Rules:
 2. It ends after its time, or when it is cancelled, and leaves Spark's cores to others.
 3. An answer is bounded in rows and in bytes. The answer says so if something is left out.
 4. As a file of Parquet an answer has the types that Spark gives its columns.
+5. Moments that no datetime of Python holds are told, and counted in a warning.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
-from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import ArrayType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.pipelines.sinks import z_order_problem
@@ -36,6 +36,7 @@ from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.builtin.onnx_model import KEPT, import_model, saved
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.far_moments import as_numbers, date_text, is_far, moment_text, numbers_type
 from enmasse.pipeline.lake.compaction import compact, order_rows
 from enmasse.pipeline.lake.objects import LakePath
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
@@ -45,8 +46,8 @@ from enmasse.pipeline.running.planning.plans import Place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import DataType
 
     from enmasse.pipeline.running.planning.guard import Guard
 
@@ -142,7 +143,7 @@ class Queries:
             frame = self._frame(str(command["sql"]), command)
             if cancelled.is_set():
                 raise PlanError("cancelled")  # noqa: TRY301  # reported like any other problem
-            found = frame.limit(limit + 1).toLocalIterator() if limit else iter(())
+            found = as_numbers(frame.limit(limit + 1)).toLocalIterator() if limit else iter(())
             answer = as_file if command.get("as") == "parquet" else as_rows
             self._answer(number, **answer(frame.schema, found, limit))
         except Exception as error:  # noqa: BLE001  # whatever it is, who asked waits for an answer
@@ -203,7 +204,8 @@ class Queries:
         return session.read.format("enmasse").options(**options, address=address).load()
 
     def _answer(self, number: str, **fields: Any) -> None:
-        answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False} | fields
+        answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False}
+        answer |= {"warnings": []} | fields
         self._emit("answer", id=number, **answer)
 
 
@@ -301,35 +303,59 @@ def versions_of_models(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
-    """Return the answer with its rows in the form of JSON."""
+    """Return the answer with its rows in the form of JSON.
+
+    Args:
+        schema: the columns.
+        found: the rows, by ``as_numbers``.
+        limit: how many are wanted.
+    """
     columns = [{"name": field.name, "type": field.dataType.simpleString().upper()} for field in schema.fields]
-    kept, is_truncated = _bounded(schema, found, limit)
-    return {"columns": columns, "rows": [values for _, values in kept], "truncated": is_truncated}
+    kept, more = _bounded(schema, found, limit)
+    return {"columns": columns, "rows": [values for _, values in kept], **more}
 
 
 def as_file(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
-    """Return the answer with its rows as a file of Parquet, in Base64."""
-    kept, is_truncated = _bounded(schema, found, limit)
+    """Return the answer with its rows as a file of Parquet, in Base64; arguments as of ``as_rows``."""
+    kept, more = _bounded(schema, found, limit)
+    numbers, wanted = numbers_type(schema), to_arrow_schema(schema, timezone="UTC")
     if kept:
-        table = LocalDataToArrowConversion.convert([row for row, _ in kept], schema, use_large_var_types=False)
+        rows = [row for row, _ in kept]
+        table = LocalDataToArrowConversion.convert(rows, numbers, use_large_var_types=False).cast(wanted)
     else:
-        table = to_arrow_schema(schema, timezone="UTC").empty_table()
+        table = wanted.empty_table()
     target = io.BytesIO()
     pq.write_table(table, target, compression="zstd")
-    return {"file": base64.b64encode(target.getvalue()).decode(), "truncated": is_truncated}
+    return {"file": base64.b64encode(target.getvalue()).decode(), **more}
 
 
-def _bounded(schema: StructType, found: Iterable[Row], limit: int) -> tuple[list[tuple[Row, list[Any]]], bool]:
-    """Return as many rows as an answer may have, each also in its form in JSON, and whether there are more."""
+def _bounded(
+    schema: StructType, found: Iterable[Row], limit: int
+) -> tuple[list[tuple[Row, list[Any]]], dict[str, Any]]:
+    """Return as many rows as an answer may have, each also in its form in JSON, and what else is to be said of them.
+
+    That is, whether there are more, and which columns have moments beyond the years 1 to 9999.
+    """
     kept: list[tuple[Row, list[Any]]] = []
-    size = 0
+    size, is_truncated = 0, False
+    far: list[list[str]] = [[] for _ in schema.fields]
     for row in found:
-        values = [json_value(value, field.dataType) for value, field in zip(row, schema.fields, strict=True)]
+        values = [
+            json_value(value, field.dataType, texts)
+            for value, field, texts in zip(row, schema.fields, far, strict=True)
+        ]
         size += len(json.dumps(values))
         if len(kept) >= limit or size > MAX_BYTES:
-            return kept, True
+            is_truncated = True
+            break
         kept.append((row, values))
-    return kept, False
+    warnings = [
+        f"{field.name}: {len(texts)} of its moments {'is' if len(texts) == 1 else 'are'} beyond the years 1 to 9999, "
+        f"such as {texts[0]}"
+        for field, texts in zip(schema.fields, far, strict=True)
+        if texts
+    ]
+    return kept, {"truncated": is_truncated, "warnings": warnings}
 
 
 def _tables(lake: LakePath, limit: int) -> dict[str, Any]:
@@ -348,35 +374,39 @@ def _tables(lake: LakePath, limit: int) -> dict[str, Any]:
     return {"columns": TABLE_COLUMNS, "rows": rows, "truncated": len(names) > limit}
 
 
-def json_value(value: Any, kind: DataType | None = None) -> Any:  # one line for each type of Spark
+def json_value(value: Any, kind: DataType, far: list[str]) -> Any:  # one line for each type of Spark
     """Return a value of a row in a form that JSON has.
 
     Moments are RFC 3339 in UTC, those without a zone have none, bytes are text where they are UTF-8 and else
     ``base64:...``, decimals and numbers that JSON lacks are text, structures are objects.
 
     Args:
-        value: the value, as Spark gives it to Python.
-        kind: its type, which alone tells moments with a zone from those without; None: they have one.
+        value: the value, by ``as_numbers``.
+        kind: its type.
+        far: is extended by the moments beyond the years 1 to 9999 that it holds.
     """
+    if isinstance(kind, TimestampType | TimestampNTZType | DateType) and value is not None:
+        is_date, has_zone = isinstance(kind, DateType), isinstance(kind, TimestampType)
+        text = date_text(value) if is_date else moment_text(value, has_zone=has_zone)
+        if is_far(text):
+            far.append(text)
+        return text
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return _text_of(bytes(value))
-    if isinstance(value, datetime):
-        has_zone = not isinstance(kind, TimestampNTZType)
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if has_zone else value.isoformat()
-    if isinstance(value, Row):
-        kinds = {field.name: field.dataType for field in getattr(kind, "fields", ())}
-        return {name: json_value(item, kinds.get(name)) for name, item in value.asDict().items()}
-    if isinstance(value, Mapping):
-        key, item_kind = getattr(kind, "keyType", None), getattr(kind, "valueType", None)
-        return {str(json_value(name, key)): json_value(item, item_kind) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(item, getattr(kind, "elementType", None)) for item in value]
-    if isinstance(value, date):
-        return value.isoformat()
+    if isinstance(kind, StructType):
+        pairs = zip(kind.fields, value, strict=True)
+        return {field.name: json_value(item, field.dataType, far) for field, item in pairs}
+    if isinstance(kind, MapType):
+        return {
+            str(json_value(name, kind.keyType, far)): json_value(item, kind.valueType, far)
+            for name, item in value.items()
+        }
+    if isinstance(kind, ArrayType):
+        return [json_value(item, kind.elementType, far) for item in value]
     if isinstance(value, timedelta):
         return value.total_seconds()
     return str(value)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from enmasse.pipeline.far_moments import python_values
+
 
 def json_of(row: dict[str, Any]) -> str:
     """Return a row as JSON; numbers that JSON does not have are text."""
@@ -33,28 +35,9 @@ def _finite(value: Any) -> Any:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Return the values of a column, maps as dicts; a moment beyond the years 1 to 9999 as Arrow's number for it."""
-    convert = _converter(column.type)
-    try:
-        values: list[Any] = column.to_pylist()
-    except OverflowError:
-        values = [_of_scalar(scalar) for scalar in column]
+    """Return the values of a column, maps as dicts; a moment beyond the years 1 to 9999 as text."""
+    convert, values = _converter(column.type), python_values(column)
     return values if convert is None else [None if value is None else convert(value) for value in values]
-
-
-def _of_scalar(scalar: Any) -> Any:
-    if not scalar.is_valid:
-        return None
-    if pa.types.is_map(scalar.type):
-        return [(_of_scalar(pair["key"]), _of_scalar(pair["value"])) for pair in scalar.values]
-    if pa.types.is_struct(scalar.type):
-        return {field.name: _of_scalar(scalar[index]) for index, field in enumerate(scalar.type)}
-    if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type):
-        return [_of_scalar(item) for item in scalar.values]
-    try:
-        return scalar.as_py()
-    except OverflowError:
-        return scalar.value
 
 
 def _converter(of: pa.DataType) -> Callable[[Any], Any] | None:

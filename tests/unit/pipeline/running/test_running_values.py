@@ -5,19 +5,24 @@ from __future__ import annotations
 import base64
 import io
 import json
-import time
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
+    BooleanType,
     DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
@@ -28,61 +33,68 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from enmasse.pipeline.far_moments import moment_text, python_values
 from enmasse.pipeline.running import querying
 from enmasse.pipeline.running.querying import as_file, as_rows, json_value
 
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, None),
-        (True, True),
-        (1 << 62, 1 << 62),
-        (0.5, 0.5),
-        (float("inf"), "inf"),
-        ("é", "é"),
-        (b"text", "text"),
-        (bytearray(b"\xff\x00"), "base64:/wA="),
-        (datetime(2026, 1, 31, 12, tzinfo=UTC), "2026-01-31T12:00:00Z"),
-        (date(2026, 1, 31), "2026-01-31"),
-        (timedelta(minutes=1), 60.0),
-        (Decimal("1.50"), "1.50"),
-        ([1, [b"x"]], [1, ["x"]]),
-        (Row(a=1, b=Row(c=None)), {"a": 1, "b": {"c": None}}),
-        ({1: date(2026, 1, 1)}, {"1": "2026-01-01"}),
-    ],
-)
-def test_every_value_has_a_form_in_json(value: object, expected: object) -> None:
-    assert json_value(value) == expected
-    assert json.dumps(json_value(value), allow_nan=False)
-
-
-NTZ = TimestampNTZType()
+TEXT, WHOLE = StringType(), LongType()
 
 
 @pytest.mark.parametrize(
-    ("kind", "make"),
+    ("kind", "value", "expected"),
     [
-        (NTZ, lambda moment: moment),
-        (ArrayType(NTZ), lambda moment: [moment]),
-        (MapType(NTZ, ArrayType(NTZ)), lambda moment: {moment: [moment]}),
-        (StructType().add("at", NTZ), lambda moment: Row(at=moment)),
+        (TEXT, None, None),
+        (BooleanType(), True, True),
+        (WHOLE, 1 << 62, 1 << 62),
+        (DoubleType(), 0.5, 0.5),
+        (DoubleType(), float("inf"), "inf"),
+        (TEXT, "é", "é"),
+        (BinaryType(), b"text", "text"),
+        (BinaryType(), bytearray(b"\xff\x00"), "base64:/wA="),
+        (TimestampType(), 1_769_860_800_000_000, "2026-01-31T12:00:00Z"),
+        (TimestampType(), 1_769_860_800_500_000, "2026-01-31T12:00:00.500000Z"),
+        (TimestampNTZType(), 1_769_860_800_000_000, "2026-01-31T12:00:00"),
+        (DateType(), 20_484, "2026-01-31"),
+        (DayTimeIntervalType(), timedelta(minutes=1), 60.0),
+        (DecimalType(10, 2), Decimal("1.50"), "1.50"),
+        (ArrayType(ArrayType(BinaryType())), [None, [b"x"]], [None, ["x"]]),
+        (StructType().add("a", WHOLE).add("b", StructType().add("c", TEXT)), Row(1, Row(None)),
+         {"a": 1, "b": {"c": None}}),
+        (MapType(WHOLE, DateType()), {1: 20_454}, {"1": "2026-01-01"}),
+    ],
+)  # fmt: skip
+def test_every_value_has_a_form_in_json(kind: DataType, value: object, expected: object) -> None:
+    assert json_value(value, kind, []) == expected
+    assert json.dumps(json_value(value, kind, []), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [
+        (-62_135_596_800_000_000, "0001-01-01T00:00:00"),
+        (-62_135_596_800_000_001, "0000-12-31T23:59:59.999999"),
+        (253_402_300_799_999_999, "9999-12-31T23:59:59.999999"),
+        (253_402_300_800_000_000, "+10000-01-01T00:00:00"),
+        (1_795_856_400_000_000_000, "+58878-06-04T00:00:00"),
+        # As Java has the least and greatest of them.
+        (-(1 << 63), "-290308-12-21T19:59:05.224192"),
+        ((1 << 63) - 1, "+294247-01-10T04:00:54.775807"),
     ],
 )
-def test_a_moment_without_a_zone_is_no_other_one_where_the_machine_has_a_zone(
-    kind: DataType, make: Callable[[datetime], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moment = datetime.fromisoformat("2026-01-31T13:00:00")
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    try:
-        told = json.dumps(json_value(make(moment), kind))
-        answer = as_rows(StructType().add("at", kind), [Row(at=make(moment))], 1)
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    assert '2026-01-31T13:00:00"' in told
-    assert json.dumps(answer["rows"][0][0]) == told
+def test_moments_of_all_years_have_a_text(micros: int, text: str) -> None:
+    far: list[str] = []
+    kind = MapType(TimestampNTZType(), ArrayType(TimestampType()))
+    assert json_value({micros: [micros]}, kind, far) == {text: [f"{text}Z"]}
+    assert far == ([] if text[:4] in ("0001", "9999") else [text, f"{text}Z"])
+    assert moment_text(micros, has_zone=False) == text
+    days = pa.array([micros // 86_400_000_000], pa.int64()).cast(pa.int32()).cast(pa.date32())
+    assert [str(one) for one in python_values(days)] == [text.partition("T")[0]]
+
+
+@given(st.datetimes())
+def test_moments_of_all_other_years_are_those_of_python(moment: datetime) -> None:
+    micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001  # of no zone
+    assert moment_text(micros, has_zone=False) == moment.isoformat()
 
 
 SCHEMA = (
@@ -95,7 +107,7 @@ SCHEMA = (
 )
 ROW_OF: Any = Row(*SCHEMA.names)
 ROWS = [
-    ROW_OF("boiler-1", 1 << 40, datetime(2026, 1, 31, 12, tzinfo=UTC), [Row(a=1)], {"x": 0.5}),
+    ROW_OF("boiler-1", 1 << 40, 1_769_860_800_000_000, [Row(a=1)], {"x": 0.5}),
     ROW_OF(None, None, None, None, None),
 ]
 

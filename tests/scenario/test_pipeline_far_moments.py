@@ -1,0 +1,108 @@
+"""Tables with moments beyond the years 1 to 9999, as earlier versions wrote them: all that reads them."""
+
+from __future__ import annotations
+
+import base64
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from enmasse.pipeline.far_moments import as_numbers
+from enmasse.pipeline.lake.compaction import compact, drop_rows
+from enmasse.pipeline.lake.relation import facts, relation, statistics
+from enmasse.pipeline.running.querying import as_file, as_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MICROS = (1_795_856_400_000_000, 1_795_856_400_000_000_000, -62_135_596_800_000_001, None)
+DAYS = (20_785, 2_932_897, -719_163, None)
+TEXTS = ("2026-11-28T09:00:00", "+58878-06-04T00:00:00", "0000-12-31T23:59:59.999999", None)
+DATES = ("2026-11-28", "+10000-01-01", "0000-12-31", None)
+LEAVES = {"ts": pa.timestamp("us", "UTC"), "ntz": pa.timestamp("us"), "d": pa.date32()}
+OFFSETS = pa.array([0, 1, 2, 3, 4], pa.int32())
+
+
+def leaf(name: str) -> pa.Array:
+    return pa.array(DAYS, pa.int32()).cast(LEAVES[name]) if name == "d" else pa.array(MICROS).cast(LEAVES[name])
+
+
+def column(name: str, depth: str) -> pa.Array:
+    values = leaf(name)
+    match depth:
+        case "struct":
+            return pa.StructArray.from_arrays([values], ["x"])
+        case "array":
+            return pa.ListArray.from_arrays(OFFSETS, values)
+        case "map":
+            return pa.MapArray.from_arrays(OFFSETS, pa.array(["k"] * 4), values)
+    return values
+
+
+COLUMNS = {f"{name}_{depth}": column(name, depth) for name in LEAVES for depth in ("top", "struct", "array", "map")}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lake") / "far"
+    write_deltalake(str(path), pa.table({"n": pa.array(range(4)), **COLUMNS}))
+    return path
+
+
+def expected(name: str) -> list[Any]:
+    kind, _, depth = name.partition("_")
+    texts = DATES if kind == "d" else [text and text + ("Z" if kind == "ts" else "") for text in TEXTS]
+    make: dict[str, Any] = {"struct": lambda x: {"x": x}, "array": lambda x: [x], "map": lambda x: {"k": x}}
+    return [make[depth](text) if depth in make else text for text in texts]
+
+
+def test_a_query_gives_them_as_text_and_says_how_many_there_are(spark: SparkSession, table: Path) -> None:
+    frame = relation(spark, table).orderBy("n").drop("n")
+    answer = as_rows(frame.schema, as_numbers(frame).toLocalIterator(), 10)
+    found = dict(zip(frame.columns, zip(*answer["rows"], strict=True), strict=True))
+    assert {name: list(values) for name, values in found.items()} == {name: expected(name) for name in COLUMNS}
+    said = "{}: 2 of its moments are beyond the years 1 to 9999, such as {}"
+    examples = {"ts": "+58878-06-04T00:00:00Z", "ntz": "+58878-06-04T00:00:00", "d": "+10000-01-01"}
+    assert answer["warnings"] == [said.format(name, examples[name.partition("_")[0]]) for name in COLUMNS]
+
+
+def test_a_file_of_parquet_has_them_as_they_are(spark: SparkSession, table: Path) -> None:
+    frame = relation(spark, table).orderBy("n").drop("n")
+    answer = as_file(frame.schema, as_numbers(frame).toLocalIterator(), 10)
+    found = pq.read_table(io.BytesIO(base64.b64decode(answer["file"])))
+    assert len(answer["warnings"]) == len(COLUMNS)
+    for name, values in COLUMNS.items():
+        assert found[name].cast(values.type).combine_chunks().equals(values), name
+
+
+def test_columns_of_an_answer_may_have_one_name(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT timestamp'2026-11-28 09:00:00' AS a, date'2026-11-28' AS a, 1 AS `b.c`")
+    answer = as_rows(frame.schema, as_numbers(frame).toLocalIterator(), 10)
+    assert (answer["rows"], answer["warnings"]) == ([["2026-11-28T09:00:00Z", "2026-11-28", 1]], [])
+
+
+def test_facts_and_statistics_of_the_table(spark: SparkSession, table: Path) -> None:
+    assert facts(table).rows == 4
+    found = {row["column"]: (row["min"], row["max"], row["nulls"]) for row in statistics(spark, table).collect()}
+    assert found["n"] == ("0", "3", 0)
+    assert found["d_top"] == ("0000-12-31", "+10000-01-01", 1)
+    assert found["ntz_top"][1:] == ("+58878-06-04T00:00:00", 1)
+    assert found["ts_top"][1:] == ("+58878-06-04T00:00:00Z", 1)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_old_rows_go_and_files_are_joined(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "far"
+    for _ in range(2):
+        write_deltalake(str(path), pa.table({"at": leaf(name), "n": pa.array(range(4))}), mode="append")
+    assert compact(path).made == 1
+    assert drop_rows(path, "at", datetime(2026, 1, 1, tzinfo=UTC)) == 2  # those of the year 0
+    assert facts(path).rows == 6
