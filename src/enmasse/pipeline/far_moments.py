@@ -2,11 +2,13 @@
 
 Rules:
 1. Rows leave Spark for an answer with moments as numbers, at every depth; no ``datetime`` is made of them.
-2. As text a far one is ISO 8601 with its whole year, ``+58878-06-04T00:00:00Z``, and the year before 1 is 0000.
+2. A function of Python is not called with what its types do not hold: that is a failure of the row.
+3. As text a far one is ISO 8601 with its whole year, ``+58878-06-04T00:00:00Z``, and the year before 1 is 0000.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,6 +78,22 @@ def _of_scalar(scalar: Any) -> Any:
         if pa.types.is_date32(of):
             return date_text(scalar.value)
         return moment_text(scalar.value * _US_OF[of.unit], has_zone=of.tz is not None)
+
+
+def arguments_of(columns: Sequence[pa.Array]) -> list[tuple[Any, ...] | str]:
+    """Return the values of each row, or why Python cannot have them."""
+    try:
+        return list(zip(*[column.to_pylist() for column in columns], strict=True))
+    except (OverflowError, ValueError):
+        return [_arguments([column.slice(row, 1) for column in columns]) for row in range(len(columns[0]))]
+
+
+def _arguments(columns: Sequence[pa.Array]) -> tuple[Any, ...] | str:
+    try:
+        return tuple(column.to_pylist()[0] for column in columns)
+    except (OverflowError, ValueError):
+        shown = [str(python_values(column)[0])[:60] for column in columns]
+        return f"got a moment beyond the years 1 to 9999, which Python does not hold: {', '.join(shown)}"
 
 
 def as_numbers(frame: DataFrame) -> DataFrame:

@@ -308,13 +308,18 @@ def test_an_answer_is_a_table_json_csv_or_a_chart(api: str, cli: Cli, shop: Path
         assert drawn[1].startswith("boiler-1 ██")
 
 
+FAR = "at: 2 of its moments are beyond the years 1 to 9999, such as +58878-06-04T00:00:00Z"
+
+
 def test_an_answer_may_be_a_file_of_parquet(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
     content = "PAR1\x00\x01\n é PAR1"
     answer = {"file": base64.b64encode(content.encode()).decode(), "truncated": True}
+    answer["warnings"] = [FAR]
     with host(tmp_path / "data", answer) as asked:
         done = cli("pipeline", "query", "SELECT 1", "--limit", "7", "-o", "parquet")
     assert (done.code, done.out) == (0, content)
     assert "there are more rows than the 7 that were asked for" in done.err
+    assert done.err.count(FAR) == 1
     assert asked == [("/query", {"space": "default/shop", "sql": "SELECT 1", "limit": 7, "as": "parquet"})]
     (tmp_path / "data" / "pipelines.sock").unlink()
     with host(tmp_path / "data", {"error": "line 1, column 15: there is no relation 'x'"}):
@@ -351,11 +356,14 @@ def test_what_is_wrong_with_a_query_is_said(
         wrong = cli("pipeline", "query", "SELECT * FROM x")
     assert (wrong.code, wrong.err) == (1, "error: sql: line 1, column 15: there is no relation 'x'\n")
     (tmp_path / "data" / "pipelines.sock").unlink()
-    with host(tmp_path / "data", {"columns": [{"name": "a", "type": "string"}], "rows": [["x"]], "truncated": True}):
+    answer = {"columns": [{"name": "a", "type": "string"}], "rows": [["x"]], "truncated": True, "warnings": [FAR]}
+    with host(tmp_path / "data", answer):
         drawn = cli("pipeline", "query", "SELECT a FROM t", "-o", "chart")
         assert drawn.code == 2
         assert "cannot be drawn: a chart needs a column of times, numbers or names first" in drawn.err
-        assert "there are more than 1 rows" in cli("pipeline", "query", "SELECT a FROM t").err
+        said = cli("pipeline", "query", "SELECT a FROM t").err
+        assert "there are more than 1 rows" in said
+        assert said.count(FAR) == 1
 
 
 def test_the_log_of_a_pipeline_is_shown(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:

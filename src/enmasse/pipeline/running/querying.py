@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -204,9 +204,15 @@ class Queries:
         return session.read.format("enmasse").options(**options, address=address).load()
 
     def _answer(self, number: str, **fields: Any) -> None:
-        answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False}
-        answer |= {"warnings": []} | fields
-        self._emit("answer", id=number, **answer)
+        answer: dict[str, Any] = {
+            "columns": [],
+            "rows": [],
+            "error": None,
+            "truncated": False,
+            "warnings": [],
+            "file": None,
+        }
+        self._emit("answer", id=number, **answer | {"busy": False} | fields)
 
 
 def change(place: Place, wanted: Mapping[str, Any]) -> str:
@@ -318,9 +324,9 @@ def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, A
 def as_file(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
     """Return the answer with its rows as a file of Parquet, in Base64; arguments as of ``as_rows``."""
     kept, more = _bounded(schema, found, limit)
-    numbers, wanted = numbers_type(schema), to_arrow_schema(schema, timezone="UTC")
+    wanted = to_arrow_schema(schema, timezone="UTC")
     if kept:
-        rows = [row for row, _ in kept]
+        rows, numbers = [row for row, _ in kept], cast("StructType", numbers_type(schema))
         table = LocalDataToArrowConversion.convert(rows, numbers, use_large_var_types=False).cast(wanted)
     else:
         table = wanted.empty_table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,8 @@ import pytest
 
 from enmasse.pipeline.errors import FunctionError
 from enmasse.pipeline.running.steps.functions import FunctionCall
-from enmasse.pipeline.running.steps.judged_functions import JudgedCall, by_halves
+from enmasse.pipeline.running.steps.judged_functions import JudgedCall, _over_rows, by_halves
+from enmasse.pipeline.running.steps.sql_functions import over_rows
 
 SOURCE = """
 def twice(rows):
@@ -25,6 +27,9 @@ def ends(rows):
 def hangs(rows):
     while True:
         pass
+
+def shown(value):
+    return repr(value)
 
 def nothing(rows):
     return None
@@ -86,3 +91,33 @@ def test_a_row_that_fails_is_a_letter_with_what_it_was() -> None:
         },
         "key": "k",
     }
+
+
+FAR = pa.array([1_795_856_400_000_000, 1_795_856_400_000_000_000, -62_135_596_800_000_001, None])
+EACH = pa.array([0, 1, 2, 3, 4], pa.int32())
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda values: values,
+        lambda values: pa.StructArray.from_arrays([values], ["x"]),
+        lambda values: pa.ListArray.from_arrays(EACH, values),
+        lambda values: pa.MapArray.from_arrays(EACH, pa.array(["k"] * 4), values),
+    ],
+    ids=["top", "struct", "array", "map"],
+)
+def test_a_function_of_rows_is_not_called_with_moments_that_python_does_not_hold(
+    kind: pa.DataType, nested: Callable[[pa.Array], pa.Array]
+) -> None:
+    days = pa.array([20_785, 2_932_897, -719_163, None], pa.int32())
+    column = nested(days.cast(kind) if kind == pa.date32() else FAR.cast(kind))
+    found = _over_rows(call_of("shown"), pa.string())(column)
+    values, errors = (found.field(name).to_pylist() for name in ("value", "error"))
+    assert values == [repr(column.slice(0, 1).to_pylist()[0]), None, None, repr(column.slice(3, 1).to_pylist()[0])]
+    assert [error is None for error in errors] == [True, False, False, True]
+    assert "beyond the years 1 to 9999" in errors[1]
+    assert "+" in errors[1]
+    with pytest.raises(FunctionError, match=r"own:shown: got a moment beyond the years 1 to 9999"):
+        over_rows(call_of("shown"), pa.string())(column)

@@ -38,6 +38,7 @@ from enmasse.pipeline.running import querying
 from enmasse.pipeline.running.querying import as_file, as_rows, json_value
 
 TEXT, WHOLE = StringType(), LongType()
+ROW: Any = Row  # its stubs have texts alone
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ TEXT, WHOLE = StringType(), LongType()
         (DayTimeIntervalType(), timedelta(minutes=1), 60.0),
         (DecimalType(10, 2), Decimal("1.50"), "1.50"),
         (ArrayType(ArrayType(BinaryType())), [None, [b"x"]], [None, ["x"]]),
-        (StructType().add("a", WHOLE).add("b", StructType().add("c", TEXT)), Row(1, Row(None)),
+        (StructType().add("a", WHOLE).add("b", StructType().add("c", TEXT)), ROW(1, ROW(None)),
          {"a": 1, "b": {"c": None}}),
         (MapType(WHOLE, DateType()), {1: 20_454}, {"1": "2026-01-01"}),
     ],

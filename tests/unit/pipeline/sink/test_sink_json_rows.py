@@ -38,14 +38,14 @@ def test_values_are_as_spark_writes_them_and_null_is_left_out() -> None:
     }
 
 
-def test_moments_that_python_does_not_have_are_numbers() -> None:
+def test_moments_that_python_does_not_have_are_texts() -> None:
     moment = pa.timestamp("us", "UTC")
     of = pa.struct({"at": moment, "days": pa.list_(pa.date32()), "by": pa.map_(pa.string(), moment)})
-    far = 10**18
+    far, shown = 10**18, "+33658-09-27T01:46:40Z"
     column = pa.array([{"at": far, "days": [0, 10**7, None], "by": [("a", far)]}, {"at": 0, "days": None}, None], of)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     assert values_of(column) == [
-        {"at": far, "days": [epoch.date(), 10**7, None], "by": {"a": far}},
+        {"at": shown, "days": [epoch.date(), "+29349-01-26", None], "by": {"a": shown}},
         {"at": epoch, "days": None, "by": None},
         None,
     ]

@@ -3,7 +3,8 @@
 Rules:
 1. A function that is called with many rows, and raises, is called again with half of them, until it is known for
    which rows it raises. Those are left out, and the others have what it gave for those that it was called with.
-2. That it takes too long, or gives something else than was declared, belongs to no row, and fails the query.
+2. One of SQL is not called with moments that Python does not hold: a row of them fails.
+3. That it takes too long, or gives something else than was declared, belongs to no row, and fails the query.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import FunctionError
+from enmasse.pipeline.far_moments import arguments_of
 from enmasse.pipeline.running.steps.functions import FunctionCall
 from enmasse.pipeline.running.steps.sql_functions import call_of
 from enmasse.pipeline.running.steps.verdicts import LETTER, Judging, only_good
@@ -66,12 +68,16 @@ def _over_rows(call: FunctionCall, kind: pa.DataType) -> Any:
     def given(*columns: pa.Array) -> pa.StructArray:
         settle()
         function = call.load()
-        rows = zip(*[column.to_pylist() for column in columns], strict=True)
+        rows = arguments_of(columns)
         values: list[Any] = []
         errors: list[str | None] = []
 
         def call_for_all() -> None:
             for row in rows:
+                if isinstance(row, str):
+                    values.append(None)
+                    errors.append(f"function {call.where}: {row}")
+                    continue
                 value, error = call.attempt(lambda: function(*row))  # noqa: B023  # called at once
                 values.append(value)
                 errors.append(error)

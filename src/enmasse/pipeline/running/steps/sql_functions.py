@@ -14,6 +14,7 @@ from pyarrow import Array, ArrowInvalid, ArrowTypeError, array
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.pipeline.errors import FunctionError, PlanError
+from enmasse.pipeline.far_moments import arguments_of
 from enmasse.pipeline.running.steps.functions import FunctionCall, check_function
 from enmasse.pipeline.workers.settling import settle
 
@@ -95,7 +96,9 @@ def over_rows(call: FunctionCall, kind: ArrowType) -> Any:
     def given(*columns: Array) -> Array:
         settle()
         function = call.load()
-        rows = zip(*[column.to_pylist() for column in columns], strict=True)
+        rows = arguments_of(columns)
+        if wrong := next((row for row in rows if isinstance(row, str)), None):
+            raise FunctionError(f"function {call.where}: {wrong}")
         found = call.run(lambda: [function(*row) for row in rows])
         try:
             return array(found, kind)
