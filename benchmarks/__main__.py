@@ -26,6 +26,7 @@ from benchmarks import (
     mqtt,
     refusals,
     returning,
+    starting,
     stomp,
     stored,
     tenants,
@@ -79,6 +80,7 @@ MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "tls": (Measurement("What TLS adds to a message", cost_of_tls, missing_tls),),
     "control": (Measurement("100,000 addresses in one installation", cost_of_addresses),),
     "devices": devices.MEASUREMENTS,
+    "starting": starting.MEASUREMENTS,
     "consoles": (*console_pages.MEASUREMENTS, *consoles.MEASUREMENTS),
     "spending": (Measurement("What the microseconds of a message are spent on", spending, missing_profiler),),
 }
@@ -94,6 +96,7 @@ SUITES = (
     "floods",
     "tls",
     "spending",
+    "starting",
     "connections",
     *SCRIPTS,
 )

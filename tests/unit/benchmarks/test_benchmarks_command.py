@@ -106,6 +106,18 @@ def test_what_has_a_plan_of_its_own_is_measured_and_kept(
 
 
 @pytest.mark.slow
+def test_the_start_and_commands_are_measured(tmp_path: Path, short: tuple[str, ...]) -> None:
+    done = benchmarks("starting", *short)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("*.jsonl")
+    _, measured = map(json.loads, kept.read_text().splitlines())
+    assert measured["failure"] == ""
+    assert len(measured["lines"]) > 5
+    assert all(line["value"] > 0 for line in measured["lines"])
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.slow
 def test_what_tls_adds_is_measured_for_every_size_or_what_is_missing_is_said(
     tmp_path: Path, short: tuple[str, ...]
 ) -> None:
