@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from importlib import metadata
 from pathlib import Path
 
 _DISTRIBUTION_OF = {
@@ -34,6 +33,8 @@ def install_command(extra: str) -> str:
 
 def extra_with(module: str) -> str | None:
     """Return the smallest extra that brings a module, by the package's own metadata; none: no extra does."""
+    from importlib import metadata  # noqa: PLC0415  every command would load it for what most never need
+
     try:
         requirements = metadata.requires("enmasse") or ()
     except metadata.PackageNotFoundError:
