@@ -286,8 +286,10 @@ def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed
         place.next_event("ready")
     place.put("demo.killed", spec, kinds)
     good = [n for n in range(sent) if n % 5]
-    place.until(lambda: place.count("killed_rows") >= len(good))
-    place.until(lambda: sum(row["n"] for row in place.rows("killed_totals")) >= len(good))
+    # What each kill left behind comes in small batches.
+    patience_s = 60.0 * (1 + kills(2))
+    place.until(lambda: place.count("killed_rows") >= len(good), patience_s)
+    place.until(lambda: sum(row["n"] for row in place.rows("killed_totals")) >= len(good), patience_s)
     letters = take(node, "killed-bad", sent - len(good))
     assert sorted(json.loads(letter.body)["id"] for letter in letters) == [n for n in range(sent) if n % 5 == 0]
     assert sorted(row["id"] for row in place.rows("killed_rows")) == good
