@@ -35,7 +35,7 @@ def notebook(
 
     Args:
         space: whose addresses and tables; left out: the only one there is.
-        namespace: of the space.
+        namespace: the namespace of the space.
         data: the installation's directory; left out: ``ENMASSE_DATA``, or ``.enmasse``.
         cores: tasks at once; left out: all cores.
         settings: more of Spark's own settings.

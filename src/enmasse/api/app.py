@@ -91,7 +91,7 @@ class NodeAccess:
     """The ports to one node; routes that need a missing one are not served.
 
     Attributes:
-        messages: of its addresses.
+        messages: the messages of its addresses.
         figures: its statistics.
         sessions: its connections and links.
         retained: the retained values of its spaces.
@@ -114,12 +114,12 @@ class ApiParts:
     """The parts of an installation that the API serves.
 
     Attributes:
-        registry: of the resources.
+        registry: the registry of the resources.
         stop: set when the server stops, so that watches end.
         nodes: the ports to the nodes, by name.
-        context: of the controllers, with the placement of addresses.
+        context: the context of the controllers, with the placement of addresses.
         times: durations of reconciliations.
-        authenticator: of requests; None: every request is the local operator's.
+        authenticator: the authenticator of requests; None: every request is the local operator's.
         audit: the log of requests; None: there is none.
         pipelines: the client of the pipeline host.
         devices: the device registry; None: it is not served.
@@ -127,7 +127,7 @@ class ApiParts:
         schemas: the schema registry; None: it is not served.
         connections: those of the API, for its metrics.
         is_own_name: returns true if a host, in lower case, is a name of the API.
-        sampler: of the nodes' figures, run by whoever made it.
+        sampler: the sampler of the nodes' figures, run by whoever made it.
         now: returns the present time, RFC 3339.
     """
 

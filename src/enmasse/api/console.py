@@ -60,7 +60,7 @@ def console_routes(authenticator: Authenticator, static: Path = STATIC) -> list[
     """Return the routes.
 
     Args:
-        authenticator: of requests.
+        authenticator: the authenticator of requests.
         static: where the files lie.
     """
     files = _Files(static)

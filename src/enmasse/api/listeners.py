@@ -79,7 +79,7 @@ async def serve_http(
         app: the application.
         listener: the port.
         stop: ends it.
-        certificate: of TLS; None: without TLS.
+        certificate: the certificate of TLS; None: without TLS.
         connections: the connections of all ports; None: those of this port alone.
     """
     account = HttpConnections() if connections is None else connections
@@ -143,7 +143,7 @@ class ListenerSettings:
         auth: the mode of authentication.
         tls_host: the interface that is served with TLS; None: none is.
         tls_port: its port; 0 takes any that is free.
-        names: of this machine, for the certificate, beside those found out.
+        names: the names of this machine, for the certificate, beside those found out.
         served_names: in lower case, by which clients come, beside those of this machine and its certificate.
         oidc: an OpenID provider whose tokens are accepted; None: there is none.
         certificate: the operator's own with its key; None: one issued by the platform's authority.
@@ -167,7 +167,7 @@ class Listeners:
     """The open ports of the API.
 
     Attributes:
-        authenticator: of requests.
+        authenticator: the authenticator of requests.
         urls: where the API is served, the one without TLS first.
         names: accepted in Host headers, in lower case, beside those of the certificate.
         connections: the connections of all ports.
@@ -210,8 +210,8 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
     """Open the ports for the duration of the block.
 
     Args:
-        settings: of the operator.
-        layout: of the data directory, with accounts and certificates.
+        settings: the settings of the operator.
+        layout: the layout of the data directory, with accounts and certificates.
 
     Raises:
         ConfigError: when a port cannot be opened, or other machines could use it without authentication.

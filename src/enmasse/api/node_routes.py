@@ -45,9 +45,9 @@ def health_routes(registry: Registry, figures: Sequence[Figures], context: Conte
     """Return the routes.
 
     Args:
-        registry: of the resources.
-        figures: of each node.
-        context: of the controllers; None: only what nodes report themselves is shown.
+        registry: the registry of the resources.
+        figures: the figures of each node.
+        context: the context of the controllers; None: only what nodes report themselves is shown.
     """
 
     async def healthy(_request: Request) -> PlainTextResponse:
@@ -101,8 +101,8 @@ def node_routes(context: Context, figures: Sequence[Figures]) -> list[Route]:
     """Return the routes.
 
     Args:
-        context: of the controllers.
-        figures: of each node.
+        context: the context of the controllers.
+        figures: the figures of each node.
     """
     figures_of = {item.name: item for item in figures}
 
@@ -158,7 +158,7 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> list
     """Return the routes.
 
     Args:
-        registry: of the spaces.
+        registry: the registry of the spaces.
         nodes: the ports to the connections of all nodes.
     """
     kind = ADDRESS_SPACE
@@ -227,7 +227,7 @@ def retained_routes(registry: Registry, nodes: Sequence[RetainedAdmin]) -> list[
     """Return the routes.
 
     Args:
-        registry: of the spaces.
+        registry: the registry of the spaces.
         nodes: the ports to the retained values of all nodes.
     """
     kind = ADDRESS_SPACE
@@ -330,7 +330,7 @@ def user_check_routes(registry: Registry, node: UserJudge) -> list[Route]:
     """Return the routes.
 
     Args:
-        registry: of the users.
+        registry: the registry of the users.
         node: the port to a node with all of them.
     """
     kind = MESSAGING_USER

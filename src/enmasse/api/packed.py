@@ -22,8 +22,8 @@ class PackedFile:
     Attributes:
         raw: uncompressed.
         packed: compressed.
-        digest: of the uncompressed bytes.
-        media_type: of the document.
+        digest: the digest of the uncompressed bytes.
+        media_type: the type of the document.
     """
 
     raw: bytes

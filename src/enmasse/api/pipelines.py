@@ -65,7 +65,7 @@ class PipelineHost:
     """Client of the pipeline host.
 
     Args:
-        socket: of the host.
+        socket: the socket of the host.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -127,10 +127,10 @@ class PipelineHost:
         """Stream one of Spark's pages of a pipeline's session for the duration of the block.
 
         Args:
-            namespace: of the pipeline.
-            name: of the pipeline.
-            path: as Spark knows it, with its query and without the first slash.
-            headers: of the request.
+            namespace: the namespace of the pipeline.
+            name: the name of the pipeline.
+            path: the path as Spark knows it, with its query and without the first slash.
+            headers: the headers of the request.
 
         Raises:
             UnavailableError: the host does not answer.
@@ -195,7 +195,7 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> list[Route]:
     """Return the routes.
 
     Args:
-        registry: of spaces and pipelines.
+        registry: the registry of spaces and pipelines.
         host: the client of the pipeline host.
     """
     space, pipeline = ADDRESS_SPACE, PIPELINE

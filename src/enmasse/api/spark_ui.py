@@ -74,7 +74,7 @@ class Tickets:
     """The tickets that are valid.
 
     Args:
-        authenticator: of requests.
+        authenticator: the authenticator of requests.
         rights: decides by the stored roles.
         now: returns seconds that only grow.
     """
@@ -91,7 +91,7 @@ class Tickets:
         """Return a new ticket for who asks.
 
         Args:
-            request: that has been authorized.
+            request: the request that has been authorized.
             access: what the ticket is for.
         """
         now = self._now()
@@ -136,7 +136,7 @@ def spark_ui_routes(registry: Registry, host: PipelineHost, tickets: Tickets) ->
     """Return the routes.
 
     Args:
-        registry: of pipelines.
+        registry: the registry of pipelines.
         host: the client of the pipeline host.
         tickets: for those who may see the pages.
     """

@@ -128,7 +128,7 @@ class Feed:
 
     Args:
         sender: the link, attached.
-        number: of the sender, from 0 on.
+        number: the number of the sender, from 0 on.
         job: what to send.
         counts: shared by all feeds of the process.
         pacer: wakes up when a message is due.

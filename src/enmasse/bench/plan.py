@@ -63,7 +63,7 @@ class Plan:
         rate: messages a second of all senders together, due whatever the peer does (open loop);
             0 sends as many as the peer takes (closed loop).
         outstanding: of the closed loop: messages of each sender that wait for their outcome at a time.
-        credit: of each receiver.
+        credit: the credit of each receiver.
         duration_s: what is measured.
         warmup_s: sent before that, and not measured.
         drain_s: how long after the end missing messages are waited for.
@@ -155,7 +155,7 @@ class Job:
         links: number and address of each.
         run: marks this run's messages, apart from what lay in a queue before.
         period_ns: between two messages of all senders together; 0 is the closed loop.
-        senders: of all processes.
+        senders: the senders of all processes.
     """
 
     is_sending: bool

@@ -46,7 +46,7 @@ class ApiClient:
     """Calls the API of one installation.
 
     Args:
-        url: of the API.
+        url: the url of the API.
         warn: called with each warning of the API.
         token: authenticates us; empty: none.
         authority: the certificate (PEM) that vouches for the API; empty: those that the system trusts do.

@@ -58,7 +58,7 @@ def chart(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]], wid
     Args:
         columns: name and type, as Spark calls it, of each.
         rows: a value for each column.
-        width: of the terminal, in characters.
+        width: the width of the terminal, in characters.
 
     Raises:
         ChartError: there are no rows, or no numbers to draw.

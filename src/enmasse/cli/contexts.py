@@ -18,7 +18,7 @@ class Context:
     """An installation, and our account there.
 
     Attributes:
-        name: of the context.
+        name: the name of the context.
         server: URL of the API.
         user: who logged in.
         token: proves it.

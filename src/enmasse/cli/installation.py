@@ -58,7 +58,7 @@ def space_host(data: Path | None, space: str | None, namespace: str | None) -> s
     Args:
         data: the data directory; None: of an installation elsewhere, whose domain is not known.
         space: the space; None: the only one there is, which no host names.
-        namespace: of the space; None: ``default``.
+        namespace: the namespace of the space; None: ``default``.
 
     Raises:
         UnreachableError: when nothing has been started there.

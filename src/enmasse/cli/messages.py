@@ -44,7 +44,7 @@ def open_connection(
         data: the data directory.
         command: which command it is for.
         space: the space; None: the only one there is.
-        namespace: of the space; None: ``default``.
+        namespace: the namespace of the space; None: ``default``.
         user: who connects; None: the user that the environment names, else none.
 
     Raises:

@@ -24,7 +24,7 @@ class NodeOption:
     """One option.
 
     Attributes:
-        flag: as it is written.
+        flag: the flag as it is written.
         help: what it is for; neither capital nor full stop.
         metavar: stands for its value; None: it has none.
     """

@@ -145,7 +145,7 @@ class Management:
         """Delete messages that an address stores, and return how many they were.
 
         Args:
-            name: of the address entity, ``<namespace>/<object name>``.
+            name: the name of the address entity, ``<namespace>/<object name>``.
             selector: only what it selects, as in ``colour = 'red'``.
 
         Raises:

@@ -199,7 +199,7 @@ class Node:
     """One node, with the state that control keeps of it.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         admin: the port to the node.
         resync_s: seconds between two checks for drift.
 

@@ -140,7 +140,7 @@ def found_installation(context: Context, machine: frozenset[str]) -> None:
     """Register all admissions, and create the objects that an installation starts with.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         machine: names of this machine, in lower case, which are no space's.
     """
     registry, rights = context.registry, Rights(context.store)

@@ -65,7 +65,7 @@ async def take_node_in(store: Store, node: JournalOwner, former: str) -> None:
     """Make a node's journal belong to the installation of a store.
 
     Args:
-        store: of the installation.
+        store: the store of the installation.
         node: the owner of the journal.
         former: the id that the journal has now, so that an operator takes in the one that was shown.
 
@@ -91,7 +91,7 @@ class Removals:
     """The objects that one node still has to delete; a listener of the store's changes.
 
     Args:
-        store: of the removals.
+        store: the store of the removals.
         node: the name of the node.
     """
 
@@ -136,7 +136,7 @@ class Removals:
         """Forget the removals of a name but for that of the one object that the node has under it now.
 
         Args:
-            kind: of the objects.
+            kind: the kind of the objects.
             key: ``<namespace>/<name>``.
             present: the uid of what the node has there; empty: nothing.
         """

@@ -73,8 +73,8 @@ class SpaceEntity:
         name: ``<namespace>/<space>``.
         space_type: ``standard`` or ``brokered``.
         authentication: the kind of authentication service.
-        uid: of the AddressSpace.
-        generation: of its spec, as the node knows it.
+        uid: the uid of the AddressSpace.
+        generation: the generation of its spec, as the node knows it.
         max_bytes: what its queues, subscriptions and streams may store together; 0 is without limit.
         limits: what else bounds it.
         hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
@@ -110,9 +110,9 @@ class AddressEntity:
         address: what applications call it.
         address_type: one of the types of the model.
         topic: of a subscription, the address of its topic; else empty.
-        partitions: of a stream; else 0.
-        uid: of the Address.
-        generation: of its spec, as the node knows it.
+        partitions: the partitions of a stream; else 0.
+        uid: the uid of the Address.
+        generation: the generation of its spec, as the node knows it.
         settings: what it does beyond its type.
     """
 
@@ -146,7 +146,7 @@ class ObservedEntity:
 
     Attributes:
         name: the entity's name.
-        uid: of the resource that it was made for.
+        uid: the uid of the resource that it was made for.
         digest: the same for entities whose attributes are the same.
         problem: the reason why the port of a space is not open; empty if it is, or there is none.
     """
@@ -246,7 +246,7 @@ class NodeFigures:
     """The description of a node, in the words of its management.
 
     Attributes:
-        statistics: of the node as a whole.
+        statistics: the statistics of the node as a whole.
         health: whether it is ready, and its problems.
         spaces: its spaces.
         addresses: its addresses with their counters; of very many the first.
@@ -303,7 +303,7 @@ class MessageChoice:
     Attributes:
         selector: what they match.
         search: a text that is in them, as in what is browsed; empty: any.
-        ids: of single ones.
+        ids: the ids of single ones.
         is_dry: whether they are only counted.
     """
 
@@ -319,7 +319,7 @@ class BrowsedMessage:
 
     Attributes:
         id: names it at its address; empty: it is no longer there.
-        size: of the message in bytes.
+        size: the size of the message in bytes.
         message: itself; None: it cannot be read as a message.
         payload: its bytes, where it cannot be read.
     """
@@ -350,7 +350,7 @@ class Browsing:
     Attributes:
         limit: how many a page has at most.
         after: of a former page.
-        id: of the only one that is wanted.
+        id: the id of the only one that is wanted.
         selector: what they match, where the address has selectors.
         offset: where to begin in each partition of a stream.
         time_ms: when to begin in a stream, since 1970.
@@ -437,10 +437,10 @@ class UserEntity:
     Attributes:
         name: ``<namespace>/<space>.<username>``.
         space: ``<namespace>/<space>``.
-        space_uid: of the AddressSpace.
+        space_uid: the uid of the AddressSpace.
         username: what it logs in with.
-        uid: of the MessagingUser.
-        generation: of its spec.
+        uid: the uid of the MessagingUser.
+        generation: the generation of its spec.
         revision: the same if all of this is the same.
         certificates: names in client certificates that prove it.
         authorization: operations and patterns, in the node's grammar.
@@ -465,8 +465,8 @@ class ObservedUser:
 
     Attributes:
         name: as of ``UserEntity``.
-        uid: of the MessagingUser that it was made for.
-        revision: of what the node has.
+        uid: the uid of the MessagingUser that it was made for.
+        revision: the revision of what the node has.
     """
 
     name: str
@@ -524,7 +524,7 @@ class RealmUser:
 
     Attributes:
         username: what it logs in with.
-        uid: of the MessagingUser that it was made for.
+        uid: the uid of the MessagingUser that it was made for.
         revision: the same if its password is the same.
         groups: the names of those that it is in.
         id: in the realm; empty for one that is not there yet.

@@ -27,8 +27,8 @@ class NodeLinks:
 
     Args:
         name: the node's name.
-        url: of its management; None: its socket in the data directory.
-        layout: of that directory.
+        url: the url of its management; None: its socket in the data directory.
+        layout: the layout of that directory.
         jitter: gives a factor around 1 for delays.
     """
 

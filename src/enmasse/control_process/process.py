@@ -64,11 +64,11 @@ class ControlSettings:
 
     Attributes:
         data: the data directory.
-        listeners: of the API.
+        listeners: the listeners of the API.
         nodes: the nodes to manage, by name: the URL of its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
         log_format: ``text`` or ``json``, for each line on standard error.
-        endpoints: of the nodes.
+        endpoints: the endpoints of the nodes.
         wildcard: certificate and key that spaces may ask for; None: there is none.
         audit_file: the log of requests; None: a file in the data directory.
         audit_level: which requests are logged.

@@ -223,7 +223,7 @@ class Verdict:
 
     Args:
         figures: the run's last state.
-        rows: of the raw table by device; ``None`` when there was no Spark.
+        rows: the rows of the raw table by device; ``None`` when there was no Spark.
     """
 
     def __init__(self, figures: Figures, rows: Counter[str] | None) -> None:

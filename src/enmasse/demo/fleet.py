@@ -189,7 +189,7 @@ class ForeignFleet:
         module: what the process runs, ``proton_fleet`` or ``paho_fleet``.
         client: the name of the library that the devices speak through.
         url: where the space is reached.
-        passwords: of its devices, by their names.
+        passwords: the passwords of its devices, by their names.
         interval_s: between two messages of a device.
         figures: gets an entry for each device.
         log: file for what it complains of.

@@ -94,7 +94,7 @@ class Authority:
 
         Args:
             name: the name of the files.
-            hosts: that it is for; the first is the common name.
+            hosts: the hosts that it is for; the first is the common name.
             directory: where the files lie; by default the authority's, for nodes.
 
         Returns:
@@ -165,7 +165,7 @@ class Authority:
         """Certify a node on another machine for its management, in the form that ``--management-tls`` takes.
 
         Args:
-            hosts: that the control process connects to.
+            hosts: the hosts that the control process connects to.
             directory: where the files are written.
 
         Raises:

@@ -55,7 +55,7 @@ def run_journal_tool(*arguments: str) -> int:
     """Run one of ``python -m enmasse.storage.tools``; its output goes to our own.
 
     Args:
-        arguments: of its command line: the tool's name, then the journal's directory.
+        arguments: the arguments of its command line: the tool's name, then the journal's directory.
 
     Returns:
         Its exit code; ``-signal.SIGINT`` if Ctrl-C ended it.
@@ -176,7 +176,7 @@ def back_up(layout: Layout, target: Path, pipelines: PipelinesPart, report: Call
     Damaged parts are named and left out, as ``enmasse journal backup`` does it.
 
     Args:
-        layout: of the installation.
+        layout: the layout of the installation.
         target: a directory that is absent or empty; only its owner can read it afterwards.
         pipelines: copies what pipelines have.
         report: called with a sentence on what is being copied.
@@ -335,7 +335,7 @@ def restore(
 
     Args:
         source: a directory that ``back_up`` has made.
-        layout: of the installation; nothing may run there.
+        layout: the layout of the installation; nothing may run there.
         pipelines: brings back what pipelines have.
         report: called with a sentence on what is being copied.
         force: replace an installation that is there.

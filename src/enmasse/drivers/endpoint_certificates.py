@@ -28,7 +28,7 @@ class EndpointCertificates:
     """The certificates of endpoints.
 
     Args:
-        directory: that nodes are given with ``--tls``; the platform's authority lies in it too.
+        directory: the directory that nodes are given with ``--tls``; the platform's authority lies in it too.
         wildcard: certificate and key of the installation's own; None: there is none.
         now: gives the present.
     """

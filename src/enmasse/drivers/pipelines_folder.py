@@ -56,7 +56,7 @@ def replaced_folder(layout: Layout, folder: Path, owner: Path, *, force: bool) -
     """Hold a folder whose contents another's take the place of in the block, and which is the installation's then.
 
     Args:
-        layout: of the installation.
+        layout: the layout of the installation.
         folder: an absolute path.
         owner: a file as ``Layout.pipelines_owner``, of the installation whose contents come.
         force: replace what the installation has there.

@@ -41,7 +41,7 @@ def federated_user(
 
     Args:
         space: ``<namespace>/<space>``.
-        identity: as the provider states it.
+        identity: the identity as the provider states it.
         listed: the MessagingUser of this name, if there is one.
         settings: map groups and scopes to permissions.
         matcher_of: compiles patterns of addresses.

@@ -297,7 +297,7 @@ class Login:
 
         Args:
             named: the name; empty: the token says it.
-            token: as it was sent.
+            token: the token as it was sent.
             refused: the verdict on an invalid token.
 
         Raises:

@@ -157,7 +157,7 @@ def read_discovery(document: Any, issuer: str) -> Discovery:
     """Read the discovery document of a provider [OpenID Connect Discovery 4.3].
 
     Args:
-        document: as the provider serves it.
+        document: the document as the provider serves it.
         issuer: the provider that was asked.
 
     Raises:

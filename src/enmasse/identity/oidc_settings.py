@@ -40,13 +40,13 @@ class OidcSettings:
     Attributes:
         issuer: the provider's URL, exactly as in ``iss``.
         audience: one of these must be in ``aud``.
-        client_id: of our client at the provider.
-        client_secret: of that client; empty for a public one.
+        client_id: the id of our client at the provider.
+        client_secret: the secret of that client; empty for a public one.
         username_claim: the claim with the name of the user.
         groups_claim: the claim with groups; empty: there is none.
         group_grants: true if groups called ``send_<address>``, ``recv_<address>``, ``monitor`` and ``manage``
             grant what their names say.
-        grants: of other groups and scopes.
+        grants: the grants of other groups and scopes.
         scopes: to request with a password.
         password_grant: true if passwords are accepted and checked by the provider.
         has_our_users: true if the provider has nobody but the MessagingUsers of the space, who are made anew there

@@ -92,7 +92,7 @@ class Rule:
         verbs: allowed actions.
         groups: API groups.
         resources: plurals; a subresource has a name of its own, as in ``addresses/purge``.
-        names: of objects; empty: all of them.
+        names: the names of objects; empty: all of them.
         paths: outside of resources; one that ends with ``*`` is a prefix.
     """
 

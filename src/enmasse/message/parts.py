@@ -17,10 +17,10 @@ class Parts:
         durable: whether the message is durable.
 
     Attributes:
-        header: of AMQP.
-        fields: of AMQP's properties, by name.
-        annotations: of the message.
-        properties: of the application.
+        header: the header of AMQP.
+        fields: the fields of AMQP's properties, by name.
+        annotations: the annotations of the message.
+        properties: the properties of the application.
     """
 
     __slots__ = ("annotations", "fields", "header", "properties")

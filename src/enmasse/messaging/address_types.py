@@ -19,7 +19,7 @@ class AddressType(NamedTuple):
     """One type of addresses; ``model/address_settings`` says which settings a type has.
 
     Attributes:
-        name: as it is declared.
+        name: the name as it is declared.
         of: its class, which says by its attributes and methods all else that differs between types.
         needs_topic: whether the topic that feeds it has to be named.
     """

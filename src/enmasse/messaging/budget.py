@@ -177,7 +177,7 @@ class Budget:
     """The bytes that all share.
 
     Args:
-        max_bytes: of all together.
+        max_bytes: the most bytes of all together.
         grain: it is given out in multiples of so many bytes.
     """
 

@@ -30,7 +30,7 @@ class RedirectError(AttachError):
     """The address is served by another container [AMQP 2.8.17].
 
     Args:
-        address: as the link named it.
+        address: the address as the link named it.
         url: where it is served, for people.
         info: the same as the peer's software reads it.
     """

@@ -61,16 +61,16 @@ class SpaceLimits(NamedTuple):
         links: at a time, over all connections.
         message_rate: messages that senders send, per second.
         byte_rate: bytes of these, per second.
-        message_bytes: of one message.
+        message_bytes: the bytes of one message.
         ttl_ms: that a stored message may wait.
         retained: retained values at a time.
-        retained_bytes: of these, with their names.
-        sessions: that outlive their connections, at a time.
-        session_bytes: of messages that wait in one session.
+        retained_bytes: the bytes of these, with their names.
+        sessions: the sessions that outlive their connections, at a time.
+        session_bytes: the bytes of messages that wait in one session.
         session_expiry_ms: that a session is kept without its client.
         filter_addresses: that one filter with wildcards may stand for.
         subscriptions: filters of sessions, and subscriptions that other receivers make, at a time.
-        subscription_bytes: of memory that these, sessions and wills take together.
+        subscription_bytes: the bytes of memory that these, sessions and wills take together.
     """
 
     connections: int = 0
@@ -175,7 +175,7 @@ class Usage:
 
         Args:
             address: the address that it names, if that exists before it.
-            limits: of the address.
+            limits: the limits of the address.
             is_sender: whether it sends to the address.
 
         Raises:

@@ -140,7 +140,7 @@ class Retained:
         Values may come, change and go meanwhile: one that is there all the time comes once, as it is then.
 
         Args:
-            pattern: of names; where only ``+`` and ``#`` are wildcards, ``*`` is a word in it.
+            pattern: the pattern of names; where only ``+`` and ``#`` are wildcards, ``*`` is a word in it.
             home: the values of one address alone.
             skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
         """
@@ -162,7 +162,7 @@ class Retained:
         """Return values whose names match a pattern, from a place on.
 
         Args:
-            pattern: of names.
+            pattern: the pattern of names.
             start: 0, or where the page before ended.
             most: how many values are wanted.
             looks: how many values are looked at for that.
@@ -233,10 +233,10 @@ class Retained:
         """Make a message the value of its name, whatever the bounds are.
 
         Args:
-            home: of the address that it belongs to.
+            home: the home of the address that it belongs to.
             name: its name.
             payload: the message.
-            facts: of the message.
+            facts: the facts of the message.
             since_us: when it came, by the core's steady clock; 0 is in this turn.
         """
         value = self._values.get(name)

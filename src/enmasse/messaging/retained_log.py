@@ -118,7 +118,7 @@ class RetainedLog:
         Args:
             name: the address, or a name below it.
             payload: the message.
-            facts: of the message.
+            facts: the facts of the message.
             done: called once the value is on disk, or that of a later message.
         """
         assert self.index is not None

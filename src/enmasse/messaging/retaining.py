@@ -75,7 +75,7 @@ def handling_of(filters: dict[str, Any]) -> str:
     """Return when a receiver wants retained values: ``always``, ``new`` or ``never``.
 
     Args:
-        filters: of its source, by descriptor.
+        filters: the filters of its source, by descriptor.
 
     Raises:
         AttachError: the filter has another value.
@@ -169,7 +169,7 @@ def why_not(values: RetainedLog, name: str, payload: bytes) -> AmqpError | None:
     """Return why a message that is to be retained is not taken; ``None`` if it is.
 
     Args:
-        values: of the address.
+        values: the values of the address.
         name: the address, or the name below it that the message was sent to.
         payload: the message.
     """
@@ -186,10 +186,10 @@ def retain(
     """Make a message that was taken the value of its name, or clear that.
 
     Args:
-        values: of the address.
+        values: the values of the address.
         name: the address, or the name below it that the message was sent to.
         payload: the message as receivers get it.
-        facts: of the message.
+        facts: the facts of the message.
         producer: its sender's end.
         delivery_id: the sender's.
         waits: whether the sender's outcome waits for the disk.
@@ -215,7 +215,8 @@ def copy_of(value: Value, core: Core, number: int = 0) -> bytes:
     Args:
         value: the value.
         core: the core, for the time.
-        number: of the filter that asked for it, where the receiver has several; it is the annotation's value.
+        number: the number of the filter that asked for it, where the receiver has several; it is the
+            annotation's value.
     """
     field = encode(RETAINED) + encode(UInt(number)) if number else _RETAINED_FIELD
     payload = value.payload
@@ -316,7 +317,7 @@ def feed(subscription: Subscription, *, skips_system: bool = False, pattern: Pat
         subscription: belongs to a topic; values that it was being given are given again from the first one on.
         skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
         pattern: what is asked for; all that the subscription wants, unless it is said.
-        number: of the filter that asks, where the subscription is for several.
+        number: the number of the filter that asks, where the subscription is for several.
     """
     topic = subscription.topic
     assert topic is not None

@@ -21,7 +21,7 @@ class AuthorityFolder:
     """The folder of a node, empty at its start.
 
     Args:
-        path: of the folder; what is in it is removed.
+        path: the path of the folder; what is in it is removed.
     """
 
     def __init__(self, path: Path) -> None:

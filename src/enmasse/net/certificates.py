@@ -295,7 +295,7 @@ class CertificateStore:
         """Make a context that shows a pair.
 
         Args:
-            name: of the pair.
+            name: the name of the pair.
             clients: the operator's authorities.
             authorities: beside them; None: those that count for clients who name no host.
             is_asking: whether it asks for certificates at all.

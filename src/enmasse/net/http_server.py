@@ -39,7 +39,7 @@ async def serve_until(
 
     Args:
         stop: ends it; requests under way have ``config.timeout_graceful_shutdown`` seconds.
-        config: of the application and its protocol.
+        config: the config of the application and its protocol.
         listener: the port.
         stopping: called when the server begins to stop.
     """
@@ -63,7 +63,7 @@ def has_dot_segments(target: str) -> bool:
     """Return whether the path of a request leads up or nowhere [RFC 3986 3.3], in whichever way it is written.
 
     Args:
-        target: as the client wrote it, with or without its query.
+        target: the target as the client wrote it, with or without its query.
     """
     return not {".", ".."}.isdisjoint(unquote(target.partition("?")[0]).replace("\\", "/").split("/"))
 

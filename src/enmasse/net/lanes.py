@@ -125,7 +125,7 @@ class ConnectionLoad:
     """Measures how busy one connection keeps the loop, and chooses its lane by that.
 
     Args:
-        lanes: of its tenant.
+        lanes: the lanes of its tenant.
         now: the loop's clock.
 
     Attributes:
@@ -246,7 +246,7 @@ class Lane(TurnQueue):
     """A queue of connections' input with a quantum of each turn.
 
     Args:
-        scheduler: of the loop.
+        scheduler: the scheduler of the loop.
         tenant: the tenant's name.
         yields: input and output wait for others while turns are short (rule 5).
     """

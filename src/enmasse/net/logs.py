@@ -42,8 +42,8 @@ def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> 
     """Log an event.
 
     Args:
-        logger: of the module.
-        level: as ``logging`` has them.
+        logger: the logger of the module.
+        level: the level as ``logging`` has them.
         event: its name, in words joined by hyphens.
         fields: what it is about; those that are ``None`` are left out.
     """

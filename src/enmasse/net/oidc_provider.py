@@ -72,7 +72,7 @@ class BrowserProof:
     """The proof of who has logged in with a browser.
 
     Attributes:
-        identity: as the provider states it, until the first of its tokens ends.
+        identity: the identity as the provider states it, until the first of its tokens ends.
         refresh_token: gets the next proof; empty: the provider gives none.
     """
 
@@ -337,7 +337,7 @@ class OidcProvider:
             code: the provider's code, which the browser has brought.
             redirect: our own URL, as the browser was sent away with it.
             verifier: the secret whose hash it was sent away with.
-            nonce: as it was sent away with it.
+            nonce: the nonce as it was sent away with it.
             issuer: the name that the provider has sent it back under [RFC 9207]; empty: none.
             max_age_s: the age of their proof at most [OpenID Connect Core 3.1.3.7]; None: any.
 

@@ -95,7 +95,8 @@ def host_refusal(host: str | None, at: object, is_own: Callable[[str], bool], *,
     nearer than the page's owner: on a public address, and if that asks for a login, too.
 
     Args:
-        host: as the client names it, in ``Host``, ``:authority`` or the target; None: not at all, as no browser does.
+        host: the host as the client names it, in ``Host``, ``:authority`` or the target; None: not at all, as no
+            browser does.
         at: this end of the connection, as the socket names it.
         is_own: returns true for the names of this server, in lower case.
         is_open: true if what is asked for may need no login.

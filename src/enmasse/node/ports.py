@@ -102,8 +102,8 @@ class ServedHosts:
         """Return why a request is refused for the host that it names; None if it is not.
 
         Args:
-            host: as the request names it.
-            transport: of the connection.
+            host: the host as the request names it.
+            transport: the transport of the connection.
             peer: the client's end of it, as ``host:port``.
             space: the name of the space that the request is about; None: it may be any.
             has_login: true if nobody is served without a login, not even in an open space.
@@ -134,7 +134,7 @@ class Ports:
     Args:
         turn: the turn of the loop.
         options: the operator's options.
-        authorities: that vouch for clients, beside the operator's.
+        authorities: the authorities that vouch for clients, beside the operator's.
         folder: for their certificates.
 
     Attributes:

@@ -97,7 +97,7 @@ def problems(level: Level, new: Schema, former: Sequence[Schema]) -> list[str]:
     """Return why a schema does not go with those before it; empty: it does.
 
     Args:
-        level: that is asked for.
+        level: the level that is asked for.
         new: the schema.
         former: the others, the oldest first.
     """

@@ -9,7 +9,7 @@ class SchemaRegistryError(EnmasseError):
     """Raised when the registry refuses something.
 
     Attributes:
-        code: of the registry; its first three digits are those of HTTP.
+        code: the code of the registry; its first three digits are those of HTTP.
     """
 
     def __init__(self, code: int, message: str) -> None:

@@ -30,7 +30,7 @@ def with_checksum(key: bytes, value: bytes | memoryview) -> bytes:
 
     Args:
         key: with the table's byte.
-        value: of the record.
+        value: the value of the record.
     """
     is_frame = key[0] == _FRAME and value[: len(_MAGIC)] == _MAGIC
     return b"".join((_CRC.pack(crc32(key) if is_frame else crc32(value, crc32(key))), value))
@@ -92,7 +92,7 @@ def is_sound_start(key: bytes, start: bytes, size: int) -> bool:
     Args:
         key: with the table's byte.
         start: its first page.
-        size: of all that is stored.
+        size: the size of all that is stored.
     """
     value = without_checksum(key, start)
     return value is not None and _CRC.unpack_from(value, _SIZE_AT)[0] == size - len(start) + len(value)

@@ -96,9 +96,9 @@ class WriteEnvironment:
         map_bytes: upper bound of the data file.
 
     Attributes:
-        epoch: of the last committed batch; 0 if there was none.
+        epoch: the epoch of the last committed batch; 0 if there was none.
         mended: what was damaged and is not any more, in words.
-        number: of the last committed batch.
+        number: the number of the last committed batch.
         failed: numbers below it, of the same epoch, that were not written and whose result the node
             is not known to have learned.
 

@@ -58,7 +58,7 @@ class Fetcher:
     """Asks the reader process, and hands out what it has warmed.
 
     Args:
-        directory: of the journal.
+        directory: the directory of the journal.
         map_bytes: upper bound of the data file.
         environment: this process's own, to copy from.
         report: called with the stored key of a damaged record that is left out.

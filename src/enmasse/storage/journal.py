@@ -56,7 +56,7 @@ class JournalWriter:
     Args:
         fd: the journal's end of the socket pair, blocking.
         environment: where to; the caller holds its lock.
-        directory: of the environment.
+        directory: the directory of the environment.
         file: its data file.
     """
 

@@ -77,7 +77,7 @@ class JournalLink:
     Keep at most one per directory in a process: LMDB asks for that.
 
     Args:
-        directory: of the journal; made if it is missing.
+        directory: the directory of the journal; made if it is missing.
         map_bytes: upper bound of the data file; a smaller one is used where the platform refuses it.
         lock_wait_s: how long a new journal process waits for an old one to finish.
         marker: the file that shows, once there is a journal, that there was one; without it a journal that is missing

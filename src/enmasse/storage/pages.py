@@ -151,7 +151,7 @@ class PageFile:
         """One page.
 
         Args:
-            number: of the page.
+            number: the number of the page.
             kinds: which kinds it may be of.
 
         Raises:
@@ -190,7 +190,7 @@ class PageFile:
         """Number and bytes of every leaf page, in the order of keys.
 
         Args:
-            tree: of a meta page.
+            tree: the tree of a meta page.
             report: called for damaged pages, which are passed over with all that lies below them; without
                 it the first one is raised.
 
@@ -282,7 +282,7 @@ class PageFile:
         """The records of a leaf page, in the order of keys.
 
         Args:
-            number: of the page.
+            number: the number of the page.
             data: its bytes.
             are_numbers: whether the keys are numbers, as those of free pages are.
 

@@ -46,7 +46,7 @@ def explain_loss(directory: str, used: FileId) -> str:
     """The reason why the data file in use is not the journal any more; empty if it still is.
 
     Args:
-        directory: of the journal.
+        directory: the directory of the journal.
         used: the file in use.
     """
     path = _data_path(directory)
@@ -98,7 +98,7 @@ def write_marker(directory: str, marker: str) -> None:
     """Remember on disk that there is a journal, unless that is remembered already.
 
     Args:
-        directory: of the journal, whose data file is on disk.
+        directory: the directory of the journal, whose data file is on disk.
         marker: the file to make.
 
     Raises:

@@ -36,7 +36,7 @@ class PairedProcess(Generic[A]):
     Args:
         loop: watches the process and its socket.
         module: what it runs; given ``--fd N`` besides the arguments.
-        arguments: of its command line.
+        arguments: the arguments of its command line.
         split: cuts complete answers off the front of what was received, and returns the rest too.
         on_answers: called with the answers of the process.
         on_ended: called once the process has ended, with its exit status (negative: signal),

@@ -80,8 +80,8 @@ def explain_broken_seal(
     Frames that are damaged inside are not looked for: readers leave them out and name them.
 
     Args:
-        seal: as stored.
-        transaction: that the meta page names.
+        seal: the seal as stored.
+        transaction: the transaction that the meta page names.
         get: reads a record by its stored key.
     """
     if not _is_whole(seal):

@@ -34,7 +34,7 @@ class Snapshot:
     everything is read by ``PageFile``.
 
     Args:
-        directory: of the journal.
+        directory: the directory of the journal.
 
     Raises:
         ToolError: there is no journal.

@@ -61,7 +61,7 @@ def backup(directory: Path, target: Path, progress: Progress, may_go_on: Callabl
     """Copy the last commit into a fresh directory, also while the node runs; returns the exit code.
 
     Args:
-        directory: of the journal.
+        directory: the directory of the journal.
         target: absent or empty.
         progress: counts what is copied.
         may_go_on: called when the commit is fixed; False: nothing is to be copied.

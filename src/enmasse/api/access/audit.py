@@ -71,7 +71,7 @@ class AuditLog:
     """The two files of the log: of authenticated and of anonymous requests.
 
     Args:
-        path: of the first; the second has ``-nobody`` before its suffix.
+        path: the path of the first; the second has ``-nobody`` before its suffix.
         level: ``writes``: writes and refused requests; ``all``: reads too; ``off``: nothing.
         max_bytes: the size at which a file is rotated.
         kept: how many files of that size what is rotated may have.
@@ -165,7 +165,7 @@ class Audit:
 
     Args:
         app: the wrapped application.
-        log: of requests.
+        log: the log of requests.
     """
 
     def __init__(self, app: ASGIApp, log: AuditLog) -> None:
@@ -384,7 +384,7 @@ def audit_routes(log: AuditLog) -> list[Route]:
     """Return the route by which administrators read the log.
 
     Args:
-        log: of requests.
+        log: the log of requests.
     """
 
     async def read(request: Request) -> Response:

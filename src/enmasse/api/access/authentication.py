@@ -55,19 +55,19 @@ class Authenticator:
     """Authenticates requests.
 
     Args:
-        accounts: of users; None: there are none.
+        accounts: the accounts of users; None: there are none.
         is_required: whether credentials are required; else a request without any is the local operator's.
         is_local: whether the API serves one person on this machine; by default if no credentials are required.
         operator: the token of the local operator; empty: there is none.
         pipelines: the token of the pipeline host; empty: there is none.
         passwords: hashes and checks passwords.
-        verifier: of tokens of an identity provider.
+        verifier: the verifier of tokens of an identity provider.
         idle_s: seconds without a request after which a browser's session ends.
         now: returns seconds, monotonic, for sessions and throttling.
         wall: returns seconds since 1970 UTC, for logins that a browser brings back.
 
     Attributes:
-        accounts: as given.
+        accounts: the accounts as given.
         is_required: as given.
         logins: delays logins after failures.
     """
@@ -229,9 +229,9 @@ class Authenticator:
         """Check a password, and return its account.
 
         Args:
-            name: of the account.
-            password: as it was sent.
-            host: of the client.
+            name: the name of the account.
+            password: the password as it was sent.
+            host: the host of the client.
 
         Raises:
             RequestError: 401 when it is wrong, 429 when there were too many wrong ones.

@@ -83,7 +83,7 @@ class Access:
 
     Args:
         app: the wrapped application.
-        authenticator: of requests.
+        authenticator: the authenticator of requests.
         rights: decides by the stored roles.
     """
 
@@ -237,7 +237,7 @@ def access_request_of(method: str, path: str, *, is_watch: bool = False, is_deta
     """Return the access that a request needs.
 
     Args:
-        method: of HTTP.
+        method: the method of HTTP.
         path: decoded.
         is_watch: whether it is a watch.
         is_detailed: whether it asks for the state of nodes in ``/readyz``.

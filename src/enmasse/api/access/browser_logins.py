@@ -145,7 +145,7 @@ class ProviderProof:
         wall: returns seconds since 1970 UTC.
 
     Attributes:
-        requester: as the provider states it by now.
+        requester: the requester as the provider states it by now.
     """
 
     def __init__(self, provider: OidcProvider, given: BrowserProof, wall: Callable[[], float]) -> None:
@@ -207,7 +207,7 @@ class OidcTokens:
     """Verifies tokens of an OpenID provider; a ``BearerVerifier``.
 
     Args:
-        settings: of the provider.
+        settings: the settings of the provider.
         wall: returns seconds since 1970 UTC.
         clock: returns seconds, monotonic.
     """

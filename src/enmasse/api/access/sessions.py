@@ -144,7 +144,7 @@ class Sessions:
         """Return a session, and record its use; None if it has ended.
 
         Args:
-            secret: of the session.
+            secret: the secret of the session.
             is_used: False: this does not count as its use.
         """
         session = self._sessions.get(hash_token(secret))

@@ -70,7 +70,7 @@ class Bindings:
     """All bindings.
 
     Args:
-        registry: of their users.
+        registry: the registry of their users.
         ready_s: how long to wait for a user.
     """
 

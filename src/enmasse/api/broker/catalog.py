@@ -31,7 +31,7 @@ class Catalog:
     """The services and plans of the broker, read from the stored plans at each request.
 
     Args:
-        store: of the plans.
+        store: the store of the plans.
     """
 
     def __init__(self, store: Store) -> None:

@@ -99,8 +99,8 @@ class Instances:
     """All instances.
 
     Args:
-        registry: of their spaces.
-        catalog: of services and plans.
+        registry: the registry of their spaces.
+        catalog: the catalog of services and plans.
     """
 
     def __init__(self, registry: Registry, catalog: Catalog) -> None:

@@ -50,7 +50,7 @@ def broker_routes(registry: Registry, ready_s: float = READY_S) -> list[Route]:
     """Return the routes.
 
     Args:
-        registry: of spaces and users.
+        registry: the registry of spaces and users.
         ready_s: how long a request of a platform that does not poll waits for the user.
     """
     routes = _Routes(registry, ready_s)

@@ -70,7 +70,7 @@ class BrokerError(ConfigError):
     """A request that a service broker refuses.
 
     Attributes:
-        code: of HTTP.
+        code: the code of HTTP.
         error: the error code of the specification; empty without one.
     """
 

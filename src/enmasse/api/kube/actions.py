@@ -38,7 +38,7 @@ def action_routes(
     """Return the routes.
 
     Args:
-        registry: of the addresses.
+        registry: the registry of the addresses.
         nodes: the ports to their messages, by the names of nodes.
         node_of: returns the name of the node of an address, by its key; raises if the node has something else
             under that name.

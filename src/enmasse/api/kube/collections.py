@@ -51,7 +51,7 @@ class Collection:
 
     Args:
         served: the kind and the version.
-        registry: of its objects.
+        registry: the registry of its objects.
         watches: all open ones.
     """
 

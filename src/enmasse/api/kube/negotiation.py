@@ -51,7 +51,7 @@ class Form:
 
     Attributes:
         name: ``Table``, ``PartialObjectMetadata``, ``PartialObjectMetadataList``; empty: whole objects.
-        version: of the group ``meta.k8s.io``.
+        version: the version of the group ``meta.k8s.io``.
     """
 
     name: str = ""

@@ -191,7 +191,7 @@ def read_review(body: bytes, kind: str) -> dict[str, Any]:
     """Decode an access review to its JSON form.
 
     Args:
-        body: of the request.
+        body: the body of the request.
         kind: the expected one.
 
     Raises:

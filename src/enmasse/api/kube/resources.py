@@ -56,7 +56,7 @@ def resource_routes(served: Served, registry: Registry, watches: Watches) -> lis
 
     Args:
         served: the kind and the version.
-        registry: of its objects.
+        registry: the registry of its objects.
         watches: all open ones.
     """
     routes, many = _Routes(served, registry), Collection(served, registry, watches)

@@ -105,7 +105,7 @@ class Parameter:
     """One parameter of a query.
 
     Attributes:
-        type: of its value.
+        type: the type of its value.
         description: what it does.
         values: the only ones that it takes; empty: any.
     """
@@ -200,7 +200,7 @@ class Operation:
     Attributes:
         served: its kind and version.
         path: with ``{namespace}`` and ``{name}`` as placeholders.
-        method: of HTTP.
+        method: the method of HTTP.
         action: the verb of ``x-kubernetes-action``.
         id: a unique name.
         summary: one sentence.

@@ -138,7 +138,7 @@ class WatchRequest:
         store: with the history of changes.
         served: the kind of objects, and the version they are sent in.
         namespace: only this one; None: all.
-        selector: of objects.
+        selector: the selector of objects.
         shape: the form of objects.
         after: the version that the client has; None: begin with all present objects.
         wants_bookmarks: whether bookmarks are sent.

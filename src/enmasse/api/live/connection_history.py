@@ -35,7 +35,7 @@ class ConnectionHistory:
 
     Args:
         rows: the connections of spaces.
-        sampler: of the nodes' figures, which this follows.
+        sampler: the sampler of the nodes' figures, which this follows.
 
     Attributes:
         recorded: by ``<namespace>/<space>/<connection>``.

@@ -29,8 +29,8 @@ class DeclaredRows:
     """The rows of one kind, by space, or by namespace for spaces themselves.
 
     Args:
-        store: of the objects.
-        kind: of objects.
+        store: the store of the objects.
+        kind: the kind of objects.
         shape: returns the row of an object.
         is_of_space: whether the name of an object begins with its space.
 

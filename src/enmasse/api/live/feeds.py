@@ -148,7 +148,7 @@ class FeedWatch:
     Attributes:
         name: what is watched, for the log.
         feeds: all feeds.
-        source: of the feed.
+        source: the source of the feed.
         is_allowed: whether the viewer may still see it.
     """
 

@@ -42,8 +42,9 @@ class Overview:
 
     Args:
         rows: what is declared.
-        sampler: of the nodes' figures.
-        context: of the controllers, with what nodes keep although it is not declared so; None: that is not known.
+        sampler: the sampler of the nodes' figures.
+        context: the context of the controllers, with what nodes keep although it is not declared so;
+            None: that is not known.
     """
 
     def __init__(self, rows: Rows, sampler: Sampler, context: Context | None) -> None:

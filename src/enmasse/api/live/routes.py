@@ -75,10 +75,10 @@ class Live:
     """What live routes share.
 
     Args:
-        store: of the objects.
-        rights: of requesters.
-        rows: of tables.
-        sampler: of the nodes' figures.
+        store: the store of the objects.
+        rights: the rights of requesters.
+        rows: the rows of tables.
+        sampler: the sampler of the nodes' figures.
         watches: all open ones.
         feeds: those that somebody looks at.
     """
@@ -104,7 +104,7 @@ class Live:
 
         Args:
             request: the request.
-            source: of the answer.
+            source: the source of the answer.
             watch: whether again and again.
             ask: the right that it needs, beside that of its path.
         """

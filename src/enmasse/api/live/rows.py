@@ -50,7 +50,7 @@ class Query:
 
     Attributes:
         search: a part of the name, in any case.
-        type: of an address or a space.
+        type: the type of an address or a space.
         status: the phase.
         address: rows that concern this address.
         connection: links of this connection.
@@ -86,9 +86,9 @@ class Table:
     """One kind of table.
 
     Attributes:
-        kind: of objects.
+        kind: the kind of objects.
         resource: what one needs the right to see: the kind itself, or a part of each space.
-        columns: that can be sorted by.
+        columns: the columns that can be sorted by.
         searched: the columns that ``search`` looks into; the first is the order of those who ask for none.
     """
 
@@ -179,8 +179,8 @@ class Rows:
     """Answers all tables.
 
     Args:
-        store: of the objects.
-        sampler: of the nodes' figures.
+        store: the store of the objects.
+        sampler: the sampler of the nodes' figures.
         sessions: the ports to the connections of all nodes.
         clock: returns seconds, monotonic.
     """

@@ -42,7 +42,7 @@ class Reading:
     """All figures at one time.
 
     Attributes:
-        number: of the reading, from 1 on; 0: there was none yet.
+        number: the number of the reading, from 1 on; 0: there was none yet.
         at: seconds since 1970.
         addresses: counters and gauges of each address, in the order of ``SAMPLED``, by ``<namespace>/<object name>``.
         rates: messages in and out a second, of the addresses where something flows.
@@ -66,7 +66,7 @@ class NodeReading:
 
     Attributes:
         statistics: empty if it did not answer.
-        health: as it sees it.
+        health: the health as it sees it.
         problem: why it did not answer; empty if it did.
         cpu: the share of a processor that it used since the reading before.
     """
@@ -82,12 +82,12 @@ class SpaceTotals:
     """Of all addresses of a space together.
 
     Attributes:
-        connections: that clients have open.
-        sessions: that outlive their connections.
+        connections: the connections that clients have open.
+        sessions: the sessions that outlive their connections.
         subscriptions: filters of sessions, and subscriptions that other receivers made.
-        subscription_bytes: of memory that these take.
+        subscription_bytes: the bytes of memory that these take.
         stored: messages.
-        bytes: of these.
+        bytes: the bytes of these.
         rate_in: messages in a second.
         rate_out: messages out a second.
     """
@@ -112,7 +112,7 @@ class Sampler:
 
     Attributes:
         latest: the last reading.
-        times: of the readings of the last hour.
+        times: the times of the readings of the last hour.
         addresses: what was read of each, by ``<namespace>/<object name>``.
         spaces: what was read of each, by ``<namespace>/<space>``.
         followers: called after each reading, with its time.

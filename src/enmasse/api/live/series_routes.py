@@ -54,7 +54,7 @@ class SeriesWatch:
     Attributes:
         sampler: reads the figures.
         recorded: of things of this sort.
-        key: of the thing.
+        key: the key of the thing.
         after: seconds since 1970.
         is_allowed: whether the viewer may still see it.
     """

@@ -146,7 +146,7 @@ class Declared:
     """How the bodies of an address are said to be encoded.
 
     Attributes:
-        format: of the address's schema; empty: nothing is said.
+        format: the format of the address's schema; empty: nothing is said.
         schema: its text.
     """
 

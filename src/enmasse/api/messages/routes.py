@@ -57,7 +57,7 @@ def message_routes(
     """Return the routes.
 
     Args:
-        registry: of the addresses.
+        registry: the registry of the addresses.
         nodes: the ports to their messages, by the names of nodes.
         node_of: as for ``action_routes``.
         watches: all open ones.
@@ -116,7 +116,7 @@ class _Form:
 
     Attributes:
         declared: how their bodies are encoded.
-        most_bytes: of a body.
+        most_bytes: the most bytes of a body.
         with_bodies: whether bodies are shown at all.
     """
 
@@ -147,7 +147,7 @@ class _Following:
     Attributes:
         name: what is watched, for the log.
         node: the port to it.
-        key: of the address.
+        key: the key of the address.
         wanted: what is followed.
         form: of the messages.
     """

@@ -38,7 +38,7 @@ def trace_routes(registry: Registry, nodes: Sequence[FrameTracer], watches: Watc
     """Return the route.
 
     Args:
-        registry: of the spaces.
+        registry: the registry of the spaces.
         nodes: the ports to the frames of all nodes.
         watches: all open ones.
     """

@@ -92,7 +92,7 @@ class ApiFigures:
     Attributes:
         logins: by password.
         watches: all open ones.
-        connections: of all ports.
+        connections: the connections of all ports.
     """
 
     logins: LoginThrottle
@@ -114,10 +114,10 @@ def metrics_routes(
     """Return the route.
 
     Args:
-        registry: of the resources.
-        figures: of each node; without any, there are only metrics of control.
-        times: of the controllers.
-        canaries: of the nodes.
+        registry: the registry of the resources.
+        figures: the figures of each node; without any, there are only metrics of control.
+        times: the times of the controllers.
+        canaries: the canaries of the nodes.
         own: of the API itself.
     """
 
@@ -152,11 +152,11 @@ class _Scrape:
     """The answer to one request.
 
     Args:
-        registry: of the resources.
+        registry: the registry of the resources.
         found: figures of each node, by name; None: it did not answer.
         failures: how often nodes did not answer.
-        times: of the controllers.
-        canaries: of the nodes.
+        times: the times of the controllers.
+        canaries: the canaries of the nodes.
         only: namespace and space of the series; ``None`` for all.
     """
 

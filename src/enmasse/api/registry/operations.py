@@ -44,11 +44,11 @@ class Operation:
     """One operation.
 
     Attributes:
-        name: of the method that serves it, and its id in the OpenAPI document.
-        method: of HTTP.
+        name: the name of the method that serves it, and its id in the OpenAPI document.
+        method: the method of HTTP.
         path: below the prefix.
         summary: what it does.
-        code: of success.
+        code: the code of success.
         answer: what is in the body then.
         body: what a request has.
         optional: whether the body may be left out.

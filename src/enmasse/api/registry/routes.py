@@ -69,7 +69,7 @@ def registry_routes(
 
     Args:
         devices: the device registry.
-        registry: of the resources, for the namespaces.
+        registry: the registry of the resources, for the namespaces.
         commands: delivers commands to devices; None: they are refused.
     """
     routes = _Routes(devices, registry, commands)

@@ -25,8 +25,8 @@ class Operation:
     """One operation.
 
     Attributes:
-        name: of the method that serves it, and its id in the OpenAPI document.
-        method: of HTTP.
+        name: the name of the method that serves it, and its id in the OpenAPI document.
+        method: the method of HTTP.
         path: below the space's.
         summary: what it does.
         verb: the right that it needs, on the space's ``schemas``.

@@ -54,7 +54,7 @@ def schema_routes(schemas: SchemaRegistry, registry: Registry) -> list[Route]:
 
     Args:
         schemas: the schema registry.
-        registry: of the resources, for the spaces.
+        registry: the registry of the resources, for the spaces.
     """
     routes = _Routes(schemas, registry)
 

@@ -245,7 +245,7 @@ class Accounts:
 
         Args:
             name: letters, digits and ``._@-``.
-            password_hash: as ``WebPasswords`` makes it; empty: no password will do.
+            password_hash: the hash as ``WebPasswords`` makes it; empty: no password will do.
             groups: names in the same form, or ``system:masters``.
 
         Raises:

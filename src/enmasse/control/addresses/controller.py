@@ -92,7 +92,7 @@ class AddressController(Controller):
         """Return everything that an address depends on.
 
         Args:
-            address: as declared.
+            address: the address as declared.
             row: its row; None: it is not declared yet.
             is_served: whether the node has it.
         """

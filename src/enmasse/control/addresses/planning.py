@@ -50,7 +50,7 @@ class AddressView:
     """Everything that one address depends on.
 
     Attributes:
-        address: as declared.
+        address: the address as declared.
         space: its space, None when that is not declared.
         space_verdict: whether the space can be served.
         plans: the operator's plans.
@@ -157,7 +157,7 @@ def address_status(view: AddressView, entity: AddressEntity, place: Place, node:
 
     Args:
         view: what it depends on.
-        entity: as it is for the node.
+        entity: the entity as it is for the node.
         place: its place.
         node: the name of the node, for policies that place things nowhere in particular.
     """

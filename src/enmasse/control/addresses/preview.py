@@ -43,9 +43,9 @@ class Preview:
     """Computes the result of a dry run.
 
     Args:
-        context: of the controllers.
-        addresses: that would reconcile an address.
-        spaces: that would reconcile a space.
+        context: the context of the controllers.
+        addresses: the addresses that would reconcile an address.
+        spaces: the spaces that would reconcile a space.
     """
 
     def __init__(self, context: Context, addresses: AddressController, spaces: SpaceController) -> None:
@@ -131,7 +131,7 @@ def write_warnings(resource: Resource, registry: Registry) -> Iterator[str]:
     """Yield warnings for the author of an object.
 
     Args:
-        resource: as it was given, with its namespace.
+        resource: the resource as it was given, with its namespace.
         registry: what else there is.
     """
     name = resource.metadata.name

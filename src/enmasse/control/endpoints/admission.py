@@ -62,7 +62,7 @@ def refused_hosts(
 
     Args:
         spaces: all that there are.
-        domain: of the installation.
+        domain: the domain of the installation.
         granted: the domains that every namespace was granted.
         machine: this machine's own names, in lower case.
         owners: the keys of the spaces that have hosts already.

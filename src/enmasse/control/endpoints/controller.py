@@ -55,7 +55,7 @@ class EndpointSettings:
 
     Attributes:
         domain: below which spaces have their hosts; nodes must know the same.
-        port: of the nodes, for everything that they speak; 0: not known here.
+        port: the port of the nodes, for everything that they speak; 0: not known here.
         machine: names of this machine, in lower case, which are no space's.
         grants_all: whether a namespace has every domain for hosts if no operator has listed some.
         needs_bounds: whether a plan without bounds is for the namespaces alone that an operator has named.
@@ -72,7 +72,7 @@ class EndpointController(Controller):
     """Reconciles the endpoints of spaces.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         certificates: provides them to nodes.
         settings: hosts and ports of nodes.
     """

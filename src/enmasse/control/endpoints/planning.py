@@ -38,10 +38,10 @@ class SpaceEndpoint:
 
     Attributes:
         declared: the endpoint in the space, or by default.
-        file: of its certificate.
+        file: the file of its certificate.
         service_host: the host that always reaches it.
         external_host: the host that reaches it from outside; empty: it is not exposed.
-        port: of its own; 0: that of the node.
+        port: the port of its own; 0: that of the node.
     """
 
     declared: Endpoint
@@ -59,8 +59,8 @@ class SpaceEndpoint:
         """Return the status that a tenant sees.
 
         Args:
-            port: of the node.
-            certificate: that it shows, PEM; None: none of its own.
+            port: the port of the node.
+            certificate: the certificate that it shows, PEM; None: none of its own.
         """
         own = self.port or port
         service = dict.fromkeys(SERVICE_PORTS, own) if own else {}
@@ -108,8 +108,8 @@ def plan_endpoints(
     """Return the endpoints of a space.
 
     Args:
-        space: as declared.
-        domain: of the installation.
+        space: the space as declared.
+        domain: the domain of the installation.
         refused: hosts that it does not get.
         has_port: whether it gets the port that it asks for.
     """
@@ -139,7 +139,7 @@ def export_facts(status: EndpointStatus, authority: str) -> dict[str, str]:
     """Return the connection details for applications, by the keys that EnMasse gives them.
 
     Args:
-        status: of the endpoint.
+        status: the status of the endpoint.
         authority: the certificates (PEM) that vouch for it.
     """
     facts = {"service.host": status.service_host or ""}

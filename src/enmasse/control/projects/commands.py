@@ -87,8 +87,8 @@ class CommandDispatcher:
     """Delivers the commands of all tenants.
 
     Args:
-        store: of the commands.
-        lookups: of devices.
+        store: the store of the commands.
+        lookups: the lookups of devices.
         space_of: returns the space of a tenant; None: it has no project.
         visit: connects to a space at its node, as an administrator whom its limits do not concern.
     """
@@ -143,7 +143,7 @@ class CommandDispatcher:
         """Return when a device was seen; None: not since the start of this process, or since it was registered.
 
         Args:
-            tenant: of the device.
+            tenant: the tenant of the device.
             device: its id, which a former one may have had.
             since_ms: when it was registered.
         """

@@ -79,7 +79,7 @@ class ProjectController(Controller):
     """Reconciles projects. A key is namespace and name.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         devices: the device registry.
         links: tell the nodes of tenants; None: there are no nodes to tell.
     """

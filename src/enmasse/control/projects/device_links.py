@@ -89,8 +89,8 @@ class DeviceLinks:
     """Serves the devices' side of every node.
 
     Args:
-        store: of the resources.
-        registry: of devices.
+        store: the store of the resources.
+        registry: the registry of devices.
         lookups: what nodes ask of it.
         admins: the ports to the nodes.
     """

@@ -149,7 +149,7 @@ def project_conditions(
         ready: whether they can be used.
         accepted: whether the device registry has its tenant.
         guarded: whether only who logs in may use its addresses; without that it is ready nevertheless.
-        generation: of its declaration.
+        generation: the generation of its declaration.
     """
     parts = ((RESOURCES_CREATED, created), (RESOURCES_READY, ready), (CONFIGURATION_ACCEPTED, accepted))
     found = [condition(name, verdict, generation) for name, verdict in (*parts, (LOGIN_REQUIRED, guarded))]
@@ -163,8 +163,8 @@ def name_conditions(tenant: str, authorities: Sequence[str], alias: str, generat
     Args:
         tenant: its id.
         authorities: what keeps some of its authorities from counting where a device names no tenant.
-        alias: that it asks for, and that was not granted; empty: none.
-        generation: of its declaration.
+        alias: the alias that it asks for, and that was not granted; empty: none.
+        generation: the generation of its declaration.
     """
     found = []
     if authorities:

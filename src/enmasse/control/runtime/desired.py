@@ -58,12 +58,12 @@ class AddressRow:
         plan: its plan, None for the smallest.
         references: the addresses that it names.
         forwarders: how many it has.
-        uid: of the object.
-        generation: of its spec.
+        uid: the uid of the object.
+        generation: the generation of its spec.
         order: rises with every address that is created.
         is_leaving: whether its deletion was requested.
         is_scheduled: whether it has its place, as was published or found since.
-        phase: as it was published.
+        phase: the phase as it was published.
     """
 
     __slots__ = (

@@ -108,14 +108,14 @@ class EventRecorder:
         """Record an event; it can be read about half a second later.
 
         Args:
-            kind: of the object that it is about.
+            kind: the kind of the object that it is about.
             namespace: where that lies; empty for one of the whole installation.
             name: its name.
             uid: its identity.
             type: ``Warning`` for what needs attention.
             reason: a word for programs, in CamelCase.
             message: a sentence for people.
-            api_version: of the object.
+            api_version: the api version of the object.
         """
         now = self._now()
         key = _name(kind, namespace, name, uid, reason, message)

@@ -401,7 +401,7 @@ async def apply_entity(
 
     Args:
         mirror: the node.
-        entity: as it should be.
+        entity: the entity as it should be.
         seen: what the node has under its name.
         is_removed: returns by its uid whether an object was deleted: nothing else is removed for this one.
     """

@@ -72,8 +72,8 @@ class StatusWriter:
         """Write the status of an object soon, in place of one that was published before and is not written yet.
 
         Args:
-            resource: as it was read from the store.
-            status: as it is now, whether it has changed or not.
+            resource: the resource as it was read from the store.
+            status: the status as it is now, whether it has changed or not.
             reconcile_again: enqueues the object with the controller that publishes this, as the object has changed.
         """
         metadata = resource.metadata

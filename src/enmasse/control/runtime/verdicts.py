@@ -75,7 +75,7 @@ def grant_problem(space: AddressSpace, plan: AddressSpacePlan, others: Iterable[
     """Return the reason why a space may not have a plan: it is for other namespaces; empty: it may.
 
     Args:
-        space: that asks for it.
+        space: the space that asks for it.
         plan: the plan.
         others: all plans, to name those that it may have.
     """

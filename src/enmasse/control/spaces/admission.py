@@ -30,7 +30,7 @@ class SpaceAdmission:
     """Admission of spaces, addresses and pipelines.
 
     Args:
-        placements: of addresses.
+        placements: the placements of addresses.
         needs_bounds: whether tenants may take plans without bounds only where an operator has named their namespace.
     """
 

@@ -65,7 +65,7 @@ def adopted_space(entity: SpaceEntity, node: str, *, service: str, plan: str | N
     """Return the declaration of a space that a node has.
 
     Args:
-        entity: as the node has it.
+        entity: the entity as the node has it.
         node: the name of the node.
         service: the name of the authentication service, where a provider knows the users; see ``choose_service``.
         plan: its plan; None for the one that spaces have by default.
@@ -109,7 +109,7 @@ def choose_service(entity: SpaceEntity, resolved: Mapping[str, Authentication]) 
     """Return the authentication service of a space whose users come from a provider.
 
     Args:
-        entity: as the node has it.
+        entity: the entity as the node has it.
         resolved: the authentication with each service that there is.
 
     Returns:
@@ -149,7 +149,7 @@ def adopted_address(entity: AddressEntity, node: str, *, plan: str | None = None
     """Return the declaration of an address that a node has.
 
     Args:
-        entity: as the node has it.
+        entity: the entity as the node has it.
         node: the name of the node.
         plan: its plan; None for the one that addresses have by default.
 
@@ -171,7 +171,7 @@ def adopted_user(entity: UserEntity, node: str, *, is_external: bool) -> Resourc
     """Return the declaration of a user that a node has, without its password.
 
     Args:
-        entity: as the node has it.
+        entity: the entity as the node has it.
         node: the name of the node.
         is_external: whether a provider knows the users of its space.
 

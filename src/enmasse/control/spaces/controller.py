@@ -47,7 +47,7 @@ class SpaceController(Controller):
     """Reconciles spaces with all nodes, and removes those that are deleted; ``Desired`` enqueues their keys.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         endpoints: gives the hosts and the port that a space gets; None: none gets any.
     """
 
@@ -271,7 +271,7 @@ class SpaceController(Controller):
 
         Args:
             node: which one.
-            key: of the space.
+            key: the key of the space.
             terminating: the uid of the space that is being deleted.
 
         Returns:

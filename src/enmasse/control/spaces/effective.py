@@ -130,10 +130,10 @@ def effective_settings(
     """Return the settings for a node, beyond the identity of the address.
 
     Args:
-        address: as declared.
+        address: the address as declared.
         plan: its plan, None when there is none any more.
         topic: of a subscription, the topic that it belongs to, if that exists.
-        broker: of the infrastructure configuration.
+        broker: the broker of the infrastructure configuration.
     """
     spec, above = address.spec, topic.spec if topic else None
     found: dict[str, Any] = {}

@@ -26,12 +26,12 @@ class SpaceView:
     """Everything that one space depends on.
 
     Attributes:
-        space: as declared.
+        space: the space as declared.
         plans: the operator's plans.
         excess: a sentence for each limit that is exceeded by what has a place already.
-        authentication: of its users.
-        hosts: that stand for it, beside its own.
-        port: of its own; 0 for none.
+        authentication: the authentication of its users.
+        hosts: the hosts that stand for it, beside its own.
+        port: the port of its own; 0 for none.
     """
 
     space: AddressSpace
@@ -113,7 +113,7 @@ def readiness(verdict: Verdict, wanted: Entity | None, outcome: Outcome | None, 
         verdict: whether it can be served.
         wanted: the entity for the node, None when there is none.
         outcome: the result of applying it, None when it was not applied.
-        generation: of the declaration.
+        generation: the generation of the declaration.
     """
     if wanted is None or outcome is None:
         return condition(READY, verdict, generation)

@@ -102,7 +102,7 @@ class Probe:
     """The result of ``Places.probe``.
 
     Attributes:
-        place: of the object, None when it would wait.
+        place: the place of the object, None when it would wait.
         refusal: the reason to wait.
         usage: what would be used, the object included if it had a place.
         limits: by resource; what is left out is without limit.

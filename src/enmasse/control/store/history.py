@@ -62,7 +62,7 @@ class History:
         """Raise an error unless everything that happened since a version is known.
 
         Args:
-            version: that a caller knows.
+            version: the version that a caller knows.
             newest: the present version.
             namespace: where it has happened; None: anywhere.
 

@@ -83,7 +83,7 @@ class Listing:
     Attributes:
         bodies: the chosen objects in their JSON form, by namespace and name.
         version: as of which the list is.
-        token: of the next page; None: this is the end.
+        token: the token of the next page; None: this is the end.
         remaining: how many objects follow; None where that is not known without looking at all of them.
     """
 
@@ -106,8 +106,8 @@ async def list_objects(
     """Return a page of a list.
 
     Args:
-        store: of the objects.
-        kind: of this kind.
+        store: the store of the objects.
+        kind: the kind of the objects.
         namespace: only this one; None: all.
         selector: which objects.
         limit: how many at most; 0: all of them.

@@ -94,7 +94,7 @@ def track(
         changed: the object as it should be.
         manager: the writer.
         now: RFC 3339 in UTC.
-        list_type: of the lists of this kind.
+        list_type: the type of the lists of this kind.
     """
     entries = _entries(former or {"metadata": {}})
     before = _leaves(former or {}, manager, list_type)
@@ -122,9 +122,9 @@ def apply(
     Args:
         live: the object as it is, with its managed fields; None: there is none.
         config: what is applied; nulls are left out already.
-        manager: that applies it.
+        manager: the manager that applies it.
         now: RFC 3339 in UTC.
-        list_type: of the lists of this kind.
+        list_type: the type of the lists of this kind.
         force: take fields from others who own them.
 
     Raises:
@@ -417,7 +417,7 @@ def redacted(annotations: Mapping[str, str], take_out: Callable[[Any], bool]) ->
     """Return annotations with the copy redacted; a copy that cannot be read is left out.
 
     Args:
-        annotations: of an object.
+        annotations: the annotations of an object.
         take_out: removes secrets from ``spec`` in place, and returns whether there were any.
     """
     found = dict(annotations)

@@ -150,7 +150,7 @@ class Store(Protocol):
         """Return the objects of a kind by namespace and name.
 
         Args:
-            kind: of this kind.
+            kind: the kind of the objects.
             namespace: only this one; None: all.
             prefix: only those with names that begin so.
             after: only those with later names; with a namespace.
@@ -176,7 +176,7 @@ class Store(Protocol):
         """Return a part of the list of all objects of a kind as it was at a version.
 
         Args:
-            kind: of this kind.
+            kind: the kind of the objects.
             namespace: only this one; None: all.
             after: the last key of the former part.
             limit: how many objects at most.

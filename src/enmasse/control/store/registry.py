@@ -322,7 +322,7 @@ class Registry:
 
         Args:
             kind: the kind of the object.
-            namespace: of the object.
+            namespace: the namespace of the object.
             name: its name.
             preconditions: conditions that it must still meet.
             dry_run: do everything but the write.
@@ -365,7 +365,7 @@ class Registry:
 
         Args:
             kind: the kind of the object.
-            namespace: of the object.
+            namespace: the namespace of the object.
             name: its name.
             uid: its identity; a later object of the same name is left alone.
             add: the finalizer to add, unless the object is terminating.

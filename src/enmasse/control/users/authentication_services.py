@@ -98,7 +98,7 @@ def service_of(space: AddressSpace, services: Mapping[str, AuthenticationService
     """Return the service that a space names, if it is declared.
 
     Args:
-        space: as declared.
+        space: the space as declared.
         services: those of the operator, by name.
     """
     asked = space.spec.authentication_service
@@ -119,7 +119,7 @@ def resolve_authentication(
     """Return the authentication of a space.
 
     Args:
-        space: as declared.
+        space: the space as declared.
         services: those of the operator, by name.
         find_secret: gives secrets.
         networks: where providers that spaces choose may be although that is not public.
@@ -158,7 +158,7 @@ def judge_service(service: AuthenticationService, find_secret: FindSecret) -> Ve
     """Return whether a service can be used as it is declared, as far as that can be seen from here.
 
     Args:
-        service: as declared.
+        service: the service as declared.
         find_secret: gives secrets.
     """
     namespace, name = service.metadata.namespace, service.metadata.name

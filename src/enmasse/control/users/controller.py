@@ -60,7 +60,7 @@ class UserController(Controller):
     """Reconciles declared users with all nodes.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         admins: the ports to the users of the nodes, one for each node.
     """
 

@@ -35,7 +35,7 @@ class NodeUsers:
     Args:
         node: the state that control keeps of it.
         admin: the port to its users.
-        store: of the installation that the node has to belong to.
+        store: the store of the installation that the node has to belong to.
         removed: called with a space of which the node has a user less.
 
     Attributes:
@@ -123,7 +123,7 @@ class NodeUsers:
         """Make the node have a user as it is declared now.
 
         Args:
-            entity: as it should be.
+            entity: the entity as it should be.
             there: the user as the node has it; None: it has none.
 
         Raises:

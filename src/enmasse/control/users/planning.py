@@ -29,7 +29,7 @@ class SpaceFacts:
 
     Attributes:
         key: ``<namespace>/<space>``.
-        uid: of the AddressSpace.
+        uid: the uid of the AddressSpace.
         authentication: the kind of its authentication service; None for one that does not exist.
         most_users: how many it may have; 0 is without limit.
         is_leaving: whether it is being deleted.
@@ -129,7 +129,7 @@ def user_conditions(
     """Return the conditions of a user, transition times not yet filled in.
 
     Args:
-        user: as declared.
+        user: the user as declared.
         space: where it belongs.
         place: whether it has a place there.
         served: whether nodes have it.

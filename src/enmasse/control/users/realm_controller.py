@@ -54,7 +54,7 @@ class RealmController(Controller):
     """Reconciles declared spaces and users with Keycloaks.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         connect: connects to a Keycloak.
         resync_s: seconds between two checks for drift.
     """

@@ -42,7 +42,7 @@ class WebhookController(Controller):
     """Reconciles webhooks. A key is namespace and name.
 
     Args:
-        context: of the controllers.
+        context: the context of the controllers.
         visit: connects to a space at its node.
     """
 

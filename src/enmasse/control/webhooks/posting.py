@@ -55,10 +55,10 @@ class Posting:
 
     Attributes:
         space: ``<namespace>/<space>``.
-        address: of the space.
+        address: the address of the space.
         url: where to.
-        headers: of each request; what is in them is secret.
-        key: that requests are signed with; None: they are not.
+        headers: the headers of each request; what is in them is secret.
+        key: the key that requests are signed with; None: they are not.
         authorities: certificates in PEM that the host is verified by; None: those of this machine.
         concurrency: requests at a time.
         timeout_s: how long an answer may take.

@@ -120,7 +120,7 @@ class Fallback:
         Args:
             producer: the sender's end at the direct address.
             payload: the message.
-            delivery_id: of the sender's.
+            delivery_id: the id of the sender's.
             settled: whether the sender asks for no outcome.
             message_format: 0 for AMQP's own.
             is_within: whether the sender had credit for it.

@@ -168,7 +168,7 @@ class MulticastConsumer(Consumer):
         """Send the retained value of the address, once there is credit for it; one that still waits is enough.
 
         Args:
-            number: of the filter that asks, where the receiver is for several.
+            number: the number of the filter that asks, where the receiver is for several.
         """
         address = self.address
         value = address.retained.get(address.name)

@@ -294,7 +294,7 @@ class SpecialEntry(Entry):
         facts: what it asked for.
         since_us: when it arrived, by the core's steady clock; 0 is in this turn.
         expires_us: the end of its time to live, by the same clock; 0 is never.
-        key: of the last-value option.
+        key: the key of the last-value option.
     """
 
     __slots__ = ("expires_us", "facts", "group", "key", "priority", "since_us")

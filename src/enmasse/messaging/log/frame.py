@@ -137,7 +137,7 @@ def seal_frame(
     """Return a frame made of columns that are laid out already.
 
     Args:
-        flags: of the header.
+        flags: the flags of the header.
         rows: how many.
         first_offset: the first row's offset.
         timestamps: the ts column.

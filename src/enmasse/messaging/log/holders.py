@@ -51,7 +51,7 @@ class Holders:
     """A view over one such record.
 
     Args:
-        record: as ``encode_holders`` made it.
+        record: the record as ``encode_holders`` made it.
 
     Raises:
         ValueError: it is not.

@@ -258,7 +258,7 @@ class Pager(Part["Backlog"]):
         """Read a page; ``is_reading`` holds until all of it is gone through, and the address has its turn afterwards.
 
         Args:
-            table: of the records.
+            table: the table of the records.
             first: the first key.
             last: the key behind the last one.
             page: goes through what was read.

@@ -252,7 +252,7 @@ class SessionWatch(VolatileSubscription):
         source: the names that are wanted, as a topic filter.
 
     Attributes:
-        sources: as those of a durable one.
+        sources: the sources as those of a durable one.
     """
 
     __slots__ = ("sources",)

@@ -46,7 +46,7 @@ class Token(NamedTuple):
     Attributes:
         kind: one of ``Kind``.
         value: the name, the keyword in capitals, the sign, the string or the number.
-        position: of its first character, from 1.
+        position: the position of its first character, from 1.
     """
 
     kind: str

@@ -49,7 +49,7 @@ class Selector:
     """A selector, ready to be applied.
 
     Attributes:
-        text: as the receiver wrote it.
+        text: the text as the receiver wrote it.
         tally: the address that counts the messages which were too much work.
     """
 

@@ -28,7 +28,7 @@ class Filter:
     """A topic filter.
 
     Args:
-        text: as the client wrote it, such as ``sensors/+/temperature`` or ``$share/workers/orders/#``.
+        text: the text as the client wrote it, such as ``sensors/+/temperature`` or ``$share/workers/orders/#``.
 
     Attributes:
         group: the name of the group that shares it; empty if it is not shared.
@@ -58,7 +58,7 @@ class Filter:
         """Return what it stands for at an address, as a filter; ``None`` if it does not reach the address.
 
         Args:
-            name: of the address.
+            name: the name of the address.
             owns_subtree: true if names below it belong to the address, too, as a topic's do.
         """
         if name == ROOT:

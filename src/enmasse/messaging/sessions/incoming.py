@@ -76,7 +76,7 @@ class Incoming(Part["Session"]):
         """Store a message at an address, once.
 
         Args:
-            packet_id: of its PUBLISH.
+            packet_id: the id of its PUBLISH.
             address: where it goes.
             target: the name that the client gave.
             payload: the message as AMQP has it.

@@ -35,7 +35,7 @@ class Joint:
     """The filters of a session that reach an address.
 
     Args:
-        name: of the address.
+        name: the name of the address.
 
     Attributes:
         filters: the filters, with what each stands for at the address.
@@ -81,7 +81,7 @@ class Joint:
 
         Args:
             name: the name that it was sent to.
-            number: of the filter whose SUBSCRIBE asked for it, if it is such a retained value.
+            number: the number of the filter whose SUBSCRIBE asked for it, if it is such a retained value.
         """
         if number:
             return [filter_ for filter_ in self.filters if filter_.number == number]

@@ -57,7 +57,7 @@ class Flight(NamedTuple):
         packet_id: the packet id.
         qos: 1 or 2.
         is_released: true if the client has it (PUBREC), and only its PUBCOMP is due.
-        number: of the filter that it was sent for.
+        number: the number of the filter that it was sent for.
         place: where the message lies; of no meaning if it is released.
     """
 

@@ -85,7 +85,7 @@ class Heads:
     """The heads of a stream that were seen lately.
 
     Args:
-        partitions: of the stream.
+        partitions: the partitions of the stream.
     """
 
     __slots__ = ("_known", "_partitions")

@@ -157,7 +157,7 @@ def with_effect(
     Args:
         conditions: of an object, with ``Ready`` or without.
         found: the fields of the object that have no effect.
-        generation: of its declaration.
+        generation: the generation of its declaration.
     """
     others = [item for item in conditions if item.type not in (READY, IN_EFFECT)]
     ready = [item for item in conditions if item.type == READY]
@@ -178,7 +178,7 @@ def over_bounds(path: str, asked: Model | None, allowed: Model | None) -> Iterat
     """Yield the limits of a part that are above those of the plan, which hold instead.
 
     Args:
-        path: of the part.
+        path: the path of the part.
         asked: what an object says.
         allowed: what its plan says.
     """

@@ -54,7 +54,7 @@ class Column:
         name: its heading.
         path: where the value lies, as in ``.status.messages[0]``; empty: it is computed.
         description: a sentence on its content.
-        type: of the value; a ``date`` is shown as the time since then.
+        type: the type of the value; a ``date`` is shown as the time since then.
         priority: 0, or 1 for what only wide tables show.
         empty: what our own command line shows where there is no value.
     """
@@ -103,9 +103,9 @@ class Kind:
     """One kind of resources.
 
     Attributes:
-        name: as ``kind:`` has it.
+        name: the name as ``kind:`` has it.
         group: the API group; empty for the core group of Kubernetes.
-        versions: of the group, in which it is served; it is kept in the first. All have the same fields.
+        versions: the versions of the group, in which it is served; it is kept in the first. All have the same fields.
         plural: the collection's name in paths.
         short_names: what the command line takes as well.
         default_namespace: the namespace where none is named; empty for kinds without namespace.

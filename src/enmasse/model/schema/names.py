@@ -126,7 +126,7 @@ def host_problem(host: str, machine: Collection[str] = ()) -> str | None:
     """Return what is wrong with a host name for a space, or None.
 
     Args:
-        host: as it is asked for.
+        host: the host as it is asked for.
         machine: this machine's own names, in lower case.
     """
     name = host.lower()
@@ -154,7 +154,7 @@ def granted_domains(annotations: Mapping[str, str], *, is_everything: bool = Fal
     """Return the domains that a namespace's annotations grant to its spaces.
 
     Args:
-        annotations: of the Namespace.
+        annotations: the annotations of the Namespace.
         is_everything: a namespace without the annotation has every domain.
     """
     text = annotations.get(ROUTE_DOMAINS)

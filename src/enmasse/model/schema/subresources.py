@@ -20,7 +20,7 @@ class ListedField:
     Attributes:
         name: in the answer.
         description: what it says.
-        type: of its value; a time is milliseconds on a node, and a text in the answer.
+        type: the type of its value; a time is milliseconds on a node, and a text in the answer.
         is_always: whether every item has it; whether every request has to have it.
         of_node: what the node calls it; empty: the same.
     """
@@ -39,9 +39,9 @@ class Subresource:
     Attributes:
         name: its last part; with parameters in braces where several parts follow.
         verbs: what can be done there, in Kubernetes' words.
-        kind: of what is answered; empty: the object itself.
+        kind: the kind of what is answered; empty: the object itself.
         answer: what is answered; ``items``: a page of what nodes report; ``report``: what the fields say.
-        fields: of each item.
+        fields: the fields of each item.
         item: the parameter at the end of the path of a single item, which can be deleted; empty: those that ``query``
             chooses are deleted.
         query: parameters that choose items; a deletion needs them.

@@ -51,7 +51,7 @@ class DdlError(ValueError):
     """Raised when a text is no list of columns.
 
     Attributes:
-        position: of the character where that is seen, from 1.
+        position: the position of the character where that is seen, from 1.
     """
 
     def __init__(self, message: str, position: int) -> None:
@@ -64,10 +64,10 @@ class ColumnType:
     """The type of a column.
 
     Attributes:
-        name: as Spark calls it, such as ``BIGINT``, ``DECIMAL``, ``ARRAY``.
-        arguments: of a DECIMAL: precision and scale.
+        name: the name as Spark calls it, such as ``BIGINT``, ``DECIMAL``, ``ARRAY``.
+        arguments: the arguments of a DECIMAL: precision and scale.
         inner: of an ARRAY its element's type, of a MAP its key's and value's.
-        fields: of a STRUCT.
+        fields: the fields of a STRUCT.
     """
 
     name: str

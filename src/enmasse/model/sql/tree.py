@@ -112,7 +112,7 @@ def check(text: str, relations: Mapping[str, Columns], own: frozenset[str] = fro
     """Return what a text means as a query.
 
     Args:
-        text: as it was written.
+        text: the text as it was written.
         relations: those that it may read, by name.
         own: functions of the user's own that it may call.
 

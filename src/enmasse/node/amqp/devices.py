@@ -67,9 +67,9 @@ class DeviceTerminus(AnonymousTerminus):
     """The sender of a device, which names in each message what that is.
 
     Args:
-        space: of the device's tenant.
+        space: the space of the device's tenant.
         port: the sender's link.
-        devices: of the node.
+        devices: the devices of the node.
         device_of: returns the device that is connected.
         require: checks that it may send to an address.
     """
@@ -194,10 +194,10 @@ class CommandConsumer(Consumer):
     """A receiver's end at the commands of a device; a ``Listener``.
 
     Args:
-        core: of the space.
+        core: the core of the space.
         port: the receiver's link.
-        name: as the receiver names its source.
-        tenant: of the device.
+        name: the name as the receiver names its source.
+        tenant: the tenant of the device.
     """
 
     __slots__ = ("_tenant",)

@@ -71,7 +71,7 @@ class WaitingBudget:
     """The bytes that the connections of a node share.
 
     Args:
-        max_bytes: of all together.
+        max_bytes: the most bytes of all together.
     """
 
     __slots__ = ("_spaces", "held", "max_bytes")

@@ -137,7 +137,7 @@ def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
 
     Args:
         payload: the message.
-        source: of what was sent as no event: its space and address.
+        source: the source of what was sent as no event: its space and address.
         name: the id of such a message, if it has none itself.
     """
     try:

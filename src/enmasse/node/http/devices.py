@@ -67,9 +67,9 @@ class _Path:
 
     Attributes:
         kind: ``telemetry``, ``event``, ``command`` for a response, or ``inquiry``.
-        tenant: as it is named; empty: the device's own.
+        tenant: the tenant as it is named; empty: the device's own.
         device: for which a gateway acts; empty: the device itself.
-        name: of the request that is answered, or of the inquiry.
+        name: the name of the request that is answered, or of the inquiry.
     """
 
     __slots__ = ("device", "kind", "name", "tenant")
@@ -290,7 +290,7 @@ class _Waiting(_Sending):
         connection: the device's.
         sender: takes the message.
         payload: the message.
-        devices: of the node.
+        devices: the devices of the node.
         device: for which a command is waited.
         sent: what is said of the message.
     """

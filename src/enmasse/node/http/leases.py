@@ -51,7 +51,7 @@ class Holder:
     Args:
         leases: all of the node.
         of: whose they are.
-        address: as the client named it.
+        address: the address as the client named it.
     """
 
     __slots__ = ("_leases", "address", "consumer", "held", "is_over", "of")

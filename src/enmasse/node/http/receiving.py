@@ -52,7 +52,7 @@ class Receiving:
 
     Args:
         connection: the client's.
-        address: as the client names it.
+        address: the address as the client names it.
         most: the most messages.
         wait_s: the seconds for which it waits for the first.
     """

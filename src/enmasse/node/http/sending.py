@@ -43,8 +43,8 @@ class _Single:
     """How messages of requests with the same head are sent.
 
     Args:
-        route: of the requests.
-        headers: of the requests.
+        route: the route of the requests.
+        headers: the headers of the requests.
     """
 
     __slots__ = ("_start", "_start_size", "head", "key", "wait_s")

@@ -36,9 +36,9 @@ class PublishTopic(NamedTuple):
     Attributes:
         kind: ``telemetry``, ``event``, ``command`` for a response, or ``inquiry``.
         device: of which it is; empty: of the device that is connected.
-        request_id: of a response or an inquiry.
-        status: of a response.
-        name: of an inquiry.
+        request_id: the id of a response or an inquiry.
+        status: the status of a response.
+        name: the name of an inquiry.
         properties: at the end of the topic.
     """
 

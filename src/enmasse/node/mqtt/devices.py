@@ -117,7 +117,7 @@ class DevicePublications(Publications):
     Args:
         connection: the device's.
         device: which it is.
-        devices: of the node.
+        devices: the devices of the node.
     """
 
     __slots__ = ("_acknowledge", "_devices", "_looked_up", "_mqtt", "_policies", "_subscriptions")
@@ -448,7 +448,7 @@ class DeviceSubscriptions:
 
     Args:
         connection: the device's.
-        devices: of the node.
+        devices: the devices of the node.
     """
 
     def __init__(self, connection: MqttConnection, devices: Devices) -> None:

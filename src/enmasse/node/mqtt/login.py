@@ -49,7 +49,7 @@ class Login:
     """One login.
 
     Args:
-        admission: of the connection.
+        admission: the admission of the connection.
         ask: sends the client a challenge.
         decided: called at the end.
     """

@@ -119,7 +119,7 @@ def to_sections(
         is_retained: whether it is to be retained.
         properties: those of version 5; they have been checked.
         now_ms: the time of day in milliseconds since 1970 UTC.
-        key: of a message to a stream, its partition key, unless a user property of that name says another.
+        key: the key of a message to a stream, its partition key, unless a user property of that name says another.
     """
     parts = Parts(durable=qos > 0)
     annotations, fields, application = parts.annotations, parts.fields, parts.properties
@@ -203,7 +203,7 @@ class Content:
         qos: the highest quality of service with which it may be delivered.
         is_retain: whether it came to be retained.
         is_retained: whether it is a copy of a retained value.
-        number: of the filter that asked for that, where it is one of several together; else 0.
+        number: the number of the filter that asked for that, where it is one of several together; else 0.
         is_timed: whether the properties tell the time that is left until a time of day.
         properties: those of version 5.
     """

@@ -50,7 +50,7 @@ class Waiting(WaitingMessage):
     Args:
         target: where it goes.
         payload: the message.
-        number: of the delivery; 0 for QoS 0.
+        number: the number of the delivery; 0 for QoS 0.
     """
 
     __slots__ = ("number", "target")

@@ -74,7 +74,7 @@ class _Head(NamedTuple):
         retain: the RETAIN flag.
         properties: those of version 5.
         name: the name that the message was sent to, if it is one below an address.
-        number: of the filter that asked for it, if it is a retained value for one of several together.
+        number: the number of the filter that asked for it, if it is a retained value for one of several together.
     """
 
     topic: bytes

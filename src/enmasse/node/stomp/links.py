@@ -257,7 +257,7 @@ class Receiver:
     Args:
         connection: the client's connection.
         name: the subscription's ``id``.
-        destination: as the client named it.
+        destination: the destination as the client named it.
         mode: ``auto``, ``client`` or ``client-individual``.
         window: the prefetch count.
     """

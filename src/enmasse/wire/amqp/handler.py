@@ -53,7 +53,7 @@ class ConnectionHandler(Protocol):
 
         Args:
             session: its ``unsettled`` or ``enlisted`` has the delivery, and both stay as they are.
-            delivery_id: of the delivery.
+            delivery_id: the id of the delivery.
             state: a ``TransactionalState``; any other state, or none, for a delivery that is enlisted.
             settled: whether the receiver has forgotten the delivery.
         """

@@ -122,7 +122,7 @@ def describe(frame: bytes, payload_bytes: int = 0) -> str:
     """One header or frame as a line: channel, performative, fields that are not at their default, payload.
 
     Args:
-        frame: as ``Splitter`` gives it, shortened or not.
+        frame: the frame as ``Splitter`` gives it, shortened or not.
         payload_bytes: how much of the payload to show, in hexadecimal.
     """
     if not frame:

@@ -181,7 +181,7 @@ def encode_publish(
         retain: the RETAIN flag.
         dup: whether the message was sent before.
         packet_id: 0 for QoS 0.
-        properties: as ``encode_publish_properties`` returns them; empty before version 5.
+        properties: the properties as ``encode_publish_properties`` returns them; empty before version 5.
     """
     first = 0x30 | qos << 1
     if retain:

@@ -215,7 +215,7 @@ class OAuthBearer(_Bearer):
     """A bearer token [RFC 7628].
 
     Args:
-        token: as its issuer gave it.
+        token: the token as its issuer gave it.
         user: whom to be; empty: whom the token names.
         host: the server's name, if it matters to the server.
         port: the server's port; 0: is not sent.
@@ -247,7 +247,7 @@ class XOAuth2(_Bearer):
 
     Args:
         user: whom to be.
-        token: as its issuer gave it.
+        token: the token as its issuer gave it.
     """
 
     name = "XOAUTH2"

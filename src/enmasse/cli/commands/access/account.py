@@ -389,7 +389,7 @@ def create_token_by_password(server: str, authority: str, account: str, password
         server: URL of the API.
         authority: the certificate (PEM) that vouches for it; empty: those that the system trusts do.
         account: the account whose password it is.
-        password: as it was typed.
+        password: the password as it was typed.
         wanted: the body of the request for the token.
 
     Raises:

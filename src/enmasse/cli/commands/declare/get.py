@@ -89,7 +89,7 @@ class _Selection:
         namespace: the only one; None: each kind's default.
         is_everywhere: whether all namespaces are meant.
         space: the only one; None: all.
-        labels: that objects have to have.
+        labels: the labels that objects have to have.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class Partition:
     """A column that lays out a table.
 
     Attributes:
-        name: of the column.
+        name: the name of the column.
         function: makes it; empty: rows bring it.
         column: what it is made of.
         count: of buckets.

@@ -233,7 +233,7 @@ def unapplied_by_type(spec: PipelineSpec, type_of: Callable[[str], str | None]) 
     """Yield the fields of a pipeline that have no effect on addresses of the types it names.
 
     Args:
-        spec: of the pipeline.
+        spec: the spec of the pipeline.
         type_of: returns the type of an address of the space; None: there is none.
     """
     read = []

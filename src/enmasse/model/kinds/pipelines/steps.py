@@ -92,7 +92,7 @@ def step_problems(
     """Yield what is wrong with a step.
 
     Args:
-        path: of the step.
+        path: the path of the step.
         step: the step.
         relations: the columns of those above it.
         own: the names of the pipeline's functions for SQL.
