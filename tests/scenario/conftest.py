@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from tests.support.stream_node import StreamNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark writes and compiles Java for each query, which for a handful of rows is a fifth of all that it does."""
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +86,9 @@ def spark(
     # Java hands the environment that it was started with to Spark's Python processes.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-        session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True)
+        # At length it is as in production; so is, always, the Spark of what the platform itself starts.
+        settings = {} if "ENMASSE_TEST_KILLS" in os.environ else INTERPRETED
+        session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True, settings=settings)
     yield session
     session.stop()
 

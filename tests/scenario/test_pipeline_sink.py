@@ -250,7 +250,7 @@ def test_refused_rows_are_at_the_address_for_bad_records(writing: Writing) -> No
         9,
         "if(id = 4, repeat('x', 17000000), if(id = 5, null, CAST(id AS STRING))) AS value",
         "element_at(array('q', 'nowhere', 's'), CAST(1 + id % 3 AS INT)) AS address",
-        "if(id = 6, -1, 5000) AS ttl",
+        "if(id = 6, -1, 600000) AS ttl",
         "map('n', id) AS properties",
     )
     frame = frame.where("address != 'nowhere' OR properties['n'] != 4")
