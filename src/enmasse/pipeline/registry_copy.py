@@ -38,7 +38,7 @@ def write_copy(path: Path, versions: Sequence[dict[str, Any]]) -> None:
 
     Args:
         path: where.
-        versions: as the registry lists them.
+        versions: the versions as the registry lists them.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(versions))
@@ -59,7 +59,7 @@ class RegistryCopy:
     """The registry of a space.
 
     Args:
-        path: of the copy.
+        path: the path of the copy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class RegistryCopy:
         """Return the schema of a version of a subject, as it is now.
 
         Args:
-            name: of the subject.
+            name: the name of the subject.
             version: its number; None: the latest.
 
         Raises:

@@ -33,7 +33,7 @@ def make_locks(folder: Path, group: int | None = None) -> None:
     """Make the files of the locks, if need be.
 
     Args:
-        folder: of the space, in which nobody else can make anything.
+        folder: the folder of the space, in which nobody else can make anything.
         group: the space's, which shares them; None: we are the space's user ourselves.
 
     Raises:

@@ -89,7 +89,7 @@ class RestoredMarks:
     """The pipelines that write to what was not restored, and have not been told yet where they go on.
 
     Args:
-        folder: of the pipelines.
+        folder: the folder of the pipelines.
 
     Raises:
         ConfigError: what is known of them cannot be read.
@@ -109,8 +109,8 @@ class RestoredMarks:
 
         Args:
             space: ``<namespace>.<space>``.
-            name: of the pipeline.
-            uid: of the pipeline: another one of the name begins anew.
+            name: the name of the pipeline.
+            uid: the uid of the pipeline: another one of the name begins anew.
             restart: as it is declared; one with ``from`` that came after the backup says where it goes on.
         """
         mark = self._marks.get(space, {}).get(name)
@@ -124,7 +124,7 @@ class RestoredMarks:
 
         Args:
             space: ``<namespace>.<space>``.
-            name: of the pipeline.
+            name: the name of the pipeline.
             restarted_at: the restart that was done; None: it is gone.
         """
         mark = self._marks.get(space, {}).get(name)

@@ -73,7 +73,7 @@ class PipelinesCopy:
     """The files of an installation's pipelines, as they are copied; a context manager.
 
     Args:
-        folder: of the pipelines; need not be there.
+        folder: the folder of the pipelines; need not be there.
         target: made if there is anything to copy.
         report: called with a sentence on what is being copied.
     """

@@ -208,7 +208,7 @@ def alerts_of(readings: DataFrame, wanted: AnomaliesParameters) -> DataFrame:
     """Return the alerts that readings give rise to.
 
     Args:
-        readings: as ``readings_of`` gives them.
+        readings: the readings as ``readings_of`` gives them.
         wanted: the rules.
     """
     keeper = AnomalyKeeper(

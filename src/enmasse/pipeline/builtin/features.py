@@ -49,7 +49,7 @@ class Encoder:
         """Return a row of numbers for each row; what lacks and is not filled in is NaN.
 
         Args:
-            names: of the features.
+            names: the names of the features.
             columns: one for each: texts, or numbers; None and NaN lack.
         """
         parts = [self._encoded(name, column) for name, column in zip(names, columns, strict=True)]

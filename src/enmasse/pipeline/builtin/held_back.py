@@ -21,7 +21,7 @@ def measured(model: OnnxModel, content: bytes, table: LakePath, target: str) -> 
     """Return the quality of a model: ``rows``, and of numbers ``rmse`` and ``r2``, of anything else ``accuracy``.
 
     Args:
-        model: that is to be imported.
+        model: the model that is to be imported.
         content: its file.
         table: a Delta table that has its features, of which up to ``MAX_ROWS`` rows with a target are taken.
         target: the column with what is right.

@@ -85,7 +85,7 @@ class Model:
 
         Args:
             features: a row of numbers for each, as ``encoded`` gives them.
-            target: of a regression: what it really was.
+            target: the target of a regression: what it really was.
         """
         scaled = (features - np.asarray(self.mean)) * np.asarray(self.scale)
         if self.kind == "regression":

@@ -75,7 +75,7 @@ class OnnxModel:
         """Return what it predicts.
 
         Args:
-            folder: of its version.
+            folder: the folder of its version.
             columns: one for each of ``features``. NULL is not a number, and of text the empty text.
 
         Raises:
@@ -101,7 +101,7 @@ def import_model(folder: Path, content: bytes, features: Sequence[str], output: 
 
     Args:
         folder: ``models/<name>``, for the name.
-        content: of the file.
+        content: the content of the file.
         features: what its columns are called; empty: as its inputs are.
         output: which of its outputs is the prediction; None: the first.
 
@@ -163,8 +163,8 @@ def feature_values(column: pa.Array, kind: str) -> npt.NDArray[Any]:
     """Return a column of SQL as a model takes it.
 
     Args:
-        column: of numbers, text or truth.
-        kind: as ONNX writes it, ``tensor(float)``.
+        column: the column of numbers, text or truth.
+        kind: the kind as ONNX writes it, ``tensor(float)``.
 
     Raises:
         PlanError: a value is none of that type.

@@ -60,7 +60,7 @@ def refresh_copy(database: Database, folder: Path, application: str, *, is_linke
 
     Args:
         database: the table.
-        folder: of the copy.
+        folder: the folder of the copy.
         application: what the server calls the connection.
         is_linked: whether readers have links of their own to the files that they need.
 

@@ -82,7 +82,7 @@ class Merge:
 
     Attributes:
         table: ``machines`` or ``plant.machines``.
-        types: of the columns that are written, by name.
+        types: the types of the columns that are written, by name.
         keys: the columns that name a row; none: rows are added.
         order_by: the column whose greater value wins; None: what comes later.
         is_partial: whether rows change the columns that they set alone; with ``order_by`` and ``SET_AT`` among the

@@ -37,7 +37,7 @@ def csv_columns(
     Args:
         reader: with the options that are not CSV's.
         folder: with the files.
-        columns: that each line has, none of them a structure, an array or a map.
+        columns: the columns that each line has, none of them a structure, an array or a map.
         files: how they are written.
     """
     quote = '"' if files.quote is None else files.quote

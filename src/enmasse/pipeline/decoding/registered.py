@@ -33,8 +33,8 @@ class Registered:
     """How messages with ids of schemas become columns.
 
     Attributes:
-        copy: of the registry.
-        format: of the messages.
+        copy: the copy of the registry.
+        format: the format of the messages.
         schema: whose columns they get.
         is_subject: whether it is one of the registry; else it stands in the pipeline.
         of_all: the schema of messages without an id; None: each has one.

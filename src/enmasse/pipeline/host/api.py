@@ -51,7 +51,7 @@ def api_client(url: str, token: Path) -> httpx.AsyncClient:
     """Return a client for the API.
 
     Args:
-        url: of the API, on this machine.
+        url: the url of the API, on this machine.
         token: the file that proves who we are.
     """
     return httpx.AsyncClient(
@@ -71,7 +71,7 @@ class Following:
 
     Args:
         http: the API.
-        path: of the collection.
+        path: the path of the collection.
         changed: called after every change, and when all has been read.
         name: only the object of this name; empty: all.
         keep: what is kept of an object; None: it is left out.

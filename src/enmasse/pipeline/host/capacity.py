@@ -100,7 +100,7 @@ def needs_of(pipeline: Pipeline | None, quotas: Iterable[QuotaFacts], machine: M
 
     Args:
         pipeline: with a session of its own; None: the runner is of a whole space.
-        quotas: of the namespace.
+        quotas: the quotas of the namespace.
         machine: what there is, within the plan of its space.
     """
     is_counted = any(RUNNERS[name] == "cpu" for quota in quotas for name in quota.hard)
@@ -122,9 +122,9 @@ def check_capacity(
     """Decide whether one more runner may start.
 
     Args:
-        needs: of the one.
+        needs: the needs of the one.
         running: of those of the namespace that run.
-        quotas: of the namespace, by their names.
+        quotas: the quotas of the namespace, by their names.
         machine: what there is, within the plan of its space.
     """
     for what, field, is_there in (("memory", "memory", True), ("cores", "cpu", not needs.is_elsewhere)):
@@ -182,7 +182,7 @@ def memory_of(needs: Needs, machine: Machine) -> int:
     """Return the bytes that all processes of a runner have together.
 
     Args:
-        needs: of the runner.
+        needs: the needs of the runner.
         machine: what there is for all.
     """
     workers = (WORKER_GIB << 30) * int(machine.cpu if needs.is_elsewhere else needs.cpu)
@@ -198,7 +198,7 @@ def amounts_of(needs: Needs, machine: Machine) -> dict[str, str]:
     """Return the bounds of a runner: what is written into which file of its group.
 
     Args:
-        needs: of the runner.
+        needs: the needs of the runner.
         machine: what there is for all.
     """
     found = {
@@ -246,7 +246,7 @@ class Cgroups:
         """Make a group; None if that cannot be.
 
         Args:
-            name: of the runner, in parts.
+            name: the name of the runner, in parts.
             amounts: its bounds.
         """
         if self._parent is None:
@@ -268,7 +268,7 @@ class Cgroups:
         """Remove a group, and what may still run in it.
 
         Args:
-            path: of the group; None: there is none.
+            path: the path of the group; None: there is none.
             is_kept_if_used: whether it stays if something runs in it.
         """
         if path is not None:

@@ -21,7 +21,7 @@ class LakeFacts:
 
     Attributes:
         settings: what a process of the space must find; empty: it cannot be used.
-        reason: of a condition.
+        reason: the reason of a condition.
         problem: why it cannot be used.
     """
 
@@ -34,10 +34,10 @@ def lake_facts(lake: S3Lake, hosts: str, namespace: str, secret: Mapping[str, An
     """Return what counts for all pipelines and queries of a space.
 
     Args:
-        lake: as the space declares it.
+        lake: the lake as the space declares it.
         hosts: what the operator lets runners of the namespace reach.
-        namespace: of the space.
-        secret: that the lake names; None: there is none.
+        namespace: the namespace of the space.
+        secret: the secret that the lake names; None: there is none.
     """
     endpoint = endpoint_of(lake.endpoint)
     assert endpoint is not None  # the API took no other

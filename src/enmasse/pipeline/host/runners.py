@@ -56,7 +56,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
     Args:
         settings: the operator's.
         declared: what is declared.
-        folders: of spaces.
+        folders: the folders of spaces.
         changed: called when one has started, ended or reported something.
     """
 
@@ -179,8 +179,8 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
         Args:
             key: which.
             space: its space.
-            arguments: of the runner, by which it differs from others.
-            pipeline: that may have it for itself; None: it is for queries.
+            arguments: the arguments of the runner, by which it differs from others.
+            pipeline: the pipeline that may have it for itself; None: it is for queries.
             lake: settings of the space's tables, if they are not in its folder.
         """
         needs = self._needs(key, pipeline)

@@ -25,8 +25,8 @@ class Secrets:
     """What a pipeline's Secrets hold.
 
     Attributes:
-        entries: of each that was read.
-        reason: of a condition.
+        entries: the entries of each that was read.
+        reason: the reason of a condition.
         problem: what is wrong; empty: nothing.
     """
 
@@ -41,7 +41,7 @@ def judge_secrets(
     """Read the Secrets that a pipeline names.
 
     Args:
-        pipeline: that names them.
+        pipeline: the pipeline that names them.
         secrets: by name; None: there is none such.
         needs_user: whether the space lets in its users alone.
     """

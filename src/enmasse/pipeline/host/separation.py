@@ -88,7 +88,7 @@ class Confines:
         is_everywhere: whether it may reach everything, because it has executors elsewhere; then the view alone.
         cgroup: the control group that bounds it; None: there is none.
         memory: bytes that its processes have together; 0: that is not bounded.
-        cores: that it has; None: all.
+        cores: the cores that it has; None: all.
     """
 
     ours: tuple[tuple[str, int], ...] = ()
@@ -158,7 +158,7 @@ def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path, conf
     """Return the command that starts another one with no more than it may have.
 
     Args:
-        folder: of the space.
+        folder: the folder of the space.
         command: what to run, its program as a whole path.
         data: what it must not see, but for its folder.
         confines: what it is kept to.

@@ -13,7 +13,7 @@ class HostSettings:
 
     Attributes:
         data: the data directory.
-        folder: of the pipelines: their tables, checkpoints and logs.
+        folder: the folder of the pipelines: their tables, checkpoints and logs.
         api: URL of the API, on this machine.
         amqp: URL of the node.
         domain: below which spaces have their hosts there.
@@ -21,7 +21,7 @@ class HostSettings:
         supervised: whether a supervisor holds the other end of standard input.
         quick: whether Spark starts sooner and runs slower.
         log_format: ``text`` or ``json``, for each line on standard error.
-        program: that is a runner, without its arguments.
+        program: the program that is a runner, without its arguments.
         idle_s: seconds that a runner without work lives on: Spark takes ten to start again.
     """
 

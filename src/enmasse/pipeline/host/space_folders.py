@@ -234,7 +234,7 @@ class SpaceFolder:
         """Write the credentials of a Secret, for the pipelines that name it.
 
         Args:
-            name: of the Secret.
+            name: the name of the Secret.
             entries: ``username`` and ``password``, ``token``, or ``tls.crt`` and ``tls.key``; and ``ca.crt``, by
                 which a database is verified.
         """

@@ -64,10 +64,10 @@ class SpaceRunner:
     Args:
         key: which.
         space_uid: the identity of the space.
-        folder: of the space.
-        command: that is to be supervised.
-        environment: of the command.
-        arguments: of the runner, by which it differs from others.
+        folder: the folder of the space.
+        command: the command that is to be supervised.
+        environment: the environment of the command.
+        arguments: the arguments of the runner, by which it differs from others.
         needs: memory and cores that it takes.
         changed: called when there is something new.
         ui: where it serves Spark's pages; None: it does not.

@@ -126,7 +126,7 @@ class Supervisor:
         log: bounded file that the command's standard error is appended to.
         on_event: called with each line of JSON that the command writes, and ``{"event": "started", "pid": ...}``
             and ``{"event": "ended", "status": ...}``; called from other threads.
-        environment: of the command; None: ours.
+        environment: the environment of the command; None: ours.
         keep: open files that the command gets too, under the same numbers.
     """
 

@@ -66,7 +66,7 @@ class UiSocket:
 
         Args:
             path: with its query, as Spark knows it; it is sent as it is.
-            headers: of the request.
+            headers: the headers of the request.
 
         Raises:
             UnavailableError: the runner does not answer.

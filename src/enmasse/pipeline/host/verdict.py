@@ -65,7 +65,7 @@ def cluster_rule(pipeline: Pipeline, spaces: int, hosts: str | None = None) -> R
     """Return what counts for a pipeline; None: it runs on this machine.
 
     Args:
-        pipeline: that may name a cluster.
+        pipeline: the pipeline that may name a cluster.
         spaces: how many there are.
         hosts: what the operator lets its runner reach; None: runners are not kept from other hosts.
     """
@@ -101,7 +101,7 @@ def database_rule(pipeline: Pipeline, hosts: str) -> Rule | None:
     """Return whether a pipeline may reach its databases; None: it has none.
 
     Args:
-        pipeline: that may name databases.
+        pipeline: the pipeline that may name databases.
         hosts: what the operator lets runners of its namespace reach; what is not listed is refused, also where
             runners share this machine's network.
     """
@@ -131,7 +131,7 @@ def restored_rule(pipeline: Pipeline, marks: RestoredMarks) -> Rule | None:
     """Return whether a pipeline may go on after its installation was restored; None: nothing speaks against it.
 
     Args:
-        pipeline: that may write to what no backup has.
+        pipeline: the pipeline that may write to what no backup has.
         marks: of those that were restored and do.
     """
     restart = pipeline.spec.restart
@@ -444,7 +444,7 @@ def compose(
     """Return what is to be published of a pipeline.
 
     Args:
-        pipeline: as declared.
+        pipeline: the pipeline as declared.
         former: what was published last.
         verdict: what the host found.
         reported: what the runner reported of the present generation; None: nothing yet.

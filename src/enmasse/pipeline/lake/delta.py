@@ -290,11 +290,11 @@ def commit_actions(
 
     Args:
         path: the table's folder.
-        table: as it was opened.
+        table: the table as it was opened.
         actions: what is added and removed.
         mode: ``overwrite`` removes all that is there.
         transactions: by the first of which it is told that they are in the table already.
-        files: that are added, below the folder; they go if they are not in the table.
+        files: the files that are added, below the folder; they go if they are not in the table.
 
     Raises:
         CommitFailedError: somebody else's transaction came between.
@@ -325,7 +325,7 @@ def sync_log(path: LakePath, version: int, first: int = 0) -> None:
 
     Args:
         path: the table's folder.
-        version: of the newest.
+        version: the version of the newest.
         first: of the oldest that may not be there yet.
     """
     if isinstance(path, ObjectPath):

@@ -177,7 +177,7 @@ class TableFile:
 
     Attributes:
         path: below the table's folder.
-        values: of the columns that folders stand for, as text.
+        values: the values of the columns that folders stand for, as text.
     """
 
     path: str

@@ -58,7 +58,7 @@ def mend(path: LakePath, checkpoint: Path) -> int:
 
     Args:
         path: the table's folder; need not be there. It must not be written meanwhile.
-        checkpoint: of the query that is to go on writing it; need not be there.
+        checkpoint: the checkpoint of the query that is to go on writing it; need not be there.
 
     Raises:
         TableDamagedError: the log lacks, or may lack, what a checkpoint calls done; nothing was changed.
@@ -134,9 +134,9 @@ def last_done(table: DeltaTable, path: LakePath, checkpoint: Path) -> int:
     """Return the number of the last batch that a query has done with a table, with rows or without; -1: none.
 
     Args:
-        table: as it is now, while nobody writes it.
+        table: the table as it is now, while nobody writes it.
         path: its folder.
-        checkpoint: of the query.
+        checkpoint: the checkpoint of the query.
     """
     query = checkpoint_query(checkpoint)
     if query is None:

@@ -48,7 +48,7 @@ class Storage:
     """The storage of a space's tables, and what opens it.
 
     Attributes:
-        settings: as the file has them.
+        settings: the settings as the file has them.
     """
 
     settings: dict[str, str] = field(repr=False)
@@ -297,7 +297,7 @@ def storage_failure(text: str) -> str | None:
     """Return what an error means to who uses the storage; None: it is none of the storage's, or an unknown one.
 
     Args:
-        text: of the error, by Arrow or by Delta's library, wherever it stands in it.
+        text: the text of the error, by Arrow or by Delta's library, wherever it stands in it.
     """
     said = _SAID.search(text)
     if said is None:

@@ -317,7 +317,7 @@ def followed(
     Args:
         spark: the session of the query.
         path: the table's folder.
-        checkpoint: of the query.
+        checkpoint: the checkpoint of the query.
         query: names the query among all of the space.
         refresh_s: how old the version of a batch may be; 0: the present one is looked for each time.
         database: the table that this one is a copy of, and that is copied again; None: it is none.

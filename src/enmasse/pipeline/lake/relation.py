@@ -84,7 +84,7 @@ def relation(spark: SparkSession, path: LakePath, version: int | datetime | None
     Args:
         spark: the session.
         path: the table's folder.
-        version: of a Delta table: its number, or a moment; None: the present one.
+        version: the version of a Delta table: its number, or a moment; None: the present one.
 
     Raises:
         TableSchemaError: there is no table, or no such version of it any more.

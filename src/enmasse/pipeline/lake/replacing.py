@@ -149,9 +149,9 @@ class Replaced:
     """The outcome.
 
     Attributes:
-        rows: that came in.
+        rows: the rows that came in.
         rows_before: that they replaced.
-        partitions: that were touched.
+        partitions: the partitions that were touched.
     """
 
     rows: int
@@ -165,7 +165,7 @@ class Replacement:
     Args:
         path: the table's folder.
         chosen: the partitions.
-        name: of what is done, the same when it is tried again, and of nothing else.
+        name: the name of what is done, the same when it is tried again, and of nothing else.
     """
 
     def __init__(self, path: LakePath, chosen: Chosen, name: str) -> None:

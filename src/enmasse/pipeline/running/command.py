@@ -40,7 +40,7 @@ class EventWriter:
     """Writes events, whole even when several threads speak.
 
     Args:
-        descriptor: of the file that events go to.
+        descriptor: the descriptor of the file that events go to.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -62,7 +62,7 @@ class Commands:
     """The commands, in order, until the input ends or a signal asks to end.
 
     Args:
-        descriptor: of the file that commands come from.
+        descriptor: the descriptor of the file that commands come from.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -130,7 +130,7 @@ def require_executor(spark: SparkSession, url: str, seconds: float = EXECUTOR_S)
 
     Args:
         spark: the session.
-        url: of the cluster, for the error.
+        url: the url of the cluster, for the error.
         seconds: how long to wait.
 
     Raises:

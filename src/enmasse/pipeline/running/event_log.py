@@ -57,7 +57,7 @@ def event_log_settings(folder: Path) -> dict[str, str]:
     """Return the settings with which a session writes its log.
 
     Args:
-        folder: of the space.
+        folder: the folder of the space.
     """
     return {
         "spark.eventLog.enabled": "true",
@@ -73,7 +73,7 @@ class EventLogs:
     """The event logs of a space, of which a session that runs writes one.
 
     Args:
-        folder: of the space.
+        folder: the folder of the space.
         application: the session's id.
     """
 

@@ -219,7 +219,7 @@ def change(place: Place, wanted: Mapping[str, Any]) -> str:
     """Change a table, or have another version of a model count; return what was done, in words.
 
     Args:
-        place: of the space.
+        place: the place of the space.
         wanted: of a table as ``change_table`` takes it; of a ``model`` its name, and ``version`` or None for the one
             before, or a new one: ``file`` (of ONNX, in Base64), ``features`` and ``output``, and to measure it
             ``heldBack`` (a table) and ``target``.

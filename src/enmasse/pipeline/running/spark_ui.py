@@ -72,8 +72,8 @@ class UiServer:
 
     Args:
         listener: where requests come in.
-        url: of Spark's own server.
-        key: that it asks for.
+        url: the url of Spark's own server.
+        key: the key that it asks for.
     """
 
     def __init__(self, listener: socket.socket, url: str, key: UiKey) -> None:

@@ -42,7 +42,7 @@ def parse_bounds(name: str, text: str) -> Bounds:
     """Parse an option.
 
     Args:
-        name: of the option, for the message of an error.
+        name: the name of the option, for the message of an error.
         text: ``earliest``, ``latest``, a moment in ISO 8601, or JSON with these or offsets by partition.
 
     Raises:
@@ -80,7 +80,7 @@ def parse_moment(name: str, text: str) -> Moment:
     """Parse an option that takes a time.
 
     Args:
-        name: of the option, for the message of an error.
+        name: the name of the option, for the message of an error.
         text: milliseconds since 1970, as Spark's Kafka source takes them, or ISO 8601; UTC without an offset.
 
     Raises:

@@ -204,7 +204,7 @@ def property_columns(heads: pa.Array, address: str) -> list[pa.Array]:
     """Return the columns of properties for an array of heads.
 
     Args:
-        heads: of the rows, as binary.
+        heads: the heads of the rows, as binary.
         address: the stream's, for messages that name none.
     """
     encoded = heads.dictionary_encode()
@@ -240,7 +240,7 @@ def topic_column(heads: pa.Array, topic: str) -> pa.Array:
     """Return the column ``topic_name`` for an array of heads.
 
     Args:
-        heads: of the rows, as binary.
+        heads: the heads of the rows, as binary.
         topic: the topic, whose name its own messages do not carry; empty where that is not known.
     """
     encoded = heads.dictionary_encode()

@@ -118,7 +118,7 @@ def resolve_bounds(
     A partition that is not named begins at its low-water mark, and ends at its end.
 
     Args:
-        name: of the option, for the message of an error.
+        name: the name of the option, for the message of an error.
         bounds: what it says.
         state: of the stream.
         moments: the offsets, by partition, of every moment among the bounds.

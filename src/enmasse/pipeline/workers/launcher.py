@@ -27,7 +27,7 @@ class Zygote:
     """The process from which those are forked that Spark starts; it ends with this one, if not before.
 
     Args:
-        path: of its socket, which has to be short; what a former one left there is replaced.
+        path: the path of its socket, which has to be short; what a former one left there is replaced.
     """
 
     def __init__(self, path: Path) -> None:

@@ -47,7 +47,7 @@ class Request:
 
     Attributes:
         module: to be run.
-        arguments: of the module.
+        arguments: the arguments of the module.
         environment: all of it.
         folder: where it begins.
         files: its standard input, output and error.

@@ -42,8 +42,8 @@ def as_onnx(path: Path, features: Sequence[tuple[str, Kind]], *, trust: bool) ->
     """Return a model's file as ONNX, and what its features are called.
 
     Args:
-        path: of a file of ONNX, skops or pickle.
-        features: as the model takes them; empty: as it was fitted with.
+        path: the path of a file of ONNX, skops or pickle.
+        features: the features as the model takes them; empty: as it was fitted with.
         trust: whether what the file holds may run here.
 
     Raises:

@@ -111,7 +111,7 @@ def builtin_document(
     Args:
         builtin: which one.
         settings: ``key=value`` for each parameter.
-        name: of the pipeline, with its space.
+        name: the name of the pipeline, with its space.
         namespace: where it lies.
         secret: of whom it runs as.
 

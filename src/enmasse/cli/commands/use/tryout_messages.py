@@ -85,7 +85,7 @@ class MessageSchemas:
 
     Args:
         spec: the declaration of the pipeline.
-        versions: of its subjects, as the schema registry lists them.
+        versions: the versions of its subjects, as the schema registry lists them.
     """
 
     def __init__(self, spec: PipelineSpec, versions: Iterable[Mapping[str, Any]]) -> None:
@@ -105,7 +105,7 @@ class MessageSchemas:
         """Return the body of a message for an address, whose JSON is written by a schema.
 
         Args:
-            message: as it is given.
+            message: the message as it is given.
             address: where it goes.
             subject: with the schema; None: that of the source which reads the address, if it has one.
 

@@ -23,7 +23,7 @@ def write_table(lake: Path, name: str, schema: str | None, rows: Iterable[Mappin
 
     Args:
         lake: its folder.
-        name: of the table.
+        name: the name of the table.
         schema: its columns, such as ``id INT, name STRING``.
         rows: a value by column; what is left out is NULL.
 

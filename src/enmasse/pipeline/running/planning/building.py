@@ -41,7 +41,7 @@ def build_plans(
 
     Args:
         context: what they are made with.
-        pipeline: as it was declared.
+        pipeline: the pipeline as it was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.
 
@@ -82,10 +82,10 @@ def build_once(
 
     Args:
         context: with ``between``.
-        pipeline: as it was declared.
+        pipeline: the pipeline as it was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.
-        name: of the query.
+        name: the name of the query.
 
     Raises:
         PlanError: there is no such query, or it needs a stream.

@@ -75,7 +75,7 @@ class Relations:
 
     Args:
         context: what they are made with.
-        spec: as the pipeline was declared.
+        spec: the spec as the pipeline was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.
     """

@@ -47,7 +47,7 @@ def share_what_is_consumed(
     """Return the plans with those made one that read what is consumed; the rest as it is.
 
     Args:
-        plans: of one pipeline.
+        plans: the plans of one pipeline.
         consumed: the addresses that give each message once.
 
     Raises:
@@ -112,7 +112,7 @@ def start_query(
     """Start a query, or go on with it where its checkpoint is.
 
     Args:
-        context: of its pipeline.
+        context: the context of its pipeline.
         plan: the query.
         checkpoint: its folder.
         trigger_s: seconds between two batches; None: read what is there and end.

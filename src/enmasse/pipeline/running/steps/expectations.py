@@ -57,7 +57,7 @@ def hold(
 
     Args:
         frame: the rows.
-        name: of the relation.
+        name: the name of the relation.
         expectations: what they are to meet.
         sql: runs checked SQL over the relation ``rows``.
         origin: the address that the rows came from as they are; None: they were made of others.

@@ -268,8 +268,8 @@ class StatefulCall:
         """Call it for each key of a bucket.
 
         Args:
-            states: of its keys; they are changed.
-            rows: of a batch.
+            states: the states of its keys; they are changed.
+            rows: the rows of a batch.
             now_us: what timers go by, in microseconds.
             made_us: when the batch was made.
 

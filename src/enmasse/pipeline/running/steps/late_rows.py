@@ -46,11 +46,11 @@ class LateRows:
     """The function for ``mapInArrow``.
 
     Attributes:
-        query: as Spark calls it.
+        query: the query as Spark calls it.
         source: the relation.
         column: the moment of the event.
-        checkpoint: of the query.
-        options: of the sink that late rows go to.
+        checkpoint: the checkpoint of the query.
+        options: the options of the sink that late rows go to.
         origin: the address that the rows came from; None: they came from none, or from several.
     """
 
@@ -140,7 +140,7 @@ def is_late(moments: pa.Array, watermark_ms: int) -> pa.BooleanArray:
     """Return which rows Spark would take for late; those without a moment are not.
 
     Args:
-        moments: of their events, microseconds.
+        moments: the moments of their events, microseconds.
         watermark_ms: milliseconds since 1970.
     """
     behind = pc.less_equal(moments.cast(pa.int64()), pa.scalar(watermark_ms * 1000, pa.int64()))
@@ -151,7 +151,7 @@ def watermark_for_late_rows(checkpoint: Path, batch: int) -> int:
     """Return the watermark behind which Spark leaves out rows in a batch, in milliseconds since 1970.
 
     Args:
-        checkpoint: of the query.
+        checkpoint: the checkpoint of the query.
         batch: its number.
 
     Raises:

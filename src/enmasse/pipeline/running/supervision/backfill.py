@@ -64,11 +64,11 @@ class Running:
     """A pipeline as it runs.
 
     Attributes:
-        name: of the pipeline.
-        uid: of the pipeline.
-        spec: as it is declared.
-        context: that its queries were made with.
-        plans: of its queries.
+        name: the name of the pipeline.
+        uid: the uid of the pipeline.
+        spec: the spec as it is declared.
+        context: the context that its queries were made with.
+        plans: the plans of its queries.
         checkpoint_of: the folder of a query's checkpoint.
         once: returns the plan of a query that reads the only stream once, by options that say from where to where.
     """
@@ -162,7 +162,7 @@ def check_kept(options: Mapping[str, str], reached: Reached, since: datetime | N
     """Make sure that a stream has all messages of a time and later; return what it begins with.
 
     Args:
-        options: of the reader of the stream.
+        options: the options of the reader of the stream.
         reached: up to where they are needed.
         since: the moment; None: since it was made.
 

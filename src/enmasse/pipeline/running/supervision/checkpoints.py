@@ -41,7 +41,7 @@ class Checkpoints:
 
     Args:
         folder: ``checkpoints/<pipeline>``.
-        uid: of the pipeline: another one of its name begins anew.
+        uid: the uid of the pipeline: another one of its name begins anew.
 
     Raises:
         CheckpointDamagedError: ``standing.json`` cannot be read.

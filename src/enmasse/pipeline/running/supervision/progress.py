@@ -99,7 +99,7 @@ class Progress:
             name: the query's name within its pipeline.
             state: whether it runs.
             restarts: how often it was started again.
-            error: of its last failure.
+            error: the error of its last failure.
             is_counted: whether the newest report says what is there to be read: of what comes while the query does
                 not run, or does a batch for long, Spark says nothing.
         """

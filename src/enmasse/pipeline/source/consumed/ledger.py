@@ -108,7 +108,7 @@ class Entry(Generic[Handle]):
 
     Args:
         file: where it lies.
-        identities: of its rows, where they have any.
+        identities: the identities of its rows, where they have any.
         handles: the rows' deliveries, where they are alive.
     """
 

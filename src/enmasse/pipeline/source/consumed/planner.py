@@ -67,7 +67,7 @@ class ConsumedPlanner:
 
     Args:
         options: what the user asked for.
-        spool: of the query; closed with the planner.
+        spool: the spool of the query; closed with the planner.
         link: makes a connection, a new one after the last was lost.
         backoff: how long the node may stay away, or the disk be full.
         wall_us: the time in microseconds since 1970 UTC.

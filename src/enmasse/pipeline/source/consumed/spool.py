@@ -225,7 +225,7 @@ class Spool:
 
     Args:
         folder: made if need be; nobody else's.
-        owner: of the query.
+        owner: the owner of the query.
         disk: what it is written with.
 
     Raises:
