@@ -94,7 +94,8 @@ def test_facts_and_statistics_of_the_table(spark: SparkSession, table: Path) -> 
     found = {row["column"]: (row["min"], row["max"], row["nulls"]) for row in statistics(spark, table).collect()}
     assert found["n"] == ("0", "3", 0)
     assert found["d_top"] == ("0000-12-31", "+10000-01-01", 1)
-    assert found["ts_top"][1:] == ("+58878-06-04T00:00:00Z", 1)
+    # Delta's library reads no moment beyond the year 9999 in the log: the greatest one is not known.
+    assert found["ts_top"] == ("0000-12-31T23:59:59.999000Z", None, 1)
 
 
 @pytest.mark.parametrize("name", LEAVES)
