@@ -12,11 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StructType
 
-from enmasse.pipeline.far_moments import as_numbers
+from enmasse.pipeline.far_moments import as_numbers, beyond_pandas
 from enmasse.pipeline.lake.compaction import compact, drop_rows
 from enmasse.pipeline.lake.relation import facts, relation, statistics
 from enmasse.pipeline.running.querying import as_file, as_rows
+from enmasse.pipeline.running.steps.functions import FunctionCall
+from enmasse.pipeline.running.steps.judged_functions import for_pandas, judged_rows
+from enmasse.pipeline.running.steps.verdicts import Judging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +86,42 @@ def test_a_file_of_parquet_has_them_as_they_are(spark: SparkSession, table: Path
     assert len(answer["warnings"]) == len(COLUMNS)
     for name, values in COLUMNS.items():
         assert found[name].cast(values.type).combine_chunks().equals(values), name
+
+
+def test_what_pandas_does_not_hold_is_known_of_each_column(spark: SparkSession, table: Path) -> None:
+    frame = relation(spark, table).orderBy("n")
+    beyond = beyond_pandas(frame)
+    assert set(beyond) == set(COLUMNS)
+    (found,) = {tuple(values) for values in zip(*frame.select(*beyond.values()).collect(), strict=True)}
+    assert found == (False, True, True, False)
+    # Days are dates of Python, which go on for longer.
+    later = spark.sql("SELECT timestamp'2500-01-01' AS ts, date'2500-01-01' AS d")
+    assert tuple(later.select(*beyond_pandas(later).values()).collect()[0]) == (True, False)
+
+
+def test_a_function_of_frames_is_not_called_with_them(spark: SparkSession, table: Path) -> None:
+    call = FunctionCall("own", "same", {"own": "def same(rows):\n    return rows"}, ("n",), 60.0)
+    of_n = StructType().add("n", LongType())
+    frame = relation(spark, table)
+    left_out = judged_rows(frame, call, of_n, Judging("far", 0, is_null=False))
+    assert sorted(left_out.collect()) == [(0,), (3,)]
+    with_null = for_pandas(frame, Judging("far", 0, is_null=True))
+    rows = {row["n"]: row for row in as_numbers(with_null).collect()}
+    assert {
+        n: {row[name] for name in ("ts_top", "d_top", "ntz_array")} for n, row in rows.items() if n in (1, 2)
+    } == {
+        1: {None},
+        2: {None},
+    }
+    assert rows[0]["ts_map"] == {"k": MICROS[0]}
+    assert sorted(judged_rows(frame, call, of_n, Judging("far", 0, is_null=True)).collect()) == [
+        (0,),
+        (1,),
+        (2,),
+        (3,),
+    ]
+    with pytest.raises(PySparkException, match="ts_top: got a moment that pandas does not hold: "):
+        for_pandas(frame.select("n", "ts_top"), None).collect()
 
 
 def test_columns_of_an_answer_may_have_one_name(spark: SparkSession) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from enmasse.model.sql.ddl import quote_identifier
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
@@ -25,6 +27,9 @@ _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 """The calendar repeats after so many."""
 _DAY_US: Final = 86_400_000_000
+_DAYS: Final = (_BEGIN_DAYS, 2_932_896)
+"""The years 1 to 9999."""
+_PANDAS_US: Final = (-(1 << 63) // 1000 + 1, (1 << 63) // 1000 - 1)
 _US_OF: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -94,6 +99,45 @@ def _arguments(columns: Sequence[pa.Array]) -> tuple[Any, ...] | str:
     except (OverflowError, ValueError):
         shown = [str(python_values(column)[0])[:60] for column in columns]
         return f"got a moment beyond the years 1 to 9999, which Python does not hold: {', '.join(shown)}"
+
+
+def beyond_pandas(frame: DataFrame) -> dict[str, Column]:
+    """Return conditions on rows, by the names of columns: that one holds a moment which pandas does not.
+
+    A ``Timestamp`` of pandas counts nanoseconds, and ends in the year 2262.
+    """
+    from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
+
+    def is_beyond(column: Column, kind: DataType) -> Column:
+        return F.coalesce(_any_moment(column, kind, F.lit(False)), F.lit(False))
+
+    return {
+        field.name: is_beyond(F.col(quote_identifier(field.name)), field.dataType)
+        for field in frame.schema.fields
+        if numbers_type(field.dataType) != field.dataType
+    }
+
+
+def _any_moment(column: Column, kind: DataType, no: Column) -> Column:
+    """Return whether a value holds a moment that pandas does not; NULL counts as that it does not hold one."""
+    from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
+    from pyspark.sql.types import ArrayType, DateType, MapType, StructType  # noqa: PLC0415
+
+    if numbers_type(kind) == kind:
+        return no
+    if isinstance(kind, ArrayType):
+        return F.exists(column, lambda item: F.coalesce(_any_moment(item, kind.elementType, no), no))
+    if isinstance(kind, MapType):
+        keys, values = (ArrayType(kind.keyType), ArrayType(kind.valueType))
+        of_keys, of_values = _any_moment(F.map_keys(column), keys, no), _any_moment(F.map_values(column), values, no)
+        return F.coalesce(of_keys, no) | F.coalesce(of_values, no)
+    if isinstance(kind, StructType):
+        found = no
+        for one in kind.fields:
+            found |= F.coalesce(_any_moment(column.getField(one.name), one.dataType, no), no)
+        return found
+    least, most = _DAYS if isinstance(kind, DateType) else _PANDAS_US
+    return ~_numbers(column, kind).between(least, most)
 
 
 def as_numbers(frame: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ from enmasse.pipeline.running.planning.targets import is_local, sink_options
 from enmasse.pipeline.running.steps.dead_rows import DeadRows
 from enmasse.pipeline.running.steps.expectations import hold
 from enmasse.pipeline.running.steps.functions import FunctionCall, call_with_frames, check_function
-from enmasse.pipeline.running.steps.judged_functions import judged_functions, judged_rows
+from enmasse.pipeline.running.steps.judged_functions import for_pandas, judged_functions, judged_rows
 from enmasse.pipeline.running.steps.keyed_state import BUCKETS, StatefulCall, by_key
 from enmasse.pipeline.running.steps.late_rows import LateRows
 from enmasse.pipeline.running.steps.model_functions import model_functions
@@ -447,8 +447,11 @@ def _function(
     if step.state_by is None:
         if judging is not None:
             return judged_rows(frame, call, _schema_of(step.schema_, f"{place}.schema"), judging)
-        return by_any_name(frame).mapInPandas(call.over, step.schema_)
-    return by_key(frame, _stateful(step, place, frame, call), step.state_by, step.schema_, mode)
+        return by_any_name(for_pandas(frame, None)).mapInPandas(call.over, step.schema_)
+    stateful = _stateful(step, place, frame, call)
+    # Left out in any case: a column with NULL instead would have no watermark any more.
+    left_out = None if judging is None else replace(judging, is_null=False)
+    return by_key(for_pandas(frame, left_out), stateful, step.state_by, step.schema_, mode)
 
 
 def _stateful(step: StepSpec, place: str, frame: DataFrame, call: FunctionCall) -> StatefulCall:

@@ -3,14 +3,16 @@
 Rules:
 1. A function that is called with many rows, and raises, is called again with half of them, until it is known for
    which rows it raises. Those are left out, and the others have what it gave for those that it was called with.
-2. One of SQL is not called with moments that Python does not hold: a row of them fails.
+2. It is not called with moments that Python does not hold: a row of them fails.
 3. That it takes too long, or gives something else than was declared, belongs to no row, and fails the query.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -18,15 +20,15 @@ import pyarrow as pa
 
 from enmasse.model.sql.ddl import quote_identifier
 from enmasse.pipeline.errors import FunctionError
-from enmasse.pipeline.far_moments import arguments_of
+from enmasse.pipeline.far_moments import arguments_of, beyond_pandas
 from enmasse.pipeline.running.steps.functions import FunctionCall
 from enmasse.pipeline.running.steps.sql_functions import call_of
-from enmasse.pipeline.running.steps.verdicts import LETTER, Judging, only_good
+from enmasse.pipeline.running.steps.verdicts import LETTER, Judging, letter_of, only_good
 from enmasse.pipeline.sink.json_rows import json_of, values_of
 from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql._typing import UserDefinedFunctionLike
     from pyspark.sql.types import StructType
 
@@ -204,6 +206,41 @@ def _value(column: pd.Series, kind: pa.DataType) -> Any:
         return str(column.iloc[0])
 
 
+def for_pandas(frame: DataFrame, judging: Judging | None) -> DataFrame:
+    """Return the rows of a frame that pandas holds: those with a moment that it does not hold fail.
+
+    Args:
+        frame: the rows.
+        judging: the rules by which they are judged; None: one that fails, fails the query.
+    """
+    from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
+
+    beyond = beyond_pandas(frame)
+    if not beyond:
+        return frame
+    columns = {name: F.col(quote_identifier(name)) for name in frame.columns}
+    said = [
+        F.when(is_beyond, F.concat(F.lit(f"{name}: got a moment that pandas does not hold: "), _shown(columns[name])))
+        for name, is_beyond in beyond.items()
+    ]
+    failed, reason = reduce(operator.or_, beyond.values()), F.concat_ws("; ", *said)
+    if judging is None:
+        return frame.where(~failed | F.raise_error(reason).cast("boolean"))
+    letter = None if judging.sent is None else F.when(failed, letter_of(judging, reason, columns))
+    good = only_good(frame, judging, 1, failed, reason, letter)
+    if not judging.is_null:
+        return good
+    return good.select(
+        *[F.when(~beyond[name], one).alias(name) if name in beyond else one for name, one in columns.items()]
+    )
+
+
+def _shown(column: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
+
+    return F.substring(column.cast("string"), 1, 60)
+
+
 def judged_rows(frame: DataFrame, call: FunctionCall, columns: StructType, judging: Judging) -> DataFrame:
     """Return what a function gives for the rows of a frame, without those that it raises for.
 
@@ -223,7 +260,7 @@ def judged_rows(frame: DataFrame, call: FunctionCall, columns: StructType, judgi
     letter = StructField(_LETTER, StructType.fromDDL(LETTER))
     given = StructType([*(StructField(one.name, one.dataType) for one in columns.fields), letter])
     judged = JudgedCall(call, kinds, {"relation": judging.relation})
-    found = by_any_name(frame).mapInPandas(judged.over, given)
+    found = by_any_name(for_pandas(frame, judging)).mapInPandas(judged.over, given)
     is_bad, reason = F.col(_LETTER).isNotNull(), F.col(_LETTER)["properties"]["reason"]
     good = only_good(found, judging, 0, is_bad, reason, F.col(_LETTER))
     return good.select(*[F.col(quote_identifier(name)) for name in call.columns])
