@@ -321,7 +321,7 @@ def _list(listed: Subresource, found: list[Document], token: str) -> Response:
 
 
 _OPERATIONS: Final = {"send": True, "recv": True, "view": False, "manage": False}
-"""Whether each is of an address."""
+"""True if each is of an address."""
 
 _LONGEST: Final = 1024
 

@@ -156,7 +156,7 @@ class OidcProvider:
 
     @property
     def _is_stale(self) -> bool:
-        """Whether the keys are old, although the provider answers as far as is known."""
+        """True if the keys are old, although the provider answers as far as is known."""
         return self._failure is None and self._asked_at is not None and self._clock() - self._asked_at > STALE_S
 
     @property

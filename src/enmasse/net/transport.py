@@ -114,7 +114,7 @@ class Engine(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the socket can go once the output is written."""
+        """True if the socket can go once the output is written."""
 
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes from the peer."""
@@ -360,7 +360,7 @@ class EngineProtocol(Borrower):
                 self._turn.later(self._read_on)
 
     def _is_late(self, is_hot: bool) -> bool:
-        """Whether others have waited long enough for what the engine takes, or the peer for what it is owed."""
+        """True if others have waited long enough for what the engine takes, or the peer for what it is owed."""
         if self._turn.backlog.added - self._added > MAX_ADDED:
             return True
         if self.engine.is_blocked and self._yields and not self.is_lost:
@@ -397,7 +397,7 @@ class EngineProtocol(Borrower):
     # What the peer is owed
 
     def _more_out(self, size: int) -> bool:
-        """Whether the engine may gather more output in this turn than so many bytes."""
+        """True if the engine may gather more output in this turn than so many bytes."""
         owed = self._owed
         assert owed is not None  # or the engine would not ask
         if self.is_lost or not owed.has_room(owed.waiting + size):
@@ -406,7 +406,7 @@ class EngineProtocol(Borrower):
         return True
 
     def _admits(self, size: int) -> bool:
-        """Whether there is room for a large message; the engine is paused otherwise, and goes on to ask again."""
+        """True if there is room for a large message; the engine is paused otherwise, and goes on to ask again."""
         owed, engine = self._owed, self.engine
         if owed is None or self.is_lost:
             return True

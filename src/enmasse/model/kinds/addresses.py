@@ -132,11 +132,11 @@ class AddressSpec(Model):
     fallback: str | None = None
     """The queue that takes messages of a direct address as long as it has no receiver."""
     exclusive: bool | None = None
-    """Whether one receiver gets everything while the others stand by."""
+    """True if one receiver gets everything while the others stand by."""
     last_value_key: str | None = Field(default=None, min_length=1)
     """Keep only the latest message of each key: ``subject``, or the name of an application property."""
     users_only: bool | None = None
-    """Whether it is closed to clients that have not logged in, where its space is open to everybody."""
+    """True if it is closed to clients that have not logged in, where its space is open to everybody."""
     limits: AddressLimits | None = None
     retention: Retention | None = None
     schema_: MessageSchema | None = Field(default=None, alias="schema")

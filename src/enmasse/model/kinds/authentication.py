@@ -117,7 +117,7 @@ class OidcSettings(Model):
     client_secret: ServiceSecretKey | None = None
     """Its secret; left out: a public client."""
     password_grant: bool = False
-    """Whether users may log in with a password, which is shown to the provider."""
+    """True if users may log in with a password, which is shown to the provider."""
     scopes: str = "openid"
     """What to ask for beside a password, divided by spaces."""
     username_claim: str = Field(default="preferred_username", min_length=1)
@@ -125,7 +125,7 @@ class OidcSettings(Model):
     groups_claim: str = "groups"
     """The claim that names the user's groups."""
     group_grants: bool = False
-    """Whether groups named `send_<address>`, `recv_<address>`, `monitor` and `manage` grant what they say."""
+    """True if groups named `send_<address>`, `recv_<address>`, `monitor` and `manage` grant what they say."""
     grants: tuple[ClaimGrant, ...] = Field(default=(), strict=False)
     """What other groups and scopes grant. Where a space has a MessagingUser of the same name, that one decides."""
     leeway: int = Field(default=10, ge=0, le=300)
@@ -144,7 +144,7 @@ class ExternalAuthentication(Model):
     client_cert_secret: ServiceSecret | None = None
     """What to show: entries `tls.crt` and `tls.key`."""
     allow_override: bool = False
-    """Whether a space may name another host, port, realm or authority."""
+    """True if a space may name another host, port, realm or authority."""
     oidc: OidcSettings | None = None
     """A provider of OpenID Connect."""
 

@@ -74,7 +74,7 @@ class ConfigMap(Data):
     binary_data: dict[str, str] = Field(default_factory=dict)
     """Bytes by name, in base64."""
     is_immutable: bool | None = Field(default=None, alias="immutable")
-    """Whether it can only be deleted."""
+    """True if it can only be deleted."""
 
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
@@ -96,7 +96,7 @@ class Secret(Data):
     string_data: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra={"writeOnly": True})
     """Text by name; what is written here is kept in `data`."""
     is_immutable: bool | None = Field(default=None, alias="immutable")
-    """Whether it can only be deleted."""
+    """True if it can only be deleted."""
 
     def settled(self) -> Self:
         """Return it with all entries in ``data``."""

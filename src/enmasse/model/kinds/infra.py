@@ -64,9 +64,9 @@ class BrokeredBrokerInfra(Model):
     resources: StorageResources | None = None
     storage_class_name: str | None = None
     update_persistent_volume_claim: bool | None = None
-    """Whether a change of storage is applied to what exists."""
+    """True if a change of storage is applied to what exists."""
     treat_reject_as_unmodified_delivery_failed: bool | None = None
-    """Whether a rejected message is a failed attempt, or a dead letter at once."""
+    """True if a rejected message is a failed attempt; false: it is a dead letter at once."""
     use_modified_for_transient_delivery_errors: bool | None = None
     java_opts: str | None = None
     pod_template: dict[str, Any] | None = None
@@ -135,7 +135,7 @@ class StandardInfraConfigSpec(Model):
     router: RouterInfra | None = None
     network_policy: NetworkPolicy | None = None
     global_dlq: bool | None = Field(default=None, alias="globalDLQ")
-    """Whether rejected messages of all queues go to one address."""
+    """True if rejected messages of all queues go to one address."""
 
 
 class StandardInfraConfig(Resource):

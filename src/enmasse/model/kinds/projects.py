@@ -134,7 +134,7 @@ class ProjectConfiguration(Model):
     """The tenant in the device registry."""
 
     enabled: bool | None = None
-    """Whether its devices may come in."""
+    """True if its devices may come in."""
     minimum_message_size: int | None = Field(default=None, ge=0, le=2**31)
     """Bytes that a message counts at least."""
     registration_limits: ProjectRegistration | None = None
@@ -179,7 +179,7 @@ class IoTProjectSpec(Model):
     downstream_strategy: DownstreamStrategy
     """The space that it uses."""
     anonymous: bool = False
-    """Whether clients that have not logged in may use its addresses, where its space is open to everybody. A space
+    """True if clients that have not logged in may use its addresses, where its space is open to everybody. A space
     that is made for the project is open then, too; else it is for its users."""
     configuration: ProjectConfiguration | None = None
     """The tenant in the device registry; left out: the registry's own API says it."""

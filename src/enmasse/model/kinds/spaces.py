@@ -234,9 +234,9 @@ class SparkOptions(Model):
     """Spark's UI and event log of the sessions that run a space's pipelines."""
 
     ui: bool | None = None
-    """Whether Spark's UI can be opened from each pipeline, with the right `pipelines/ui`; left out: no."""
+    """True if Spark's UI can be opened from each pipeline, with the right `pipelines/ui`; left out: no."""
     event_log: bool | None = None
-    """Whether sessions write Spark's event log, for its history server; left out: no."""
+    """True if sessions write Spark's event log, for its history server; left out: no."""
 
 
 class AddressSpaceSpec(Model):

@@ -57,7 +57,7 @@ class WebhookSpec(Model):
     retry: WebhookRetry = WebhookRetry()
     """What happens to a message that was not taken."""
     paused: bool = False
-    """Whether messages wait."""
+    """True if messages wait."""
 
 
 class WebhookStatus(ResourceStatus):

@@ -24,7 +24,7 @@ class OwnerReference(Model):
     name: str
     uid: str
     controller: bool | None = None
-    """Whether the owner is the one that manages this object."""
+    """True if the owner is the one that manages this object."""
     block_owner_deletion: bool | None = None
 
 

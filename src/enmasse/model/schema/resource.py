@@ -22,7 +22,7 @@ class ResourceStatus(Model):
     """The state of an object; written by controllers only."""
 
     is_ready: bool = False
-    """Whether it can be used."""
+    """True if it can be used."""
     phase: str = "Pending"
     """How far it has come: Pending, Configuring, Active, Failed or Terminating."""
     messages: tuple[str, ...] = Field(default=(), strict=False)

@@ -74,7 +74,7 @@ REJECTED = "amqp:rejected:list"
 DIST_MODES = ("move", "copy")
 
 _SETTLES = {0: False, 1: True}
-"""Whether a link with that snd-settle-mode carries settled messages; one of mode 2 may carry both."""
+"""True if a link with that snd-settle-mode carries settled messages; one of mode 2 may carry both."""
 
 ADDRESS_TYPE = "enmasse:address-type"
 """The capability by which a receiver asks for the type of its address, and the property with the answer."""

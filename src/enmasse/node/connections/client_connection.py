@@ -150,7 +150,7 @@ class ClientLink:
         self.is_control = False
         """True for a link that controls transactions: it stays while the node stops."""
         self.is_presettled: bool | None = None
-        """Whether its sender settles every message itself, or none; None: that is not known."""
+        """True if its sender settles every message itself, or none; None: that is not known."""
         self.end: Producer | Consumer | None = None
         self.made: Address | None = None
         self.counted: tuple[Address | None] | None = None

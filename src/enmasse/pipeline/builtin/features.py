@@ -39,7 +39,7 @@ class Encoder:
     missing: Mapping[str, float] = field(default_factory=dict)
     """By feature, the number that one is taken for which lacks."""
     imputes: bool = False
-    """Whether features may lack."""
+    """True if features may lack."""
 
     def is_text(self, name: str) -> bool:
         """Return whether a feature is text, and not a number."""

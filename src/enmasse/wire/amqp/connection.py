@@ -300,7 +300,7 @@ class Connection(ConnectionOutput):
         return RemoteError("amqp:resource-limit-exceeded", "there is no room for frames that are not complete")
 
     def _is_leaving(self, channel: int) -> bool:
-        """Whether a session on that channel was ended by us and the peer has not seen it yet."""
+        """True if a session on that channel was ended by us and the peer has not seen it yet."""
         return any(s.remote_channel == channel and s.is_end_sent for s in self._sessions.values())
 
     def _on_frame(self, data: bytes, at: int, size: int, kind: int, channel: int) -> None:

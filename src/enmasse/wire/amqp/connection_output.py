@@ -210,7 +210,7 @@ class ConnectionOutput:
 
     @property
     def _is_verdict_awaited(self) -> bool:
-        """Whether we have yet to decide on the peer's credentials."""
+        """True if we have yet to decide on the peer's credentials."""
         sasl = self.sasl
         return isinstance(sasl, SaslServer) and sasl.is_waiting
 

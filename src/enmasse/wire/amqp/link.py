@@ -173,7 +173,7 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether both ends are attached."""
+        """True if both ends are attached."""
         return self.is_attached and not self.is_detached and not self.is_detach_sent
 
 
@@ -306,7 +306,7 @@ class SendingLink(Link):
 
     @property
     def holds_back(self) -> bool:
-        """Whether nothing more should be sent for now, whatever the credit."""
+        """True if nothing more should be sent for now, whatever the credit."""
         return self.session.is_blocked or self.session.connection.is_blocked
 
     @property
@@ -385,7 +385,7 @@ class ReceivingLink(Link):
         """What has come of a delivery that takes several transfers."""
         self.partial_bytes = 0
         self.is_stalled = False
-        """Whether what comes of a message that passes has to wait."""
+        """True if what comes of a message that passes has to wait."""
         self.passes_from = 0
         """Bytes of a message from which it is passed on while it comes; 0 holds every message whole."""
         self.passage: Passage | None = None
@@ -397,7 +397,7 @@ class ReceivingLink(Link):
         self.tracker: DeliveryTracker | None = None
         """Who follows the deliveries, if the link may be resumed; set before the link is accepted."""
         self.takes_parts = False
-        """Whether the next transfer may be a part, or must be measured or followed."""
+        """True if the next transfer may be a part, or must be measured or followed."""
         self._is_measured = False
         self.delivery_id = 0
         self.delivery_settled = False
@@ -432,11 +432,11 @@ class ReceivingLink(Link):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a part of a delivery has come."""
+        """True if a part of a delivery has come."""
         return self.partial is not None or self.passage is not None
 
     def is_taken(self, data: bytes, start: int, stop: int) -> bool:
-        """Whether nothing more is to be done about a transfer, as its delivery was resumed [AMQP 2.6.13]."""
+        """True if nothing more is to be done about a transfer, as its delivery was resumed [AMQP 2.6.13]."""
         assert self.tracker is not None
         if self.is_detach_sent:
             return True

@@ -184,7 +184,7 @@ class WindowsParameters(_TableOrAddress):
     lateness: Duration = "10s"
     """How much older than the newest reading one may be and still count."""
     emit: Literal["final", "changes"] = "final"
-    """Whether a window is written once it is complete, or again with every change."""
+    """When a window is written: once it is complete, or again with every change."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield a problem if windows leave gaps between them."""

@@ -72,7 +72,7 @@ class SqlFunction(Model):
     returns: str = Field(min_length=1)
     """The type of what it gives, as ``DOUBLE`` or ``STRUCT<low: INT, high: INT>``."""
     vectorized: bool | None = None
-    """Whether it is called with a pandas Series for each argument, and gives one (a pandas UDF); left out: it is
+    """True if it is called with a pandas Series for each argument, and gives one (a pandas UDF); left out: it is
     called for each row, with values of Python, and None for NULL."""
     timeout: Duration | None = None
     """How long it may take for the rows of one call from Spark, some ten thousand; left out: ten minutes."""
@@ -100,7 +100,7 @@ class Resources(Model):
     """The session, cores and memory that a pipeline runs on."""
 
     session: Literal["shared", "own"] | None = None
-    """Whether it shares the Spark session of its space's pipelines; left out: it does."""
+    """True if it shares the Spark session of its space's pipelines; left out: it does."""
     cores: int | None = Field(default=None, ge=1)
     """Of a session of its own."""
     memory: Quantity | None = None
@@ -134,7 +134,7 @@ class PipelineSpec(Model):
     trigger: str | None = None
     """A duration between two micro-batches, or ``availableNow``: read what is there and end. Left out: 1s."""
     paused: bool = False
-    """Whether it rests, keeping its place."""
+    """True if it rests, keeping its place."""
     restart: Restart | None = None
     """Start again from another point."""
     backfill: Backfill | None = None

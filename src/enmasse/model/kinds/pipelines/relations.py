@@ -44,7 +44,7 @@ class RegistrySpec(Model):
     version: int | None = Field(default=None, ge=1)
     """The version of the subject; left out: the latest when the pipeline starts."""
     wire_format: bool = True
-    """Whether each message begins with the id of its schema; false: all are of the subject's, and without an id."""
+    """True if each message begins with the id of its schema; false: all are of the subject's, and without an id."""
 
 
 def table_problem(name: str) -> str | None:

@@ -141,11 +141,11 @@ class SourceSpec(Model):
     starting_offsets: str | None = None
     """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
     include_properties: bool | None = None
-    """Whether there are columns for properties, annotations and content type."""
+    """True if there are columns for properties, annotations and content type."""
     include_headers: bool | None = None
-    """Whether there is a column ``headers``: the application properties in order, each with its type."""
+    """True if there is a column ``headers``: the application properties in order, each with its type."""
     include_topic_name: bool | None = None
-    """Whether there is a column ``topic_name``: the name that the message was sent to, at a topic or below it."""
+    """True if there is a column ``topic_name``: the name that the message was sent to, at a topic or below it."""
     include_present: bool | None = None
     """True for a column ``_present``: the names of the fields that a message has, be they null or not. A sink
     with ``update: present`` sets those to NULL that are null."""
@@ -161,7 +161,7 @@ class SourceSpec(Model):
     """The verdict on a row made of its rows for which an expression of a step fails, where the step does not say:
     ``dead-letter``, ``drop``, ``null`` or ``fail``."""
     tombstones: bool | None = None
-    """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
+    """True if an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
     schema are NULL; left out: it is a bad record."""
     expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
     """What rows are expected to meet; the first one that is not met decides what becomes of a row."""
@@ -172,7 +172,7 @@ class SourceSpec(Model):
     max_bytes_per_batch: Quantity | None = None
     """Bytes of one micro-batch at most."""
     fail_on_data_loss: bool | None = None
-    """Whether the query fails when rows are gone before they were read; true if left out."""
+    """True if the query fails when rows are gone before they were read; true if left out."""
 
 
 def is_several(source: SourceSpec) -> bool:

@@ -59,7 +59,7 @@ class StepSpec(Model):
     """The columns of which a row with the same values as an earlier one is left out, if it comes within the delay of
     the source's watermark."""
     per_batch: bool | None = None
-    """Whether it is done with each micro-batch as a whole, as if that were a table: windows (``OVER``), ``ORDER BY``
+    """True if it is done with each micro-batch as a whole, as if that were a table: windows (``OVER``), ``ORDER BY``
     and ``LIMIT`` see the batch. What reads it is done so, too."""
     inputs: tuple[str, ...] = Field(default=(), strict=False)
     """Relations that a function gets as DataFrames of Spark; it returns one. Needs ``resources.session: own``."""

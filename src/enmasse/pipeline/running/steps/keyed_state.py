@@ -68,7 +68,7 @@ class KeyState:
 
     @property
     def exists(self) -> bool:
-        """Whether the key has a state."""
+        """True if the key has a state."""
         return self._value is not None
 
     @property
@@ -83,7 +83,7 @@ class KeyState:
 
     @property
     def is_updated(self) -> bool:
-        """Whether there is another value than before."""
+        """True if there is another value than before."""
         return self._is_updated
 
     def update(self, value: Mapping[str, Any]) -> None:
