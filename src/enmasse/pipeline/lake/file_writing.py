@@ -338,7 +338,10 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
         nulls[name] = sum(group.null_count for group in groups)
         bounds = [group for group in groups if group.null_count < group.num_values + group.null_count]
         if bounds and all(group.has_min_max for group in bounds):
-            low, high = _text_of(min(group.min for group in bounds)), _text_of(max(group.max for group in bounds))
+            try:
+                low, high = _text_of(min(group.min for group in bounds)), _text_of(max(group.max for group in bounds))
+            except (OverflowError, ValueError):  # a moment beyond the years 1 to 9999
+                continue
             if low is not None and high is not None:
                 least[name], greatest[name] = low, high
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}

@@ -49,6 +49,16 @@ def test_what_is_told_of_a_file_is_what_is_in_it(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("of", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
+@pytest.mark.parametrize("far", [3_000_000, -800_000], ids=["after 9999", "before 1"])
+def test_nothing_is_told_of_moments_that_python_does_not_hold(tmp_path: Path, of: pa.DataType, far: int) -> None:
+    unit, plain = (1, pa.int32()) if of == pa.date32() else (86_400_000_000, pa.int64())
+    values = pa.array([20_000 * unit, far * unit, None], plain).cast(of)
+    (file,) = told(tmp_path, [pa.RecordBatch.from_arrays([pa.array([1, 2, 3]), values], ["n", "at"])])
+    stats = json.loads(file["stats"])
+    assert (stats["minValues"], stats["maxValues"], stats["nullCount"]) == ({"n": 1}, {"n": 3}, {"n": 0, "at": 1})
+
+
 def test_a_changed_bit_of_a_page_is_an_error_of_who_reads_it(tmp_path: Path) -> None:
     batch = rows_of(*((DAY, f"site {n}", n, 0.5 * n) for n in range(300)))
     (file,) = told(tmp_path, [batch])
