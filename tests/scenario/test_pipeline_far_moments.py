@@ -15,13 +15,15 @@ from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructType
 
+from enmasse.model.kinds.pipelines.pipeline import Code
 from enmasse.pipeline.far_moments import as_numbers, beyond_pandas
 from enmasse.pipeline.lake.compaction import compact, drop_rows
 from enmasse.pipeline.lake.relation import facts, relation, statistics
 from enmasse.pipeline.running.querying import as_file, as_rows
 from enmasse.pipeline.running.steps.functions import FunctionCall
-from enmasse.pipeline.running.steps.judged_functions import for_pandas, judged_rows
-from enmasse.pipeline.running.steps.verdicts import Judging
+from enmasse.pipeline.running.steps.judged_functions import for_pandas, judged_functions, judged_rows
+from enmasse.pipeline.running.steps.sql_functions import sql_functions
+from enmasse.pipeline.running.steps.verdicts import Judging, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +124,23 @@ def test_a_function_of_frames_is_not_called_with_them(spark: SparkSession, table
     ]
     with pytest.raises(PySparkException, match="ts_top: got a moment that pandas does not hold: "):
         for_pandas(frame.select("n", "ts_top"), None).collect()
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ", "DATE"])
+def test_a_vectorized_function_is_not_called_with_them(spark: SparkSession, kind: str) -> None:
+    declared = {"name": "same", "function": "own:same", "returns": "INT", "vectorized": True}
+    code = Code.model_validate({"configMap": "own", "functions": [declared]})
+    modules = {"own": "def same(days, numbers):\n    assert days.notna().all()\n    return numbers"}
+    for name, udf in sql_functions(code, modules).items():
+        spark.udf.register(name, udf)
+    moments = ["2026-11-28", "0000-12-31", "10000-01-01" if kind == "DATE" else "2262-04-12", "1677-09-22"]
+    rows = ", ".join(f"({number}, {kind.partition('_')[0]}'{text}')" for number, text in enumerate(moments))
+    given = spark.sql(f"SELECT same(CAST(at AS {kind}), n) AS n FROM VALUES {rows} AS rows(n, at)")
+    left_out = Verdicts(Judging("far", 0, is_null=False), judged_functions(code, modules)).over(given)
+    assert sorted(left_out.collect()) == [(0,), (3,)]
+    with_null = Verdicts(Judging("far", 0, is_null=True), judged_functions(code, modules)).over(given)
+    assert sorted(row["n"] for row in with_null.collect() if row["n"] is not None) == [0, 3]
+    assert with_null.count() == 4
 
 
 def test_columns_of_an_answer_may_have_one_name(spark: SparkSession) -> None:

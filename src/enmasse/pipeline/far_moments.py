@@ -27,9 +27,13 @@ _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 """The calendar repeats after so many."""
 _DAY_US: Final = 86_400_000_000
-_DAYS: Final = (_BEGIN_DAYS, 2_932_896)
-"""The years 1 to 9999."""
 _PANDAS_US: Final = (-(1 << 63) // 1000 + 1, (1 << 63) // 1000 - 1)
+PANDAS_BOUNDS: Final = {
+    "TimestampType": _PANDAS_US,
+    "TimestampNTZType": _PANDAS_US,
+    "DateType": (_BEGIN_DAYS, 2_932_896),
+}
+"""The least and the greatest moment that pandas holds, by Spark's type: of dates those of the years 1 to 9999."""
 _US_OF: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -121,7 +125,7 @@ def beyond_pandas(frame: DataFrame) -> dict[str, Column]:
 def _any_moment(column: Column, kind: DataType, no: Column) -> Column:
     """Return whether a value holds a moment that pandas does not; NULL counts as that it does not hold one."""
     from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not
-    from pyspark.sql.types import ArrayType, DateType, MapType, StructType  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415
 
     if numbers_type(kind) == kind:
         return no
@@ -136,7 +140,7 @@ def _any_moment(column: Column, kind: DataType, no: Column) -> Column:
         for one in kind.fields:
             found |= F.coalesce(_any_moment(column.getField(one.name), one.dataType, no), no)
         return found
-    least, most = _DAYS if isinstance(kind, DateType) else _PANDAS_US
+    least, most = PANDAS_BOUNDS[type(kind).__name__]
     return ~_numbers(column, kind).between(least, most)
 
 

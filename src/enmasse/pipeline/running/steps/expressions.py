@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.pipeline.far_moments import PANDAS_BOUNDS
 from enmasse.pipeline.running.logical_plans import each
 
 if TYPE_CHECKING:
@@ -126,6 +127,16 @@ class Expressions:
             value.dataType(),
         )
         return self._catalyst.If(problem, raised, value)
+
+    def for_pandas(self, value: Any) -> Any:
+        """Return a value that raises an error where it is a moment that pandas does not hold."""
+        kind = value.dataType()
+        if kind_of(kind) not in PANDAS_BOUNDS:
+            return value
+        least, most = (self._catalyst.Literal(bound, kind) for bound in PANDAS_BOUNDS[kind_of(kind)])
+        is_beyond = self.any_of([self._catalyst.LessThan(value, least), self._catalyst.GreaterThan(value, most)])
+        reason = self.literal(f"{fragment_of(value)}: a moment that pandas does not hold")
+        return self.unless(is_beyond, reason, value)
 
     def written_out(self, expression: Any, named: Mapping[str, Any] | None = None) -> Any:
         """Return an expression that can be taken apart: Spark names what BETWEEN and NULLIF compare, and has it once.

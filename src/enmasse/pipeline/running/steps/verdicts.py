@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.util import PythonEvalType
 
 from enmasse.pipeline.running.logical_plans import analyzed, each
 from enmasse.pipeline.running.steps.expressions import Expressions, kind_of, module, nodes_of
@@ -331,13 +332,15 @@ class Verdicts:
                 is_same = all(one is other for one, other in zip(parts, former, strict=True))
                 return value if is_same else value.withNewChildren(make.seq(parts))
             problem, reason = None, None
+            twin = self._functions.get(str(value.name()))
+            if twin is not None and value.evalType() == PythonEvalType.SQL_SCALAR_PANDAS_UDF:
+                parts = list(map(make.for_pandas, parts))
             if not all(map(make.is_safe, parts)):
                 given = make.alias(make.tried(parts), f"{_HIDDEN}given")
                 child = self._with(child, [given])
                 problem = make.is_null(given.toAttribute())
                 reason = make.reason([(str(value.name()), part) for part in parts])
                 parts = [make.field(given.toAttribute(), index) for index in range(len(parts))]
-            twin = self._functions.get(str(value.name()))
             if twin is None:
                 called = make.alias(value.withNewChildren(make.seq(parts)), f"{_HIDDEN}called")
                 found = called.toAttribute()
