@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,14 @@ pytestmark = [
 LATE_S = 400.0
 
 
+def somebodys_port() -> socket.socket:
+    """A port that listens; not one as the system gives out by itself: red's Spark may have it, in its own network."""
+    for port in random.sample(range(10_000, 20_000), 200):
+        with suppress(OSError):
+            return socket.create_server(("", port))
+    raise AssertionError("no port is free")
+
+
 @pytest.fixture(scope="session")
 def piping(tenants: Tenants) -> Iterator[Tenants]:
     """Both tenants with a pipeline; red's has tried everything."""
@@ -55,7 +65,7 @@ def piping(tenants: Tenants) -> Iterator[Tenants]:
     until(tenants, "blue", "blue.keep", "SELECT * FROM treasure")
     with tenants.connect("red", user="keeper") as connection:
         connection.sender("history").send(Message("begin", durable=True))
-    foreign = socket.create_server(("", 0))
+    foreign = somebodys_port()
     target = {
         "data": str(tenants.data),
         "admin": str(Layout(tenants.data).admin_socket(DEFAULT_NODE)),

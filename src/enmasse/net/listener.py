@@ -18,6 +18,7 @@ from typing import cast
 from enmasse.net.connection_limiter import ConnectionLimiter, Slot
 from enmasse.net.first_bytes import HTTP, TLS, ProtocolSignature, asks_for_websocket, recognise
 from enmasse.net.loop import Turn
+from enmasse.net.origins import RefuseHost
 from enmasse.net.tls_layer import TlsLayer
 from enmasse.net.transport import Engine, EngineProtocol
 
@@ -27,9 +28,6 @@ _log = logging.getLogger(__name__)
 
 MakeEngine = Callable[[EngineProtocol], Engine]
 """Makes the engine of a connection whose socket is connected; it refuses the peer if ``shell.refusal`` says so."""
-
-RefuseHost = Callable[[str | None, asyncio.Transport], str | None]
-"""Returns why a request is refused for the host that it names; None if it is not: see ``origins.host_refusal``."""
 
 
 class Port:

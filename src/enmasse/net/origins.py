@@ -5,6 +5,7 @@ For every HTTP server here: the node's, WebSocket on it, and the API.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 from collections.abc import Callable
@@ -21,6 +22,9 @@ SECURITY_HEADERS = (
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing: a page of another origin may use them, without seeing the answer."""
+
+RefuseHost = Callable[[str | None, asyncio.Transport], str | None]
+"""Returns why a request is refused for the host that it names; None if it is not: see ``host_refusal``."""
 
 HTTP_NAME = "--http-name"
 """The option that adds a name to those by which a server is called."""

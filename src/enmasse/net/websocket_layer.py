@@ -26,7 +26,7 @@ from enmasse.wire.http.heads import read_head
 
 if TYPE_CHECKING:
     from enmasse.net.first_bytes import ProtocolSignature
-    from enmasse.net.listener import RefuseHost
+    from enmasse.net.origins import RefuseHost
 
 
 MAX_FRAGMENT_BYTES = 1 << 20

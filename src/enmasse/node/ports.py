@@ -22,16 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits, room_for_connections
 from enmasse.net.first_bytes import ProtocolSignature
-from enmasse.net.listener import MakeEngine, Port, RefuseHost
-from enmasse.net.origins import host_refusal
+from enmasse.net.listener import MakeEngine, Port
+from enmasse.net.origins import RefuseHost, host_refusal
 from enmasse.node.errors import TenancyError
 from enmasse.node.tenancy import named_space
 from enmasse.node.users.peer import is_here
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from enmasse.messaging.space import Space
     from enmasse.net.certificates import CertificateStore, HostAuthorities
     from enmasse.net.loop import Turn
