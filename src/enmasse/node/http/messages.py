@@ -91,7 +91,7 @@ LOST: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class HttpParts(Parts):
-    """The parts of a message before its body, whose sender is told by an answer of HTTP what is wrong with them."""
+    """The parts of a message before its body; an answer of HTTP says what is wrong with them."""
 
     __slots__ = ()
 

@@ -52,7 +52,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     "fixed-decimal": _decimal,
 }
 _OWN: Final = "enmasse."
-"""What the names of their logical types begin with, for the library has one set of readers for a whole process."""
+"""The beginning of the names of their logical types, for the library has one set of readers for a whole process."""
 for _name, _read in _READERS.items():
     _kind, _, _logical = _name.partition("-")
     fastavro.read.LOGICAL_READERS[f"{_kind}-{_OWN}{_logical}"] = _read
@@ -105,8 +105,8 @@ def read_record(content: bytes, begin: int, written: Any, wanted: Any, no_record
         content: the message.
         begin: the place.
         written: the schema by which the record was written.
-        wanted: that by which it is read, or None for the same.
-        no_record: what is said of a message that is none, before the reason.
+        wanted: the schema by which it is read, or None for the same.
+        no_record: the words for a message that is none, before the reason.
 
     Raises:
         RecordProblem: it is no record of the schema, or there is more.
