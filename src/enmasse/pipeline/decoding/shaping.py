@@ -112,7 +112,7 @@ def column_shape(column: Column, path: str, values: Mapping[str, Shape]) -> Shap
     Args:
         column: the column or field.
         path: the name by which problems call it.
-        values: as for ``shaper``.
+        values: the functions that ``shaper`` takes by that name.
     """
     inner = _shape(column.type, path, values)
     if (made := values.get(column.type.name)) is not None:

@@ -6,7 +6,7 @@ Rules:
 2. It ends after its time, or when it is cancelled, and leaves Spark's cores to others.
 3. An answer is bounded in rows and in bytes. The answer says so if something is left out.
 4. As a file of Parquet an answer has the types that Spark gives its columns.
-5. Moments that no datetime of Python holds are told, and counted in a warning.
+5. Moments beyond the years 1 to 9999 are texts in an answer, and a warning counts them.
 """
 
 from __future__ import annotations

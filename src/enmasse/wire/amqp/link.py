@@ -88,12 +88,12 @@ class Link:
         unsettled: dict[Any, Any] | None = None,
         incomplete_unsettled: bool = False,
     ) -> None:
-        """Answer the peer's attach; from now on ``sink`` hears of the link, first of the credit that it has already.
+        """Answer the peer's attach, and tell ``sink`` of the credit and drain that came before.
 
         What is ``unsettled`` of an earlier life of the link is told by delivery tag [AMQP 2.6.13].
 
         Raises:
-            LocalError: it was answered, or the link has gone meanwhile, which the handler was told.
+            LocalError: the attach was answered before, or the link has ended.
         """
         remote = self._wish()
         self.sink = sink
