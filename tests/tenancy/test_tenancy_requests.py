@@ -17,7 +17,8 @@ from enmasse.identity.oidc_settings import OidcSettings
 from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.sql.sql import SqlError, checked_sql
-from enmasse.net.egress import MAX_HOSTS, Egress, EgressError, trust_of
+from enmasse.net.egress import WEBHOOKS, EgressError, Reach, trust_of
+from enmasse.net.egress_http import MAX_HOSTS, Egress
 from enmasse.net.oidc_provider import OidcProvider
 from enmasse.pipeline.database.connection import addresses_of
 from enmasse.pipeline.errors import DatabaseAwayError
@@ -93,7 +94,7 @@ def webhook(sockets: Sockets, listed: tuple[str, ...] = ()) -> bool:
     """Have a webhook post; return true if its host was connected to."""
 
     async def post() -> None:
-        egress = Egress([ip_network(each) for each in listed], trust_of(None))
+        egress = Egress(Reach(WEBHOOKS, tuple(ip_network(each) for each in listed)), trust_of(None))
         async with httpx.AsyncClient(transport=egress, trust_env=False) as client:
             await client.post(f"https://{HOST}/", content=b"x")
 
@@ -232,7 +233,7 @@ def test_hosts_of_one_address_share_no_connection() -> None:
         return ["93.184.215.14"]
 
     async def ask() -> None:
-        egress = Egress((), trust_of(None), resolve)
+        egress = Egress(Reach(WEBHOOKS, lookup=resolve), trust_of(None))
         async with httpx.AsyncClient(transport=egress, trust_env=False) as client:
             for number in range(3 * MAX_HOSTS):
                 for host in ("a.example", f"b{number}.example"):

@@ -29,7 +29,8 @@ from enmasse.errors import ConfigError, UnavailableError
 from enmasse.identity.errors import TokenError, UnknownKeyError
 from enmasse.identity.oidc import Identity, IdToken, KeySet, read_discovery, verify_id_token, verify_token
 from enmasse.identity.oidc_settings import OidcSettings, check_provider_url, is_loopback
-from enmasse.net.egress import Egress, EgressError, trust_of
+from enmasse.net.egress import WEBHOOKS, EgressError, Reach, trust_of
+from enmasse.net.egress_http import Egress
 
 REFETCH_S = 10.0
 """Seconds between two fetches of keys that tokens cause; a new key is known that much later at worst."""
@@ -464,7 +465,7 @@ class OidcProvider:
             networks, trust = self.settings.networks, _trust(self.settings.ca_cert)
             is_here = is_loopback(urlsplit(self.settings.issuer).hostname or "")
             self._http = httpx.AsyncClient(
-                transport=None if networks is None else Egress(networks, trust),
+                transport=None if networks is None else Egress(Reach(WEBHOOKS, networks), trust),
                 verify=trust,
                 timeout=REQUEST_S,
                 limits=httpx.Limits(max_connections=MAX_ASKING + 2, keepalive_expiry=30.0),

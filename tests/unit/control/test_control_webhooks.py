@@ -27,7 +27,8 @@ from enmasse.control.webhooks.request import (
 from enmasse.model.kinds.webhooks import header_problem
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.objects import decode
-from enmasse.net.egress import Egress, trust_of
+from enmasse.net.egress import WEBHOOKS, Reach, trust_of
+from enmasse.net.egress_http import Egress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,8 +126,8 @@ def test_the_next_address_is_tried_when_one_takes_no_connection_and_nothing_is_s
         async def resolve(_host: str, _port: int) -> Sequence[str]:
             return ["127.0.0.2", "::1", "127.0.0.1"]  # only the last one listens
 
-        allowed = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
-        async with server, httpx.AsyncClient(transport=Egress(allowed, trust_of(None), resolve)) as client:
+        allowed = Reach(WEBHOOKS, (ip_network("127.0.0.0/8"), ip_network("::1/128")), lookup=resolve)
+        async with server, httpx.AsyncClient(transport=Egress(allowed, trust_of(None))) as client:
             return (await client.post(f"http://shop.example:{port}/", content=b"once")).status_code
 
     assert asyncio.run(ask()) == 204

@@ -19,7 +19,8 @@ from enmasse.model.kinds.webhooks import Webhook, header_problem
 from enmasse.model.schema.conditions import READY, find, with_effect
 from enmasse.model.schema.kinds import ADDRESS, SECRET, WEBHOOK
 from enmasse.model.schema.objects import restore
-from enmasse.net.egress import Egress, trust_of
+from enmasse.net.egress import WEBHOOKS, Reach, trust_of
+from enmasse.net.egress_http import Egress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +97,7 @@ class WebhookController(Controller):
             running = None
         figures = self._figures.setdefault(key, Figures())
         if posting is not None and running is None:
-            egress = Egress(self._context.networks, trust_of(posting.authorities))
+            egress = Egress(Reach(WEBHOOKS, tuple(self._context.networks)), trust_of(posting.authorities))
             poster = Poster(posting, figures, self._visit, egress, lambda: self._fresh.add(key))
             self._tasks[key] = posting, asyncio.create_task(poster.run(), name=f"webhook {key}")
         self._publish(webhook, verdict, figures)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +16,7 @@ from enmasse.drivers.supervisor.child import die_with_parent
 from enmasse.drivers.supervisor.ports import API_PORT, API_TLS_PORT
 from enmasse.errors import ConfigError
 from enmasse.identity.oidc_settings import OidcSettings, read_settings
+from enmasse.net.egress import WEBHOOKS, networks_of
 
 
 class AuthChoice(StrEnum):
@@ -104,7 +103,7 @@ SessionIdle = Annotated[
 WebhookNetwork = Annotated[
     list[str] | None,
     typer.Option(
-        "--webhook-network",
+        WEBHOOKS,
         metavar="CIDR",
         help="Webhooks may post there, and providers of identities that spaces choose may be there, although it is "
         "not public, as 10.1.0.0/16; repeatable.",
@@ -122,18 +121,6 @@ WildcardCertificate = Annotated[
 WildcardKey = Annotated[Path | None, typer.Option("--wildcard-key", metavar="FILE", help="Its key (PEM).")]
 
 DEFAULT_DOMAIN = "enmasse.local"
-
-
-def networks_of(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Return the networks that the option ``--webhook-network`` names.
-
-    Raises:
-        ConfigError: one is none.
-    """
-    try:
-        return tuple(ip_network(text) for text in texts)
-    except ValueError as error:
-        raise ConfigError(f"--webhook-network: {error}: expected a network such as 10.1.0.0/16") from None
 
 
 def oidc_settings(
@@ -259,7 +246,7 @@ def control(
     )
     settings = ControlSettings(
         data=data,
-        networks=networks_of(webhook_network or ()),
+        networks=networks_of(WEBHOOKS, webhook_network or ()),
         listeners=listeners,
         nodes={node: node_url},
         supervised=supervised,

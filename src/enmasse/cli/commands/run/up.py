@@ -33,7 +33,6 @@ from enmasse.cli.commands.run.control import (
     WildcardKey,
     certificate_pair,
     control,
-    networks_of,
     oidc_settings,
 )
 from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, HTTP_NAME, USERS, WEB_ORIGIN, names_of, written
@@ -42,6 +41,7 @@ from enmasse.cli.output import Writer, make_table
 from enmasse.drivers.supervisor.endpoints import is_loopback, require_loopback
 from enmasse.drivers.supervisor.supervisor import UpSettings, run_supervisor
 from enmasse.errors import ConfigError
+from enmasse.net.egress import WEBHOOKS, networks_of
 from enmasse.node.protocols import further_protocols
 from enmasse.node.users.users_file import load_users
 
@@ -172,7 +172,7 @@ def up(
     # Tools keep tokens back where there is no TLS.
     tls_host = api_host or (host if api_auth != AuthChoice.OPEN or api_tls_port is not None else None)
     # Errors in these are better reported here than in control's log.
-    networks_of(webhook_network or ())
+    networks_of(WEBHOOKS, webhook_network or ())
     names_of(http_name)
     certificate_pair(api_cert, api_key, "--api-cert, --api-key")
     certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")
