@@ -274,7 +274,7 @@ def _array(data: bytes, at: int, stop: int, count: int, depth: int) -> Array:
 
 
 def skip(data: bytes, at: int, end: int) -> int:
-    """Where the value that starts at ``at`` ends, without making it.
+    """Return where the value that starts at ``at`` ends, without making it.
 
     Only sizes are read, so what lies inside a compound value is not checked.
 

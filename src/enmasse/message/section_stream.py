@@ -36,7 +36,7 @@ class SectionStream:
         self._left = 0
         """Bytes of the section that are still to come."""
         self._start = bytearray()
-        """What has come of the start of the next section."""
+        """The bytes of the next section that have come."""
         self._properties = bytearray()
 
     @property

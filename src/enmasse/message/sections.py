@@ -513,7 +513,7 @@ class Sections:
         self._decoded: dict[int, Any] = {}
 
     def _scan(self) -> dict[int, tuple[int, int, int]]:
-        """Where each section starts, has its value, and ends; a repeated one as a whole."""
+        """Find where each section starts, has its value, and ends; a repeated one as a whole."""
         if self._bounds is not None:
             return self._bounds
         data = self.payload
@@ -582,7 +582,7 @@ class Sections:
 
     @property
     def body_range(self) -> tuple[int, int]:
-        """Where the body's sections start and end; equal where there is none."""
+        """The start and end of the body's sections; equal where there is none."""
         bounds = self._scan()
         for code in (DATA, SEQUENCE, VALUE):
             if code in bounds:

@@ -12,7 +12,7 @@ from enmasse.message.errors import DecodeError
 from enmasse.message.sections import Sections
 
 ID_ANNOTATION: Final = "x-opt-id"
-"""What a browser calls a message: it is not part of it, and not searched."""
+"""The id by which a browser calls a message: it is not part of it, and not searched."""
 
 _BETWEEN: Final = frozenset("='\",:[](){}\\")
 """Characters that come between texts when a message is written out."""

@@ -125,7 +125,7 @@ class Array:
     Args:
         code: the format code that the elements share, such as 0xA3 for symbols up to 255 bytes.
         values: the elements.
-        descriptor: what describes each element, if anything does.
+        descriptor: the descriptor of each element, if there is one.
     """
 
     __slots__ = ("code", "descriptor", "values")

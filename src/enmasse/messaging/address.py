@@ -49,15 +49,15 @@ class AttachOptions:
         properties: link properties.
         name: the link's name, and with ``container`` the identity of a durable subscription.
         container: the container id of the peer.
-        owner: whose it is that outlives the link; empty: nobody's, or who comes first.
+        owner: the owner of that which outlives the link; empty: nobody, or the first who comes.
         user: the user's name; empty where no login is needed.
         may_manage: whether that user may take what belongs to others.
         source: the address as the receiver named it.
-        url: how the node is reached, for answers that name it.
+        url: the URL of the node, for answers that name it.
         browse: read messages without taking them (distribution mode ``copy``).
         origin: the session that a sender belongs to, for filters that do not want its messages.
         is_durable: whether the source is to outlive the link (terminus durability).
-        expiry_policy: what starts the time that it lasts then: ``link-detach``, ``session-end``,
+        expiry_policy: the event that starts the time that it lasts then: ``link-detach``, ``session-end``,
             ``connection-close`` or ``never``.
         expiry_timeout_s: that time in seconds.
     """
@@ -191,7 +191,7 @@ class Home(NamedTuple):
     """The node that serves an address.
 
     Attributes:
-        host: where clients connect.
+        host: the host to which clients connect.
         port: the port there.
         is_secure: whether by TLS.
     """

@@ -23,7 +23,7 @@ class Party:
     """The holders that share one name: a space, a user of it, an address of that user's.
 
     Args:
-        parent: what it is a part of.
+        parent: the party that it is a part of.
         key: its name there.
     """
 

@@ -162,7 +162,7 @@ class Producer:
     """A sender's end at an address: what the sender's link calls.
 
     Args:
-        address: where the messages go.
+        address: the address to which the messages go.
         port: the sender's link.
         target: the address as the sender named it, which for a topic may be below the declared one.
     """
@@ -233,7 +233,7 @@ class Consumer:
     """A receiver's end at an address: what the receiver's link calls.
 
     Args:
-        address: where the messages come from.
+        address: the address from which the messages come.
         port: the receiver's link.
         presettle: whether the receiver asked for settled messages.
     """

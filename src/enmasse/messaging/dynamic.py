@@ -246,8 +246,8 @@ class DynamicNodes:
         """Make an address for a link that is about to join it.
 
         Args:
-            request: what the link asks for.
-            owner: whose it is to be: who may receive from it.
+            request: the wish of the link.
+            owner: the owner of it: who may receive from it.
             user: the owner's name.
 
         Raises:

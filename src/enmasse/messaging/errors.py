@@ -31,7 +31,7 @@ class RedirectError(AttachError):
 
     Args:
         address: the address as the link named it.
-        url: where it is served, for people.
+        url: the URL at which it is served, for people.
         info: the same as the peer's software reads it.
     """
 
@@ -44,7 +44,7 @@ class SelectorError(AttachError):
     """A selector that cannot be understood.
 
     Attributes:
-        position: where in its text, counted in characters from 1; 0 if it is about the whole.
+        position: the place in its text, counted in characters from 1; 0 if it is about the whole.
     """
 
     def __init__(self, description: str, position: int = 0) -> None:

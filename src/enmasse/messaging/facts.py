@@ -59,7 +59,7 @@ class Facts:
     Attributes:
         durable: whether it is to survive a restart.
         priority: 0 to 255, of which clients use 0 to 9; higher goes first.
-        ttl_ms: how long it may wait, from its arrival; 0 is for ever.
+        ttl_ms: the milliseconds that it may wait, from its arrival; 0 is for ever.
         expires_ms: when it expires by its sender's clock, in milliseconds since 1970; 0 is never.
         group: messages of the same group go to the same receiver.
         group_sequence: the place in the group.
@@ -129,7 +129,7 @@ def facts_of(payload: bytes) -> Facts:
         payload: the bytes of a message whose format is AMQP's own (0).
 
     Raises:
-        DecodeError: what had to be read is malformed, or no such time can be.
+        DecodeError: a part that had to be read is malformed, or no such time can be.
     """
     facts = PLAIN
     late: Any = None

@@ -50,7 +50,7 @@ class Wave:
 
     def __init__(self, space: object) -> None:
         self.space = space
-        """Whose part of a turn it takes."""
+        """The space whose part of a turn it takes."""
         self.size = 0
         """The number of its messages."""
         self.waiting_bytes = 0

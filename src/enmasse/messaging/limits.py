@@ -96,7 +96,7 @@ def least(*limits: int) -> int:
 
 
 class Footprint(NamedTuple):
-    """What one session, will, filter or subscription counts for.
+    """The cost of one session, will, filter or subscription to its space.
 
     Attributes:
         subscriptions: 1 if it is a subscription in the eyes of a client, 0 if it is a part of one or something else.

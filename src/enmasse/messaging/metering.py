@@ -75,7 +75,7 @@ class Meter:
 
     Args:
         core: the core whose turn it takes part in.
-        name: what to call it in a report.
+        name: the name of it in a report.
         messages: per second; 0 is without limit.
         octets: per second; 0 is without limit.
     """

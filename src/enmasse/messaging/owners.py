@@ -41,7 +41,7 @@ class Holding(Protocol):
 
     @property
     def owner(self) -> str:
-        """Whose it is; empty: its first user's who comes."""
+        """The owner; empty: the first user who comes."""
 
     @property
     def user(self) -> str:

@@ -47,9 +47,9 @@ class Value:
     """A retained value.
 
     Attributes:
-        name: what it is the value of.
+        name: the name that has this value.
         payload: the message as its address gave it to its receivers.
-        facts: what the message asks for.
+        facts: the facts of the message.
         home: the values of the address that it belongs to.
         since_us: when it came, by the core's steady clock.
         version: the space's count of changes when it came.
@@ -164,8 +164,8 @@ class Retained:
         Args:
             pattern: the pattern of names.
             start: 0, or where the page before ended.
-            most: how many values are wanted.
-            looks: how many values are looked at for that.
+            most: the most values of the page.
+            looks: the most values that are looked at for that.
 
         Returns:
             The values, and where the next page starts; ``None`` if this was the last one.

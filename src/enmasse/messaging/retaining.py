@@ -316,7 +316,7 @@ def feed(subscription: Subscription, *, skips_system: bool = False, pattern: Pat
     Args:
         subscription: belongs to a topic; values that it was being given are given again from the first one on.
         skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
-        pattern: what is asked for; all that the subscription wants, unless it is said.
+        pattern: the names that are asked for; all that the subscription wants, unless it is said.
         number: the number of the filter that asks, where the subscription is for several.
     """
     topic = subscription.topic

@@ -55,7 +55,7 @@ class Space:
         name: ``<namespace>/<space>``.
         new_id: gives unguessable names for dynamic addresses.
         uid: tells it from a former space of its name.
-        max_bytes: what its addresses may store in all; 0 is without limit.
+        max_bytes: the most bytes that its addresses may store in all; 0 is without limit.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class TransactionLimits:
         timeout_s: from a transaction's declaration to its discharge; 0 waits for ever.
         max_open: transactions of one connection that are not discharged.
         max_bytes: messages that one transaction holds, with their overhead.
-        budget: what all transactions of the node hold together.
+        budget: the budget of all transactions of the node together.
     """
 
     timeout_s: float = TRANSACTION_TIMEOUT_S
@@ -115,7 +115,7 @@ class GivesMessages(Participant, Protocol):
         """Have a delivery that a receiver has accepted removed with the next batch of the log returned.
 
         Args:
-            entry: what the receiver was sent; ``entry.sink`` is the receiver's end.
+            entry: the delivery as the receiver was sent it; ``entry.sink`` is the receiver's end.
             done: called once; with a reason, the entry is as before. Otherwise the address has counted
                 it as accepted.
 
@@ -143,7 +143,7 @@ class OutcomeLog:
     """A log that writes nothing and reports the outcome of the batch that it is part of.
 
     Args:
-        name: what to call it in a report.
+        name: the name of it in a report.
         done: called once.
     """
 
@@ -215,8 +215,8 @@ class Transaction:
 
     Args:
         core: the core whose batches it is written with.
-        budget: what all transactions of a node may hold together: messages with their overhead.
-        max_bytes: what it may hold by itself.
+        budget: the budget of all transactions of a node: messages with their overhead.
+        max_bytes: the most bytes that it may hold by itself.
         path: the names of its owners: space, user, address, connection.
     """
 

@@ -33,7 +33,7 @@ class Heap:
 
     Args:
         loop: calls it.
-        budgets: what they have given out is counted.
+        budgets: the budgets whose given-out bytes are counted.
         give_back: has the allocator give back what is free.
     """
 

@@ -1,6 +1,4 @@
-"""How the C library keeps the memory that Python gives back.
-
-The node's process: arguments, signals, and the talk with a supervisor.
+"""The node's process: arguments, signals, the talk with a supervisor, and the memory that it keeps.
 
 With a supervisor the node writes one JSON line when snapshot and journal are loaded, and opens its
 listeners when it reads ``open``; so a reader of its ports finds the new process ids first. End
@@ -79,7 +77,7 @@ def run(
         admin: the administrator's socket; by default ``admin.sock`` among the node's files.
         supervised: report to a supervisor on standard output, and wait for its word on standard input; see above.
         default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
-        transaction_timeout_s: how long a transaction may go on before it is rolled back; 0 waits for ever.
+        transaction_timeout_s: the seconds that a transaction may go on before it is rolled back; 0 waits for ever.
         log_format: ``text`` or ``json``, for each line on standard error.
         users: the file of users, if there is one.
         gate: the operator's options for logins.

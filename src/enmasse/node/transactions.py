@@ -43,7 +43,7 @@ class Transactions(Address):
         self._path = path
         self._declared = 0
         self._deadlines: dict[bytes, float | None] = {}
-        """When transactions time out; None for those that were declared in this turn."""
+        """The times at which transactions time out; None for those that were declared in this turn."""
         self._is_waiting = False
         self._lapsed: dict[bytes, None] = {}
         """The transactions that have timed out and were not discharged yet."""

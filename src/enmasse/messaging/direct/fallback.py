@@ -65,7 +65,7 @@ class Fallback:
 
     Args:
         address: the direct address.
-        space: where the queue is, once it exists.
+        space: the space of the queue, once that exists.
         name: the queue's address.
     """
 

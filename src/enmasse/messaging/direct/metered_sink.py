@@ -25,7 +25,7 @@ class MeteredSink:
     Args:
         producer: the sender's end at its address.
         port: the producer's port.
-        most_bytes: what a message that is passed on while it comes may have; 0 is without limit.
+        most_bytes: the most bytes of a message that is passed on while it comes; 0 is without limit.
     """
 
     __slots__ = ("most_bytes", "port", "producer")
@@ -125,7 +125,7 @@ class Guest(Producer):
     Args:
         producer: its end at the address.
         meter: the address's bucket, if its rate is limited.
-        most_bytes: what a message may have there; 0 is without limit.
+        most_bytes: the most bytes of a message there; 0 is without limit.
     """
 
     __slots__ = ("_meter", "_most_bytes", "_producer")

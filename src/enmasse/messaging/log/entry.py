@@ -104,7 +104,7 @@ class FrameRef:
         log: the log of the frame.
         owner: under which the settled ranges are kept: (log id, partition).
         first: the frame's first offset.
-        rows: how many it has.
+        rows: the number of its rows.
         own: those which are for this queue or subscription, in order; ``None`` are all of them.
         share: the owner itself, in a log that several share.
     """
@@ -291,7 +291,7 @@ class SpecialEntry(Entry):
     Attributes:
         priority: 0 to 9, 4 being normal.
         group: messages of one group go to one receiver.
-        facts: what it asked for.
+        facts: the facts of the message.
         since_us: when it arrived, by the core's steady clock; 0 is in this turn.
         expires_us: the end of its time to live, by the same clock; 0 is never.
         key: the key of the last-value option.

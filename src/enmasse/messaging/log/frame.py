@@ -87,7 +87,7 @@ def encode_frame(
         first_offset: the first row's offset; the others follow without a gap.
         timestamps: microseconds since 1970 UTC, one a row.
         keys: partition keys, one a row; empty where there is none.
-        heads: what precedes the body's content, one a row.
+        heads: the bytes before the body's content, for each row.
         bodies: the body's content, one a row.
         whole: indices of the rows whose whole message is in ``heads``.
         producer: id of an idempotent producer, at most 255 bytes.
@@ -138,11 +138,11 @@ def seal_frame(
 
     Args:
         flags: the flags of the header.
-        rows: how many.
+        rows: the number of rows.
         first_offset: the first row's offset.
         timestamps: the ts column.
         columns: offsets and data of keys, heads and bodies.
-        bitmap: which rows are whole; empty where the flag is not set.
+        bitmap: a bit for each row that is whole; empty where the flag is not set.
         producer: id of an idempotent producer, at most 255 bytes.
         sequence: that producer's sequence.
 
@@ -190,8 +190,8 @@ def check_frame(data: bytes | memoryview, first_offset: int) -> None:
     """Check that these bytes are the frame that was written at an offset; reads each byte once.
 
     Args:
-        data: what should be exactly one frame.
-        first_offset: what its key says.
+        data: the bytes that should be exactly one frame.
+        first_offset: the offset that its key says.
 
     Raises:
         FrameError: they are not.

@@ -16,7 +16,7 @@ _FEW = 64
 
 
 class FrameCounts:
-    """How many owners need each frame, and whether a record says which ones."""
+    """The number of owners that need each frame, and whether a record says which ones."""
 
     __slots__ = ("_firsts", "_removed", "_values")
 

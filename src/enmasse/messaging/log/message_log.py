@@ -128,7 +128,7 @@ class MessageLog:
         self._home = weakref.ref(home)
         self.log_id = log_id
         self.owner: Owner | None = None
-        """Whose messages these are; a log that several owners share has none."""
+        """The owner of these messages; a log that several owners share has none."""
         self.next_offset = 0
         """The offset that the next row is given."""
         self.visible = 0

@@ -36,7 +36,7 @@ def producer_name(options: AttachOptions) -> bytes | None:
     """Return the name under which a sender numbers its messages; ``None`` if it does not.
 
     Raises:
-        AttachError: what it gives is no name.
+        AttachError: the value given is no name.
     """
     identity = options.properties.get(PRODUCER_PROPERTY)
     if identity is None:

@@ -96,7 +96,7 @@ class Backlog(Address):
     Args:
         core: the core whose turn and journal it takes part in.
         name: the address.
-        log: where its messages are written; ``None`` keeps them in memory.
+        log: the log to which its messages are written; ``None`` keeps them in memory.
         owner: the key under which its settled rows are kept.
         options: its settings beyond storing.
     """
@@ -263,9 +263,9 @@ class Backlog(Address):
             producer: has a ``settle(id, state)`` that is called when the message is stored or finished with.
             producer_id: the id for that call.
             durable: whether to write it in any case.
-            facts: what the message asks for.
+            facts: the facts of the message.
             is_staged: whether to hand it out only once it is stored.
-            row: what the log writes, where it is not this entry.
+            row: the row that the log writes, where it is not this entry.
         """
         timing = self.timing
         is_plain = facts.is_plain and not timing.is_wanted

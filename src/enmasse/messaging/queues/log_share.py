@@ -76,7 +76,7 @@ class LogShare(Part["Backlog"]):
 
         Args:
             first: its first offset.
-            rows: how many it has.
+            rows: the number of its rows.
             entries: those that were meant for this subscription, with their messages.
             is_durable: whether it is to survive a restart.
 

@@ -43,8 +43,8 @@ class Choice:
     """Chooses messages by a selector, by their places, by a text in them, or by several of these; all by none.
 
     Args:
-        selector: what they must match.
-        places: where they must lie.
+        selector: the selector that they must match.
+        places: the places where they must lie.
         search: finds the text that they must have.
     """
 

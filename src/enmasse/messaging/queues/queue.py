@@ -94,7 +94,7 @@ class Queue(Backlog):
         core: the core whose turn and journal it takes part in.
         name: the address.
         log_id: under which its frames are kept.
-        options: what it does beyond storing.
+        options: the settings beyond storing.
     """
 
     kind = "queue"

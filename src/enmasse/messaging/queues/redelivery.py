@@ -158,7 +158,7 @@ def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict
     """Move a message to another address of the space that stores; without one it is dropped and counted.
 
     Args:
-        backlog: where it is.
+        backlog: the messages among which it is.
         entry: the message, which is not handed out meanwhile.
         target: the address.
         reason: ``expired``, ``rejected`` or ``attempts``.
@@ -196,9 +196,9 @@ def move_payload(
     """Store a message in another address, and settle it here with the same batch.
 
     Args:
-        backlog: where it is.
+        backlog: the messages among which it is.
         entry: the message, which is not handed out meanwhile.
-        target: where it goes.
+        target: the messages to which it goes.
         payload: the message as it is to be stored there.
         done: called once it is there, or with the reason why it is not; it is still held then.
     """

@@ -102,8 +102,8 @@ class SessionSubscription(Subscription):
         key: identifies its filter.
 
     Attributes:
-        sources: what is wanted: a topic filter, which most have, or several with the number of the session's filters
-            that want each; empty if it is nothing.
+        sources: the names that are wanted: a topic filter, which most have, or several with the number of the
+            session's filters that want each; empty if there are none.
         is_retired: true if it gets nothing more, and ends with the last message that it has.
     """
 
@@ -314,7 +314,7 @@ class SessionSubscribing(Part["Topic"]):
         Args:
             key: identifies the filter.
             source: the names that are wanted, as a topic filter; empty if ``widen`` is to say.
-            name: what to call it in a report.
+            name: the name of it in a report.
         """
         topic = self.whole
         log_id, _ = topic.core.new_log()

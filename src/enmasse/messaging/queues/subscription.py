@@ -54,9 +54,9 @@ class Subscription(Backlog):
         name: the address, or the name under which its subscriber comes again.
         log_id: under which its account of the topic's log is kept.
         topic: the topic's address.
-        pattern: which names below it are wanted.
-        options: what it does beyond storing.
-        selector: which messages are wanted.
+        pattern: the names below it that are wanted.
+        options: the settings beyond storing.
+        selector: the selector of messages that are wanted.
     """
 
     kind = "subscription"
@@ -96,13 +96,13 @@ class Subscription(Backlog):
         """The session whose own messages it is not given."""
         self.log_id = log_id
         self.footprint: Footprint = NO_FOOTPRINT
-        """What it counts for in its space while a topic feeds it."""
+        """The cost to its space while a topic feeds it."""
         self.feed: Feed | None = None
         """Gives it retained values, while there are any left for it."""
         self.average_bytes = 1024
         """The mean size of a message when its room was last noted."""
         self.room_kind = -1
-        """Where it stands among the subscriptions that hold senders back (``Windows``); below 0 nowhere."""
+        """Its place among the subscriptions that hold senders back (``Windows``); below 0 nowhere."""
         self.room_above = -1
         """The bytes stored below which it has so much more room that it stands elsewhere."""
         self.room_below = ENDLESS_BYTES
@@ -251,7 +251,7 @@ class VolatileSubscription(Subscription):
     """A volatile subscription: the messages for attached subscribers, one or several that share it.
 
     Args:
-        policy: what bounds it: ``drop-oldest``, ``block`` or ``spill``.
+        policy: the policy that bounds it: ``drop-oldest``, ``block`` or ``spill``.
     """
 
     is_durable = False

@@ -1,4 +1,4 @@
-"""How many messages the senders of a topic may send, as far as all its subscriptions have room for them.
+"""The number of messages that the senders of a topic may send, as far as all its subscriptions have room.
 
 Subscriptions are kept by the power of two of the messages that they have room for, and only those with the least
 room are looked at: what others have, or do, costs nothing. A subscription is put elsewhere once its bytes have

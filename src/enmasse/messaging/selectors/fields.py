@@ -348,7 +348,7 @@ def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
     Args:
         name: the name.
         is_quoted: whether it is the name of an application property in any case.
-        position: where it stands in the selector, for errors.
+        position: its place in the selector, for errors.
 
     Raises:
         SelectorError: it has the form of a message's field, but there is none of that name.

@@ -46,7 +46,7 @@ class Identifier(Node):
     Attributes:
         name: the name, as written.
         is_quoted: whether it stood in double quotes, and so names an application property.
-        position: where it stood, from 1.
+        position: its place in the selector, from 1.
     """
 
     name: str

@@ -77,7 +77,7 @@ class Incoming(Part["Session"]):
 
         Args:
             packet_id: the id of its PUBLISH.
-            address: where it goes.
+            address: the address to which it goes.
             target: the name that the client gave.
             payload: the message as AMQP has it.
             done: called with the outcome: accepted once it is stored, or was before.

@@ -95,7 +95,7 @@ class Outgoing(Part["Session"]):
 
         Args:
             link: the link that it is sent for.
-            delivery: what its address gave; ``None`` if it is settled already.
+            delivery: the delivery as its address gave it; ``None`` if it is settled already.
             payload: the message.
             qos: 1 or 2.
 

@@ -1,4 +1,4 @@
-"""What a filter of a session reaches: the addresses it stands for, and its links and durable subscriptions there.
+"""The reach of a session's filter: the addresses it stands for, and its links and durable subscriptions there.
 
 Rules:
 1. What a filter reaches it has a subscription for at each topic, together with the session's other filters there
@@ -93,7 +93,7 @@ def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLin
     Args:
         filter_: the filter.
         address: the address.
-        source: what the filter stands for there.
+        source: the filter that it stands for there.
 
     Raises:
         AttachError: the connection or the space has no room for it.

@@ -37,7 +37,7 @@ _ID = struct.Struct(">H")
 
 
 class Place(NamedTuple):
-    """Where a message that is in flight lies on disk.
+    """The place on disk of a message that is in flight.
 
     Attributes:
         owner: the number of the account of the queue or subscription that it belongs to.
@@ -58,7 +58,7 @@ class Flight(NamedTuple):
         qos: 1 or 2.
         is_released: true if the client has it (PUBREC), and only its PUBCOMP is due.
         number: the number of the filter that it was sent for.
-        place: where the message lies; of no meaning if it is released.
+        place: the place of the message; of no meaning if it is released.
     """
 
     packet_id: int
@@ -144,7 +144,7 @@ class Stored(NamedTuple):
         will: the description of a will, and its message.
         filters: records of filters, by number.
         incoming: packet ids that were received.
-        outgoing: what was in flight.
+        outgoing: the messages in flight.
     """
 
     log_id: int

@@ -57,17 +57,17 @@ class Session:
     Args:
         sessions: the sessions of its space.
         client_id: the client's name for itself.
-        owner: whose it is; see ``owners``.
+        owner: the owner of the session; see ``owners``.
         user: the owner's name; empty where no login is needed.
         log_id: its number in the journal; 0 if nothing of it is kept there.
 
     Attributes:
         is_present: true if it was there when the client connected.
-        expiry_s: how long it is kept without a client; 0 ends it with the connection, ``NEVER`` keeps it.
-        outgoing: what is in flight towards the client.
-        incoming: what was received of it with QoS 2.
+        expiry_s: the seconds that it is kept without a client; 0 ends it with the connection, ``NEVER`` keeps it.
+        outgoing: the messages in flight towards the client.
+        incoming: the messages received of it with QoS 2.
         filters: by their texts.
-        joints: what its filters have in common, by the names of addresses.
+        joints: the parts that its filters have in common, by the names of addresses.
         is_joint: true if what several filters want comes once.
         has_leftovers: true if an older version may have kept a subscription for each filter.
         leftover_links: the links to these while a client is connected.
@@ -145,7 +145,7 @@ class Session:
 
     @property
     def footprint(self) -> Footprint:
-        """What it counts for in its space, beside its filters."""
+        """The cost to its space, beside its filters."""
         return footprint_of(self.client_id)
 
     @property
@@ -439,7 +439,7 @@ class Session:
         Args:
             holder: the connection.
             is_clean_close: true if the client said goodbye and does not want its will to be sent.
-            expiry_s: how long the session is to be kept from now on, if the client said so.
+            expiry_s: the seconds that the session is kept from now on, if the client said so.
         """
         if self.holder is holder:
             self.sessions.left(self, is_clean_close=is_clean_close, expiry_s=expiry_s)

@@ -91,7 +91,7 @@ class SessionLink:
         joint: the filters that reach the address together; ``None`` if it is for one alone.
         users: the number of filters that it is for.
         address: the address that it reaches.
-        source: what the filter stands for there, as a filter.
+        source: the filter that it stands for there.
         port: the connection's end; ``DETACHED`` once that is gone.
         consumer: the address's end.
         rank: of several at a topic, whether they are those of QoS 1 and 2; else ``None``.
@@ -184,7 +184,7 @@ class SessionFilter:
 
     @property
     def footprint(self) -> Footprint:
-        """What it counts for in its space, beside its parts at topics."""
+        """The cost to its space, beside its parts at topics."""
         return filter_footprint(self.text)
 
     @property

@@ -57,15 +57,15 @@ class OpenRequest(NamedTuple):
 
     Attributes:
         client_id: its name for itself.
-        owner: whose the session is to be.
+        owner: the owner of the session.
         user: the user's name; empty where no login is needed.
         may_manage: true if the user may take what belongs to others.
         is_clean: true to begin a new session, whatever was there.
-        expiry_s: how long the session is to be kept without a client; 0 ends it with the connection.
+        expiry_s: the seconds that the session is kept without a client; 0 ends it with the connection.
         receive_maximum: the most messages that may be in flight towards the client.
         may_receive: asks for the user's grants of a name or filter, as they are at the time.
         may_send: the same of a name to send to.
-        will: what is sent when the connection is lost.
+        will: the message that is sent when the connection is lost.
     """
 
     client_id: str
@@ -155,7 +155,7 @@ class Sessions:
         """Open a client's session, and take it from the connection that has it.
 
         Args:
-            wish: what the client asks for.
+            wish: the client's request.
             holder: the connection.
             done: called once with nothing when all of it is on disk, or with the reason why it is not, and then the
                 session is not open; not called if the connection has lost the session by then.

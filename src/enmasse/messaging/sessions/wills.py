@@ -55,7 +55,7 @@ class WillMessage(NamedTuple):
     Attributes:
         name: the name that it is sent to.
         payload: the message as AMQP has it.
-        delay_s: how long after its client has gone it is sent.
+        delay_s: the seconds after its client has gone until it is sent.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Will:
         log_id: its number in the journal.
         owner: as whom it is sent.
         user: the owner's name.
-        message: what is sent.
+        message: the message to send.
         client: the client's name for itself.
         session: the number of its session in the journal; 0 if that is in memory alone, or if it is of a link.
         link: the name of the link, if it is of one.
@@ -121,12 +121,12 @@ class Will:
         self.link = link
         self.state = WillState.ARMED
         self.left_us = 0
-        """When its client went, by the wall clock; 0 while it is there."""
+        """The time at which its client went, by the wall clock; 0 while it is there."""
         self.tries = 0
 
     @property
     def footprint(self) -> Footprint:
-        """What it counts for in its space."""
+        """The cost to its space."""
         return Footprint(0, len(self.message.payload))
 
     def operation(self) -> Operation:
@@ -240,7 +240,7 @@ class Wills:
     Args:
         core: the core.
         space: the space.
-        delays: what they wait with.
+        delays: the waits of the space's sessions and wills.
         grants: returns the grants of an owner of a name, if they are known without the user's token.
 
     Attributes:

@@ -149,7 +149,7 @@ class Position:
     """A reader's place in a partition.
 
     Args:
-        partition: which.
+        partition: the partition.
         offset: the next row it wants.
         limit: bytes to fetch at once.
     """

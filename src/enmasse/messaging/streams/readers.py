@@ -57,7 +57,7 @@ class _Place:
         self.at = 0
         """The number of them that were sent."""
         self.unsettled: deque[_Kept] = deque()
-        """What is kept of the unsettled rows of a named consumer, with those settled out of order."""
+        """The unsettled rows of a named consumer, with those settled out of order."""
         self.wanted = 0
         """The size of the message for which there was no room; 0 if there was."""
 

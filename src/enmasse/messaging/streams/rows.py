@@ -51,7 +51,7 @@ def annotated(head: bytes, partition: int, timestamp_us: int, offset: int) -> by
     """Return a message, or its beginning, with its place and time among its annotations.
 
     Raises:
-        DecodeError: what precedes the body is malformed.
+        DecodeError: the part before the body is malformed.
     """
     place = {
         PARTITION: ULong(partition),

@@ -62,8 +62,8 @@ class Stream(Address):
         name: the address.
         log_id: under which its frames are kept.
         uid: distinguishes this stream from a former one of the same name.
-        partitions: how many logs; fixed for ever.
-        max_bytes: what may be stored; 0 is the default.
+        partitions: the logs; their number is fixed for ever.
+        max_bytes: the most bytes that may be stored; 0 is the default.
         retention_bytes: above it the oldest frames are deleted; 0 keeps them until ``max_bytes``.
         retention_ms: after it frames are deleted; 0 keeps them for ever. With either, ``max_bytes``
             too makes the oldest go; with neither, a full stream takes no more.

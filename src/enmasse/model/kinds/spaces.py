@@ -36,17 +36,17 @@ class AuthenticationOverrides(Model):
     """Settings of an external authentication service that a space overrides."""
 
     host: str | None = None
-    """Where the service is."""
+    """The host of the service."""
     port: int | None = Field(default=None, ge=1, le=65535)
     """Its port."""
     realm: str | None = None
     """The realm that knows the users of the space."""
     ca_cert_secret: SecretReference | None = None
-    """Whom to trust: entry `ca.crt`."""
+    """The authority to trust: entry `ca.crt`."""
 
 
 class AuthenticationServiceReference(Model):
-    """Which service knows the users of a space."""
+    """The service that knows the users of a space."""
 
     name: str | None = None
     """An AuthenticationService."""
@@ -71,7 +71,7 @@ class AuthenticationServiceReference(Model):
 
 
 class Certificate(Model):
-    """Where an endpoint's certificate comes from."""
+    """The origin of an endpoint's certificate."""
 
     provider: Literal["selfsigned", "wildcard", "certBundle", "openshift"] = "selfsigned"
     """`selfsigned`: issued by the installation; `certBundle`: your own; `wildcard`: the operator's."""
@@ -93,11 +93,11 @@ class Exposure(Model):
     route_host: str | None = None
     """One more host name, of a domain that an operator granted to the namespace; left out: one is made."""
     route_service_port: Literal["amqps", "https"] | None = None
-    """What the route leads to."""
+    """The port that the route leads to."""
     route_tls_termination: Literal["passthrough", "reencrypt"] | None = None
-    """Who ends TLS."""
+    """The side that ends TLS."""
     load_balancer_ports: tuple[str, ...] = Field(default=(), strict=False)
-    """What is reached from outside: `amqp`, `amqps`, `amqp-wss`."""
+    """The ports that are reached from outside: `amqp`, `amqps`, `amqp-wss`."""
     load_balancer_source_ranges: tuple[str, ...] = Field(default=(), strict=False)
     """From where."""
 
@@ -106,7 +106,7 @@ class Export(Model):
     """An object into which the facts an application needs for connecting are written."""
 
     kind: Literal["ConfigMap", "Secret", "Service"]
-    """What is written."""
+    """The kind of the object that is written."""
     name: str
     """Its name, in the namespace of the space."""
 
@@ -119,11 +119,11 @@ class Endpoint(Model):
     name: str
     """Told apart by it."""
     service: Literal["messaging"]
-    """What is reached."""
+    """The service that is reached."""
     cert: Certificate | None = None
     expose: Exposure | None = None
     exports: tuple[Export, ...] = Field(default=(), strict=False)
-    """Where the facts for connecting are written."""
+    """The objects to which the facts for connecting are written."""
     port: int | None = Field(default=None, ge=1, le=65535)
     """A port of the space's own, where clients need not name it; one of those that its plan offers."""
 
@@ -152,16 +152,16 @@ class ValueOrSecret(Model):
     value: str | None = Field(default=None, repr=False)
     """The value itself."""
     value_from_secret: SecretKey | None = None
-    """Where it lies."""
+    """The entry that holds it."""
 
 
 class ConnectorTls(Model):
     """Certificates towards another messaging service."""
 
     ca_cert: ValueOrSecret | None = None
-    """Whom to trust."""
+    """The authority to trust."""
     client_cert: ValueOrSecret | None = None
-    """What to show."""
+    """The certificate to show."""
     client_key: ValueOrSecret | None = None
     """Its key."""
 
@@ -196,38 +196,40 @@ class Connector(Model):
     endpoint_hosts: tuple[HostPort, ...] = Field(strict=False, min_length=1)
     """The servers: the first, and others for when it fails."""
     role: Literal["route-container", "normal", "edge"] = "route-container"
-    """What the connection is to the other side."""
+    """The role of the connection to the other side."""
     idle_timeout: int | None = Field(default=None, ge=0)
     """Seconds of silence after which it is closed; 0: never."""
     max_frame_size: int | None = Field(default=None, ge=512)
     """Bytes."""
     tls: ConnectorTls | None = None
-    """Whom to trust and what to show; left out: no TLS."""
+    """The authority to trust and the certificate to show; left out: no TLS."""
     credentials: ConnectorCredentials | None = None
     """As whom to log in; left out: anonymously."""
     addresses: tuple[ConnectorAddress, ...] = Field(default=(), strict=False)
-    """What is reached over there."""
+    """The addresses that are reached over there."""
 
 
 class NetworkPolicy(Model):
     """Kubernetes network policy rules that are merged into the space's own."""
 
     ingress: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
-    """Who may connect."""
+    """The peers that may connect."""
     egress: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
-    """What may be connected to."""
+    """The peers that may be connected to."""
 
 
 class MqttOptions(Model):
-    """What clients of MQTT meet."""
+    """The behaviour towards clients of MQTT."""
 
     undeliverable: Literal["disconnect", "acknowledge"] | None = None
-    """What becomes of a client of MQTT 3.1.1 that publishes with QoS 1 or 2 to a name that leads nowhere or that it
-    may not use, as the protocol has no error for it: it is disconnected, or the message is acknowledged, dropped and
-    counted. Left out: `disconnect`."""
+    """The answer to a client of MQTT 3.1.1 that publishes with QoS 1 or 2 to a name that leads nowhere or that it may
+    not use, as the protocol has no error for it: it is disconnected, or the message is acknowledged, dropped and
+    counted. Left out: `disconnect`.
+    """
     overlapping: Literal["once", "each"] | None = None
-    """How often a client has a message that several of its filters match: once, with the highest QoS and the
-    identifiers of all, or a copy for each of them. Of sessions that begin from then on. Left out: `once`."""
+    """The copies that a client has of a message that several of its filters match: one, with the highest QoS and
+    the identifiers of all, or a copy for each of them. Of sessions that begin from then on. Left out: `once`.
+    """
 
 
 class SparkOptions(Model):
@@ -247,21 +249,21 @@ class AddressSpaceSpec(Model):
     plan: str | None = None
     """A plan of the space's type; left out: the smallest."""
     authentication_service: AuthenticationServiceReference = AuthenticationServiceReference(type=NO_AUTHENTICATION)
-    """Who knows its users."""
+    """The service that knows its users."""
     endpoints: tuple[Endpoint, ...] = Field(default=(), strict=False)
     """Its access points."""
     connectors: tuple[Connector, ...] = Field(default=(), strict=False)
     """Connections to other messaging services."""
     network_policy: NetworkPolicy | None = None
-    """Who may connect to it in a cluster."""
+    """The peers that may connect to it in a cluster."""
     limits: SpaceLimits | None = None
-    """How much it takes; a plan may say less."""
+    """The limits of the space; a plan may say less."""
     mqtt: MqttOptions | None = None
-    """What clients of MQTT meet."""
+    """The behaviour towards clients of MQTT."""
     lake: Lake | None = None
-    """Where the tables of its pipelines are; left out: in a folder of the installation."""
+    """The place of the tables of its pipelines; left out: a folder of the installation."""
     spark: SparkOptions | None = None
-    """What is kept and shown of its pipelines' Spark sessions. A change starts them again."""
+    """The settings of its pipelines' Spark sessions: what is kept and shown. A change starts them again."""
 
     @property
     def plan_name(self) -> str:
@@ -270,7 +272,7 @@ class AddressSpaceSpec(Model):
 
 
 class EndpointStatus(Model):
-    """Where an endpoint is reached."""
+    """The hosts and ports of an endpoint."""
 
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
@@ -313,11 +315,11 @@ class AddressSpaceStatus(ResourceStatus):
     ca_cert: str | None = None
     """Certificates of the authorities that vouch for the endpoints, PEM."""
     endpoint_statuses: tuple[EndpointStatus, ...] = Field(default=(), strict=False)
-    """Where it is reached."""
+    """The hosts and ports of its endpoints."""
     connectors: tuple[ConnectorStatus, ...] = Field(default=(), strict=False)
-    """How its connectors are."""
+    """The state of its connectors."""
     routers: tuple[RouterStatus, ...] = Field(default=(), strict=False)
-    """How its nodes are."""
+    """The state of its nodes."""
     limits: SpaceLimits | None = None
     """In effect: the least of what space and plan say."""
 

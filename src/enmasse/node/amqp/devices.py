@@ -42,7 +42,7 @@ _SENT: Final = frozenset((TELEMETRY, EVENT, INQUIRY, RESPONSE))
 
 
 class _Named:
-    """What a message of a device is, by its ``to``."""
+    """The kind and device of a message, by its ``to``."""
 
     __slots__ = ("device", "kind", "request_id")
 

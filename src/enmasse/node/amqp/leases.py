@@ -139,7 +139,7 @@ class Resumption:
     """The sink of a resumed receiver's link until every delivery is resumed; then the address takes over.
 
     Args:
-        leases: whose deliveries they are.
+        leases: the leases that hold the deliveries.
         link: the link.
         consumer: its end at the address.
         items: tag, message, and the outcome that is known already, or nothing.

@@ -123,7 +123,7 @@ class Terminus:
 
     @property
     def owner(self) -> str:
-        """Whose it is."""
+        """The owner of it."""
         return self.key.owner
 
     def disown(self) -> None:

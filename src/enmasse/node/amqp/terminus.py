@@ -125,8 +125,8 @@ def receiver_options(attach: Attach, source: Source, container: str, url: str, r
         attach: the receiver's attach.
         source: its source, or the one that was recovered.
         container: the receiver's container id.
-        url: how this node is reached.
-        rights: what its connection may do.
+        url: the URL of this node.
+        rights: the rights of its connection.
 
     Raises:
         AttachError: its source says what cannot be.

@@ -103,7 +103,7 @@ def require_filters(address: Address, options: AttachOptions) -> None:
 
 
 class Traced(Protocol):
-    """What a trace needs of an engine, or of the part of one that serves a connection."""
+    """The part of an engine that a trace needs, or of what serves a connection."""
 
     trace: Callable[[bool, bytes], None] | None
     """Called with all bytes received (false) and sent (true) while the connection is traced."""
@@ -223,14 +223,14 @@ class ClientConnection:
         peer: the client's address, as ``host:port`` or ``unix``.
         limits: the limits of its transactions.
         gate: the node's users and login limits; without it everybody is admitted.
-        peer_info: what the socket and TLS say of the client.
+        peer_info: the facts that the socket and TLS tell of the client.
         events: logs and counts the connection's events; without it nothing is logged.
 
     Attributes:
         engine: the protocol's engine, once it is made, or what of it serves this connection.
         links: the links that have joined their addresses, by a key that the protocol chooses.
         closing: the reason why the node closes the connection, once it does.
-        properties: what the client tells of its program; None: nothing.
+        properties: the facts that the client tells of its program; None: nothing.
     """
 
     # A node has tens of thousands: a dictionary of so many attributes takes more than the connection otherwise.

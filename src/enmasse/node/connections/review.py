@@ -75,7 +75,7 @@ class Reviews:
         self._is_going_on = False
         self._of_user: dict[tuple[str, str], dict[ClientConnection, None]] = {}
         self._ends: dict[ClientConnection, tuple[float, int]] = {}
-        """When the proof of a connection ends, and its number."""
+        """The end of a connection's proof, and its number."""
         self._numbered: dict[int, ClientConnection] = {}
         self._heap: list[tuple[float, int]] = []
         """All of these, and some that are closed by now."""

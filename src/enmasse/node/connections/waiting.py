@@ -48,7 +48,7 @@ class Woken(Protocol):
 
 
 class Waker:
-    """What the core keeps of a connection until a deadline, as the connection itself may end long before.
+    """The stand-in that the core keeps of a connection until a deadline, as the connection may end long before.
 
     Args:
         connection: is due then, if it is still there.

@@ -51,7 +51,7 @@ def certificate_of(anchor: Document) -> bytes:
     """Return a certificate of an authority, in DER, for TLS to verify others with.
 
     Raises:
-        ValueError: what the registry has of it makes none.
+        ValueError: the certificate cannot be made of what the registry has of it.
     """
     subject = read_name(anchor["subject-dn"])
     algorithm = str(anchor.get("algorithm") or "RSA")
@@ -74,7 +74,7 @@ class Presented:
     """A device's certificate that an authority of a tenant has vouched for.
 
     Attributes:
-        tenant: whose authority it is.
+        tenant: the tenant of the authority.
         auth_id: the name by which the certificate calls it.
         subject: the subject of the certificate.
         device_id: the id of a device that is registered as it comes; empty: the registry makes one up.
@@ -110,7 +110,7 @@ class _Trusted:
     """An authority of a tenant.
 
     Attributes:
-        tenant: whose it is.
+        tenant: the tenant of the authority.
         anchor: the authority, as the registry has it.
         id: tells it from others.
         counts: true if it vouches for clients that name no tenant.
@@ -223,7 +223,7 @@ class Authorities:
         """Return the certificates of those that count where no tenant is named, in DER; and true if some are missing.
 
         Args:
-            most: how many are made, beside those that were made before: it takes time.
+            most: the most certificates to make, beside those that were made before: it takes time.
         """
         found: list[bytes] = []
         for some in self._by_name.values():

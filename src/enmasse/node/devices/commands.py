@@ -66,7 +66,7 @@ class Acting:
     """A gateway's subscription to the commands of another device.
 
     Args:
-        device: whose commands they are.
+        device: the device of the commands.
         gateway: returns the gateway as it is now.
         listener: takes the commands.
 
@@ -148,7 +148,7 @@ class Commands:
         """Have a listener offered the commands of a device; return what ends that.
 
         Args:
-            device: whose commands they are.
+            device: the device of the commands.
             listener: takes them.
             by: returns the device that is connected, which acts for that one if it is another.
         """

@@ -79,8 +79,8 @@ class Sent:
         orig_address: to which the device sends them.
         gateway: the id of the device that sends them for it; empty: it sends them itself.
         content_type: the type of the payload; empty: not said.
-        ttl_s: how long they may wait; None: not said.
-        ttd_s: how long the device waits for a command from now on; None: not said.
+        ttl_s: the seconds that they may wait; None: not said.
+        ttd_s: the seconds that the device waits for a command from now on; None: not said.
         is_once: true if they are to arrive at least once.
         is_retained: true if the device asks to have them retained.
         properties: the rest of what it says.

@@ -32,7 +32,7 @@ class Login:
     """Credentials of a device.
 
     Attributes:
-        device: whose they are.
+        device: the device of the credentials.
         secrets: the secrets, as the registry has them.
         is_enabled: true if they may be used.
     """

@@ -107,7 +107,7 @@ class Device:
     """A device.
 
     Args:
-        tenant: whose it is.
+        tenant: the tenant of the device.
         identity: its id.
         document: the tenant, as the registry has it.
     """
@@ -118,7 +118,7 @@ class Device:
         self.tenant = tenant
         self.id = identity
         self.made = str(document.get("made") or "")
-        """When it was registered: tells it from a former device of its id."""
+        """The time at which it was registered: tells it from a former device of its id."""
         self.is_enabled = document.get("enabled") is not False
         self.defaults: Document = document.get("defaults") or {}
         self.via = frozenset(document.get("via") or ())

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 ANSWER_S: Final = 30.0
-"""How long a request for an answer waits if it says nothing."""
+"""The time that a request for an answer waits if it says nothing."""
 
 LINGER_S: Final = 0.5
-"""How long an address for an answer stays once that has come."""
+"""The time that an address for an answer stays once that has come."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -39,8 +39,8 @@ class Asking(Receiving):
     Args:
         connection: the client's.
         address: to which it is sent.
-        wait_s: how long an answer is waited for.
-        request: whose headers say more of it.
+        wait_s: the seconds that an answer is waited for.
+        request: the request, whose headers say more of it.
         body: the request's.
     """
 

@@ -539,7 +539,7 @@ class HttpConnection(ClientConnection):
 
         Args:
             address: the address.
-            key: what a request is told from others by that were sent before, so that it has its effect once.
+            key: the key that tells a request from others that were sent before, so that it has its effect once.
 
         Raises:
             HttpError: there is no such address, or the user may not send to it.
@@ -610,7 +610,7 @@ class HttpConnection(ClientConnection):
 
     @property
     def owner(self) -> LeaseOwner:
-        """Whose leases the client may settle."""
+        """The account whose leases the client may settle."""
         rights = self.admission.rights
         return LeaseOwner(self.open_space, rights.owner, rights.username)
 

@@ -41,14 +41,14 @@ _SUMMARIES: Final = {
 }
 
 _ERRORS: Final = frozenset(STATUSES.values()) | {400, 401, 408, 414, 417, 431, 505}
-"""What any request may be refused with: by an address or space, or as no request that makes sense."""
+"""The statuses that any request may be refused with: by an address or space, or as no request that makes sense."""
 
 _MORE_ERRORS: Final = {
     ("events", "GET"): frozenset((406,)),
     ("messages", "POST"): frozenset((422, 502)),
     ("request", "POST"): frozenset((422, 502, 504)),
 }
-"""What became of a message, or that none is taken."""
+"""The statuses that say what became of a message, or that none is taken."""
 
 
 def _ref(name: str, kind: str = "schemas") -> Document:

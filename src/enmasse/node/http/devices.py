@@ -48,7 +48,7 @@ DEVICE: Final = "device"
 
 DEVICE_METHODS: Final = ("POST", "PUT")
 WAIT_S: Final = 1.0
-"""How long a message waits for an application's credit."""
+"""The time that a message waits for an application's credit."""
 
 MAX_TTD_S: Final = 60
 ANSWER_S: Final = 30.0
@@ -63,7 +63,7 @@ _ACCEPTED: Final = head(202)
 
 
 class _Path:
-    """What the path of a request says.
+    """The path of a request, read.
 
     Attributes:
         kind: ``telemetry``, ``event``, ``command`` for a response, or ``inquiry``.
@@ -292,7 +292,7 @@ class _Waiting(_Sending):
         payload: the message.
         devices: the devices of the node.
         device: for which a command is waited.
-        sent: what is said of the message.
+        sent: the facts of the message.
     """
 
     def __init__(

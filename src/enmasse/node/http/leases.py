@@ -32,7 +32,7 @@ STEP_S: Final = 0.25
 
 
 class LeaseOwner(NamedTuple):
-    """Whose leases are one account.
+    """The account that owns leases.
 
     Attributes:
         space: the space.
@@ -50,7 +50,7 @@ class Holder:
 
     Args:
         leases: all of the node.
-        of: whose they are.
+        of: the account that owns them.
         address: the address as the client named it.
     """
 
@@ -68,7 +68,7 @@ class Holder:
 
     @property
     def owner(self) -> str:
-        """Whose they are."""
+        """The owner of the leases."""
         return self.of.owner
 
     @property

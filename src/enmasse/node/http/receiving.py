@@ -1,4 +1,4 @@
-"""What clients of HTTP receive: messages under leases, which they settle and renew.
+"""Receiving by HTTP: messages under leases, which clients settle and renew.
 
 Rules:
 1. A request has a link of its own, as long as it waits. It is answered at the end of the first turn that brought
@@ -277,7 +277,7 @@ class Leasing(Receiving):
         super().__init__(connection, route.address, most, seconds(query, "wait", 0.0, MAX_WAIT_S))
         self._is_auto = switch(query, "auto")
         self._accepted: list[Any] = []
-        """What is accepted once the answer is being written."""
+        """The deliveries that are accepted once the answer is being written."""
         self._lease_s = seconds(query, "lease", LEASE_S, MAX_LEASE_S)
         self._selector = query.get("selector")
         leases = connection.leases

@@ -1,4 +1,4 @@
-"""What a request of HTTP asks for: space, address and action of its path, and the parameters of its query.
+"""The routes of HTTP: space, address and action of a request's path, and the parameters of its query.
 
 The table of paths is in docs/reference/http.md.
 """
@@ -67,7 +67,7 @@ def http_error(error: RemoteError) -> HttpError:
 
 
 class Route:
-    """What the head of a request asks for.
+    """The route that the head of a request asks for.
 
     Attributes:
         space: the space as the path names it, ``<space>.<namespace>``.
@@ -76,7 +76,7 @@ class Route:
         query: the parameters.
         proof: the header ``Authorization``; empty without one.
         identity: with what the space is entered: another one is another client.
-        made: what the action makes of the head, for it alone.
+        made: the result that the action makes of the head, for it alone.
     """
 
     __slots__ = ("action", "address", "identity", "made", "proof", "query", "space")

@@ -1,4 +1,4 @@
-"""What clients of HTTP send: one message, or several in a batch, and their outcomes."""
+"""Sending by HTTP: one message, or several in a batch, and their outcomes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MAX_WAIT_S: Final = 60.0
 """The longest that a request waits; proxies give up soon after."""
 
 WAIT_S: Final = 1.0
-"""How long a message waits for a receiver or for room if its request says nothing."""
+"""The time that a message waits for a receiver or for room if its request says nothing."""
 
 _OUTCOME: Final = b'{"outcome": "accepted"}\n'
 _ACCEPTED: Final = {status: head(status, "application/json") for status in (200, 202)}
 
 
 class _Single:
-    """How messages of requests with the same head are sent.
+    """The way in which messages of requests with the same head are sent.
 
     Args:
         route: the route of the requests.

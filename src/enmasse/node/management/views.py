@@ -21,7 +21,7 @@ ALL: Final = slice(0, None)
 
 
 class View(Generic[T]):
-    """What is shown of many things.
+    """A view of many things.
 
     Args:
         things: the things, in a stable order.

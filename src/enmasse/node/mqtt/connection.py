@@ -82,7 +82,7 @@ class MqttConnection(ClientConnection):
 
     Attributes:
         session: the client's session, once it is open.
-        subscriptions: what it receives, once its session is open.
+        subscriptions: the messages that it receives, once its session is open.
     """
 
     __slots__ = (
@@ -117,7 +117,7 @@ class MqttConnection(ClientConnection):
 
     @property
     def publications(self) -> Publications:
-        """What it publishes: made with the first message, as many clients only listen."""
+        """The publications of the client, made with the first message, as many clients only listen."""
         if self._publications is None:
             self._publications = Publications(self)
         return self._publications

@@ -51,7 +51,7 @@ class PublishTopic(NamedTuple):
 
     @property
     def on_error(self) -> str:
-        """What becomes of the connection if the message cannot be delivered; of ``ON_ERROR``."""
+        """The fate of the connection if the message cannot be delivered; of ``ON_ERROR``."""
         return self.properties.get("on-error", "default")
 
 

@@ -100,7 +100,7 @@ class NoSession:
 
 
 class _Policy:
-    """What becomes of a message that cannot be delivered."""
+    """A device's wish for the case that a message cannot be delivered."""
 
     __slots__ = ("correlation_id", "device", "endpoint", "on_error")
 
@@ -112,11 +112,11 @@ class _Policy:
 
 
 class DevicePublications(Publications):
-    """What a device publishes.
+    """The messages that a device publishes.
 
     Args:
         connection: the device's.
-        device: which it is.
+        device: the device that connects.
         devices: the devices of the node.
     """
 
@@ -444,7 +444,7 @@ class _CommandListener:
 
 
 class DeviceSubscriptions:
-    """What a device is sent: commands, errors, and answers to inquiries.
+    """The messages that a device is sent: commands, errors, and answers to inquiries.
 
     Args:
         connection: the device's.

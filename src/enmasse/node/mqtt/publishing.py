@@ -48,7 +48,7 @@ class Waiting(WaitingMessage):
     """A message that waits for credit.
 
     Args:
-        target: where it goes.
+        target: the address to which it goes.
         payload: the message.
         number: the number of the delivery; 0 for QoS 0.
     """

@@ -121,7 +121,7 @@ class Encoder:
         self._head = _Head(b"", 0, False, b"", None, 0)
         self._body = b""
         self._starts = [b"", b"", b""]
-        """What precedes the payload, or the packet identifier, by QoS; for a payload of ``_starts_size``."""
+        """The bytes before the payload, or the packet identifier, by QoS; for a payload of ``_starts_size``."""
         self._starts_size = -1
         self.payload: bytes | None = None
         self.qos = 0
@@ -250,7 +250,7 @@ class Encoders:
 
 
 class _Choice(NamedTuple):
-    """How messages to one name are told of, which several filters may match.
+    """The encoder and the quality of messages to one name, which several filters may match.
 
     Attributes:
         encoder: encodes them; ``None`` if no filter matches any more.

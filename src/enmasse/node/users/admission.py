@@ -124,7 +124,7 @@ class Admission(Authentication):
 
     @property
     def certified_until(self) -> float | None:
-        """When the certificate of a user ends, in seconds since 1970 UTC; None: the proof was another one."""
+        """The end of a user's certificate, in seconds since 1970 UTC; None: the proof was another one."""
         return self._peer_info.certified_until if self._proved_by == "EXTERNAL" else None
 
     def _same(self, user: User) -> User | None:

@@ -62,7 +62,7 @@ class StoredUsers:
     """The users of a node's spaces that are declared through management.
 
     Args:
-        core: whose journal holds them.
+        core: the core whose journal holds them.
         space_uid: returns the uid of a space by its name, or None if there is none.
         changed: called with the space and the name of a user that is changed or deleted.
 

@@ -69,7 +69,7 @@ class ProcessChecker:
 
     Args:
         turn: the turn of the loop; answers are passed on in one.
-        module: what the process runs.
+        module: the module that the process runs.
         most: the most logins that wait.
     """
 
@@ -78,12 +78,12 @@ class ProcessChecker:
         self._module = module
         self._queue: FairQueue[_Waiting] = FairQueue(most)
         self._again: deque[_Waiting] = deque()
-        """What a process that died has not answered; it goes before the others."""
+        """The checks that a process that died has not answered; they go before the others."""
         self._asked: dict[int, _Waiting] = {}
         self._number = 0
         self._process: PairedProcess[tuple[CheckResult, int]] | None = None
         self._room = 0
-        """How many may be under way; none before the process is ready."""
+        """The number of checks that may be under way; none before the process is ready."""
         self._failed_starts = 0
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = 0.0

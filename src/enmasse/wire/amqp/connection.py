@@ -47,14 +47,14 @@ class Connection(ConnectionOutput):
 
     Args:
         handler: hears what happens.
-        container_id: how we name ourselves.
+        container_id: the name by which we call ourselves.
         sasl: our side of SASL; ``None`` does without.
         is_server: whether the peer speaks first.
         now: the clock, in seconds.
         hostname: the host, and so the space, that a client asks for.
         idle_timeout_s: silence after which we give the peer up; 0 waits for ever.
         max_frame_size: the largest frame that we take, in bytes.
-        properties: what we tell of ourselves in open.
+        properties: the properties that we tell of ourselves in open.
         offered_capabilities: extensions that we support.
         desired_capabilities: extensions that we want.
     """

@@ -215,7 +215,7 @@ class ConnectionOutput:
         return isinstance(sasl, SaslServer) and sasl.is_waiting
 
     def next_deadline(self) -> float | None:
-        """When ``handle_deadline`` should be called next, by the clock given to ``receive``."""
+        """The time at which ``handle_deadline`` should be called next, by the clock given to ``receive``."""
         if self._phase in (Phase.DISCARDING, Phase.DONE):
             return None
         if self.remote_open is None:

@@ -49,7 +49,7 @@ PART_HEAD_BYTES = 48
 
 
 class Link:
-    """What both ends have in common."""
+    """The part that both ends have in common."""
 
     __slots__ = (
         "attach", "channel", "error", "handle", "is_attached", "is_detach_sent", "is_detached", "name",
@@ -189,7 +189,7 @@ class SendingLink(Link):
         super().__init__(session, name, handle)
         self.delivery_count = 0
         self.credit = 0
-        """What the peer still takes."""
+        """The messages that the peer still takes."""
         self.drain = False
         fields = encode(UInt(handle))
         content = 1 + len(fields) + 5 + 7 + 2
@@ -222,8 +222,8 @@ class SendingLink(Link):
         output; a settled one is dropped.
 
         Args:
-            delivery: what ``on_outcome`` will be given; its ``sink`` must be this link's. Ignored
-                for a settled message.
+            delivery: the delivery that ``on_outcome`` will be given; its ``sink`` must be this link's. Ignored for a
+                settled message.
             payload: the sections of the message.
             settled: whether the peer need not answer.
             message_format: 0 for AMQP's own.
@@ -382,7 +382,7 @@ class ReceivingLink(Link):
         """The largest limit that was ever told to the sender."""
         self.max_message_size = 0
         self.partial: list[bytes | bytearray | memoryview] | None = None
-        """What has come of a delivery that takes several transfers."""
+        """The bytes that have come of a delivery that takes several transfers."""
         self.partial_bytes = 0
         self.is_stalled = False
         """True if what comes of a message that passes has to wait."""
@@ -390,12 +390,12 @@ class ReceivingLink(Link):
         """Bytes of a message from which it is passed on while it comes; 0 holds every message whole."""
         self.passage: Passage | None = None
         self.guard: MessageGuard | None = None
-        """What messages have to pass before the sink has them; set before the link is accepted."""
+        """The guard that messages have to pass before the sink has them; set before the link is accepted."""
         self.known_size = -1
         """The size of a message that may pass the guard if it begins with ``known_head``; -1: none is known."""
         self.known_head = b""
         self.tracker: DeliveryTracker | None = None
-        """Who follows the deliveries, if the link may be resumed; set before the link is accepted."""
+        """The follower of the deliveries, if the link may be resumed; set before the link is accepted."""
         self.takes_parts = False
         """True if the next transfer may be a part, or must be measured or followed."""
         self._is_measured = False
@@ -466,7 +466,7 @@ class ReceivingLink(Link):
 
     @staticmethod
     def no_room() -> AmqpError:
-        """What to tell a sender of whose messages too much is not complete."""
+        """Return the error for a sender of whose messages too much is not complete."""
         problem = "there is no room for messages that are not complete; send larger ones one after the other"
         return AmqpError("amqp:resource-limit-exceeded", problem)
 
@@ -496,7 +496,7 @@ class ReceivingLink(Link):
 
     @property
     def credit(self) -> int:
-        """What the sender may still send."""
+        """The messages that the sender may still send."""
         return self.limit - self.received
 
     def grant(self, credit: int) -> None:
@@ -519,7 +519,7 @@ class ReceivingLink(Link):
             self.session.flow_for(self, drain=True)
 
     def beyond_limit(self) -> AmqpError:
-        """What to tell a sender that went beyond whatever was granted."""
+        """Return the error for a sender that went beyond whatever was granted."""
         return AmqpError(
             "amqp:link:transfer-limit-exceeded",
             f"link {self.name!r:.100} sent delivery {self.received + 1}, {self.highest} were granted",

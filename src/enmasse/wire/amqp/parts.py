@@ -19,7 +19,7 @@ class OutgoingParts:
 
     Args:
         link: with credit, of which this delivery takes one.
-        delivery: what the link's sink will be given with the outcome.
+        delivery: the delivery that the link's sink will be given with the outcome.
         settled: whether the peer need not answer.
         message_format: 0 for AMQP's own.
     """

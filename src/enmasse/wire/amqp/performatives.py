@@ -79,7 +79,7 @@ class Begin(Composite):
 
 @dataclass(slots=True)
 class Source(Composite):
-    """Where a link's messages come from [AMQP 3.5.3]; timeout in seconds."""
+    """The source of a link's messages [AMQP 3.5.3]; timeout in seconds."""
 
     CODE = 0x28
     SYMBOL = "amqp:source:list"
@@ -98,7 +98,7 @@ class Source(Composite):
 
 @dataclass(slots=True)
 class Target(Composite):
-    """Where a link's messages go [AMQP 3.5.4]; timeout in seconds."""
+    """The target of a link's messages [AMQP 3.5.4]; timeout in seconds."""
 
     CODE = 0x29
     SYMBOL = "amqp:target:list"

@@ -32,7 +32,7 @@ class SaslServer:
     """The server's side.
 
     Args:
-        mechanisms: what is offered.
+        mechanisms: the mechanisms that are offered.
         authenticate: given (mechanism, initial response, hostname) says whether the peer may come in, or
             what it has to answer first. A ``RemoteError`` is a refusal.
         is_optional: whether a peer may leave SASL out.
@@ -125,12 +125,12 @@ class SaslClient:
     """The client's side.
 
     Args:
-        mechanisms: what the client can do, the best first.
+        mechanisms: the mechanisms that the client knows, the best first.
         hostname: the host, and so the space, that it wants.
 
     Attributes:
-        mechanism: what was chosen, once the server has said what it offers.
-        code: how the server has ended it; nothing before, or if it never came to that.
+        mechanism: the mechanism that was chosen, once the server has said what it offers.
+        code: the code with which the server has ended it; nothing before, or if it never came to that.
     """
 
     is_optional = False

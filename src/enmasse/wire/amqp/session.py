@@ -25,7 +25,7 @@ from enmasse.wire.amqp.session_flow import SessionFlow
 __all__ = ["Session"]
 
 PASSING_BYTES = 4 << 20
-"""What a peer may send ahead of a message that is passed on while it comes."""
+"""The most bytes that a peer may send ahead of a message that is passed on while it comes."""
 MIN_PASSING_FRAMES = 16
 
 LARGE_PART_BYTES = 32 << 10

@@ -110,7 +110,7 @@ class SessionOutput:
         self._pending: deque[_Pending] = deque()
         """Transfers that the window holds back: head, payload, and the delivery whose end is followed."""
         self._shut: tuple[int, float] | None = None
-        """What had been sent when it was asked whether the window lets any of them out, and since when."""
+        """The count sent when it was asked whether the window lets any of them out, and since when."""
 
     def number_from(self, delivery_id: int) -> None:
         """Number the deliveries that are sent from now on from this id on."""

@@ -123,7 +123,7 @@ def describe(frame: bytes, payload_bytes: int = 0) -> str:
 
     Args:
         frame: the frame as ``Splitter`` gives it, shortened or not.
-        payload_bytes: how much of the payload to show, in hexadecimal.
+        payload_bytes: the most bytes of the payload that are shown, in hexadecimal.
     """
     if not frame:
         return "no frames from here on: what came cannot be split into frames"

@@ -25,7 +25,7 @@ class HttpError(Exception):
 
     Args:
         status: the status of the answer.
-        detail: what is wrong, what was expected, and what to do.
+        detail: a sentence that says what is wrong, what was expected, and what to do.
         condition: the condition of AMQP that says the same.
         headers: further headers of the answer.
         more: further members of the body.

@@ -67,7 +67,7 @@ LINGER_S: Final = 1.0
 
 _HEAD_END = b"\r\n\r\n"
 _HTTP_2 = b"PRI * HTTP/2.0\r\n\r\n"
-"""What looks like the head of a request where a client speaks HTTP/2 [RFC 9113 3.4]."""
+"""The line that looks like the head of a request where a client speaks HTTP/2 [RFC 9113 3.4]."""
 
 
 class _Phase(Enum):
@@ -141,7 +141,7 @@ class Connection:
         self._now = self._since = now
         self._linger_until = 0.0
         self._rest = b""
-        """What was received and belongs to no request that was read."""
+        """The bytes received that belong to no request that was read."""
         self._sought = 0
         """The bytes of it in which no head ends."""
         self._body = bytearray()

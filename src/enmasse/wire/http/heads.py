@@ -55,7 +55,7 @@ class Request:
         is_kept_alive: true if the connection stays open after the answer.
         is_http_10: true if the client speaks HTTP/1.0.
         expects_continue: true if the client waits for leave to send the body.
-        route: what the handler makes of the head, for it alone; kept as long as the head is remembered.
+        route: the result that the handler makes of the head, for it alone; kept as long as the head is remembered.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Request:
 
 
 class _Collected:
-    """What the parser finds."""
+    """The parts of a head that the parser finds."""
 
     __slots__ = ("body", "is_complete", "is_overrun", "lines")
 

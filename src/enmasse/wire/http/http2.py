@@ -37,7 +37,7 @@ from enmasse.wire.http.handler import NOBODY, Handler
 from enmasse.wire.http.heads import MAX_HEAD_BYTES
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client begins with [RFC 9113 3.4]."""
+"""The bytes that a client begins with [RFC 9113 3.4]."""
 
 MAX_STREAMS: Final = 100
 """The most requests at a time, as RFC 9113 6.5.2 recommends; each counts as a connection of its own."""
@@ -52,7 +52,7 @@ MAX_SPARE: Final = 1_000
 """The frames beside requests and bodies that may come at once, such as PING and WINDOW_UPDATE."""
 
 SPARE_RATE: Final = 50.0
-"""How many more of them may come in a second."""
+"""The number of further ones that may come in a second."""
 
 RESET_COST: Final = 5
 """A request that is taken back counts for so many of them, as its work is done for nothing."""
@@ -63,7 +63,7 @@ _END_STREAM, _END_HEADERS = 1, 4
 
 
 class _Frames(H2Connection):
-    """What h2 knows of a connection, with a bound to the streams that it remembers."""
+    """The connection as h2 knows it, with a bound to the streams that it remembers."""
 
     MAX_CLOSED_STREAMS = 2 * MAX_STREAMS
     DEFAULT_MAX_HEADER_LIST_SIZE = MAX_FIELD_BYTES

@@ -37,7 +37,7 @@ CONNACK_TIMEOUT_S = 60.0
 """Seconds for the server to answer CONNECT, or AUTH before that."""
 
 CHECKS = 2
-"""How often per keep-alive the client checks whether it has been silent, so that it never is for all of it."""
+"""The checks per keep-alive whether the client has been silent, so that it never is for all of it."""
 
 _FROM_SERVERS = frozenset(PacketType) - {
     PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ,
@@ -51,7 +51,7 @@ class ClientConnection(Engine):
 
     Args:
         handler: acts on the server's packets.
-        connect: what to say in CONNECT. Its receive maximum, maximum packet size and topic alias maximum hold for
+        connect: the CONNECT that is sent. Its receive maximum, maximum packet size and topic alias maximum hold for
             what the server sends.
         now: the time in seconds.
     """

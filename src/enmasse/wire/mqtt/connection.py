@@ -135,8 +135,8 @@ class Connection(Engine):
 
         Args:
             is_session_present: whether the server has the client's session [MQTT-3.2.2-2].
-            properties: what a client of version 5 is told. Its maximum packet size holds for all versions; receive
-                maximum, topic aliases and keep-alive for version 5.
+            properties: the properties that a client of version 5 is told. Its maximum packet size holds for all
+                versions; receive maximum, topic aliases and keep-alive for version 5.
         """
         connect = self.connect
         if self._phase not in (Phase.ASKED, Phase.AUTHENTICATING) or connect is None:

@@ -65,7 +65,7 @@ _DUP = 8
 
 
 class Phase(Enum):
-    """How far a connection has come."""
+    """The phase that a connection is in."""
 
     CONNECT = auto()
     """The first packet, CONNECT or its answer, has not come."""

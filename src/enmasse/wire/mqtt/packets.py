@@ -162,7 +162,7 @@ class PublishProperties:
         payload_format: 1 if the payload is UTF-8, 0 if that is not said.
         message_expiry_s: the seconds after which the message is worth nothing; None if it is always worth something.
         response_topic: the topic for an answer; None if none is asked for.
-        correlation_data: what an answer is to carry.
+        correlation_data: the bytes that an answer is to carry.
         subscription_identifiers: of the subscriptions that a message to a client matches; none from clients.
     """
 

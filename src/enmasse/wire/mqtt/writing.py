@@ -145,7 +145,7 @@ def with_properties(properties: bytes, alias: int = 0, identifiers: Sequence[int
     """Return encoded properties of a PUBLISH with a topic alias, unless that is 0, and subscription identifiers.
 
     Args:
-        properties: what ``encode_publish_properties`` returned.
+        properties: the bytes that ``encode_publish_properties`` returned.
         alias: the topic alias.
         identifiers: the subscription identifiers.
     """

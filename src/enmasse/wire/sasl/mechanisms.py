@@ -180,7 +180,7 @@ class External(_OneMessage):
     """The identity of the TLS certificate [RFC 4422 A].
 
     Args:
-        user: whom to be, where a certificate is good for several; empty: whom it names.
+        user: the user to be, where a certificate is good for several; empty: the one whom it names.
     """
 
     name = "EXTERNAL"
@@ -216,7 +216,7 @@ class OAuthBearer(_Bearer):
 
     Args:
         token: the token as its issuer gave it.
-        user: whom to be; empty: whom the token names.
+        user: the user to be; empty: the one whom the token names.
         host: the server's name, if it matters to the server.
         port: the server's port; 0: is not sent.
     """
@@ -246,7 +246,7 @@ class XOAuth2(_Bearer):
     """A bearer token, as services sent it before there was a standard.
 
     Args:
-        user: whom to be.
+        user: the user to be.
         token: the token as its issuer gave it.
     """
 

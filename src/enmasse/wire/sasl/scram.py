@@ -166,7 +166,7 @@ class Scram:
 
     Args:
         mechanism: one of ``HASHES``.
-        user: who wants to come in.
+        user: the user who wants to come in.
         password: its password.
         new_nonce: gives a fresh unguessable word, such as ``secrets.token_urlsafe``.
     """

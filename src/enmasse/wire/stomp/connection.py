@@ -56,7 +56,7 @@ WANTS_EVERY_MS = 10_000
 """The interval of heart-beats that the server wants from peers that send any."""
 
 BEATS = 3
-"""How often per interval the server checks whether it has been silent."""
+"""The checks per interval whether the server has been silent."""
 
 PATIENCE = 2
 """The number of missing heart-beats after which a peer is taken to be gone."""
