@@ -274,13 +274,38 @@ def test_an_attach_may_be_answered_later() -> None:
         link.accept(None)
 
 
-def test_a_link_detached_before_it_was_answered_is_gone() -> None:
+@pytest.mark.parametrize("is_sender", [True, False], ids=["sending", "receiving"])
+def test_a_link_detached_before_it_was_answered_is_gone(is_sender: bool) -> None:
     peer, handler = server()
     handler.on_wish = lambda *_: None
     peer.begin()
-    peer.say(Attach("in", 0, False, target=Target("q"), initial_delivery_count=0), Detach(0, True))
-    assert handler.calls("detached") == [("in", None, True)]
+    peer.say(
+        Attach("x", 0, is_sender, source=Source("q"), target=Target("q"), initial_delivery_count=0), Detach(0, True)
+    )
+    assert handler.calls("detached") == [("x", None, True)]
     assert not peer.engine.closed
+    # A detach is of a handle that an attach has named.
+    attach, detach = (frame.performative for frame in peer.hear())
+    assert isinstance(attach, Attach)
+    assert (attach.name, attach.role, attach.source, attach.target) == ("x", not is_sender, None, None)
+    assert detach == Detach(attach.handle, True)
+
+
+@pytest.mark.parametrize("is_sender", [True, False], ids=["sending", "receiving"])
+def test_a_link_that_we_detach_before_its_answer_is_refused(is_sender: bool) -> None:
+    peer, handler = server()
+    handler.on_wish = lambda *_: None
+    peer.begin()
+    peer.say(Attach("x", 0, is_sender, source=Source("q"), target=Target("q"), initial_delivery_count=0))
+    link = handler.links[0]
+    error = AmqpError("amqp:resource-deleted", "it is gone")
+    link.detach(error)
+    attach, detach = (frame.performative for frame in peer.hear())
+    assert isinstance(attach, Attach)
+    assert (attach.source, attach.target) == (None, None)
+    assert detach == Detach(attach.handle, True, error)
+    with pytest.raises(LocalError, match="no attach to answer"):
+        link.accept(RecordingSink(link), source=Source("q"))
 
 
 @pytest.mark.parametrize("gone", [[Detach(0, True)], [End()], [Close()]], ids=["detach", "end", "close"])

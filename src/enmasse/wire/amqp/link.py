@@ -126,14 +126,6 @@ class Link:
         Raises as ``accept`` does.
         """
         self._wish()
-        self._send_attach(
-            Attach(
-                name=self.name,
-                handle=self.handle,
-                role=not self.is_sender,
-                initial_delivery_count=0 if self.is_sender else None,
-            )
-        )
         self.detach(AmqpError(condition, description, info))
 
     def _wish(self) -> Attach:
@@ -153,9 +145,21 @@ class Link:
         """Send what waited for the attach."""
 
     def detach(self, error: AmqpError | None = None, *, closed: bool = True) -> None:
-        """Detach, or close, the link; without effect where that was done."""
+        """Detach, or close, the link; without effect where that was done.
+
+        A peer whose attach has no answer yet is told by an attach without terminus first [AMQP 2.6.3].
+        """
         if self.is_detach_sent or self.session.is_end_sent:
             return
+        if self.attach is None:
+            self._send_attach(
+                Attach(
+                    name=self.name,
+                    handle=self.handle,
+                    role=not self.is_sender,
+                    initial_delivery_count=0 if self.is_sender else None,
+                )
+            )
         self.is_detach_sent = True
         self.error = error
         self.session.flush_link(self)
