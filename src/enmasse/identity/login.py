@@ -19,7 +19,8 @@ from enmasse.errors import RemoteError
 from enmasse.identity.passwords import SOMEBODY, Checked, PasswordClient, Passwords, Postponed
 from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.users import DEFAULT_MECHANISMS, User, UserDirectory
-from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict, plain_credentials
+from enmasse.pending import Pending
+from enmasse.wire.sasl.mechanisms import SaslCode, Verdict, plain_credentials
 from enmasse.wire.sasl.scram import HASHES, saslprep, unquoted
 
 

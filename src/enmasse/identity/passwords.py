@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from enmasse.errors import RemoteError
 from enmasse.identity.password_checks import PasswordCheck, scram_check
 from enmasse.identity.users import PasswordCost, ScramKeys, User, UserDirectory, password_cost
-from enmasse.wire.sasl.mechanisms import Pending
+from enmasse.pending import Pending
 from enmasse.wire.sasl.scram import HASHES, sign
 
 # Logins, and the passwords that they are decided by, know each other.

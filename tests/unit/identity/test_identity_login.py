@@ -8,13 +8,13 @@ import pytest
 
 from enmasse.identity.login import Judged, Judgement, offered_mechanisms
 from enmasse.identity.users import User
+from enmasse.pending import Pending
 from enmasse.wire.sasl.mechanisms import (
     Admitted,
     Anonymous,
     ClientMechanism,
     External,
     OAuthBearer,
-    Pending,
     Plain,
     SaslCode,
     XOAuth2,

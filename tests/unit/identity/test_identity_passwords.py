@@ -11,7 +11,7 @@ from enmasse.identity.password_checks import PasswordCheck, ScramCheck
 from enmasse.identity.passwords import Checked, Passwords, Postponed, is_password_of
 from enmasse.identity.permissions import Permissions
 from enmasse.identity.users import DEFAULT_ITERATIONS, User, Users, make_keys
-from enmasse.wire.sasl.mechanisms import Pending
+from enmasse.pending import Pending
 from tests.unit.identity.people import exactly, person
 
 PLACE = LoginTarget("ns/shop", "jo", is_open=False)

@@ -10,6 +10,7 @@ import pytest
 from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.users import Users, make_keys
 from enmasse.message.composites import decode_composite
+from enmasse.pending import Pending
 from enmasse.wire.amqp.performatives import (
     Composite,
     SaslChallenge,
@@ -19,7 +20,7 @@ from enmasse.wire.amqp.performatives import (
     SaslResponse,
 )
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
-from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question
+from enmasse.wire.sasl.mechanisms import Admitted, Question
 from enmasse.wire.sasl.scram import Scram, attributes_of
 from tests.unit.identity.people import FEW, SEED, Door, answered, person
 

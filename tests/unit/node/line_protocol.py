@@ -21,8 +21,8 @@ from enmasse.net.first_bytes import ProtocolSignature
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink
 from enmasse.node.connections.unfinished import FREE_BYTES
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow
+from enmasse.pending import Pending
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.sasl.mechanisms import Pending
 
 if TYPE_CHECKING:
     from enmasse.wire.sasl.mechanisms import Verdict

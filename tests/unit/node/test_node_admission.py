@@ -27,6 +27,7 @@ from enmasse.node.patterns import matcher_of
 from enmasse.node.users.admission import Admission
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.peer import PeerInfo
+from enmasse.pending import Pending
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import Composite, SaslChallenge, SaslInit, SaslResponse, Source, Target
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
@@ -35,7 +36,6 @@ from enmasse.wire.sasl.mechanisms import (
     ClientMechanism,
     External,
     OAuthBearer,
-    Pending,
     Plain,
     SaslCode,
     XOAuth2,

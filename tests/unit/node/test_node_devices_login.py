@@ -17,7 +17,8 @@ from enmasse.identity.passwords import Checked, Passwords, Postponed
 from enmasse.node.devices.directory import DEFAULT_COST, Directory
 from enmasse.node.devices.login import MAX_COST, DeviceLogin
 from enmasse.node.devices.tenants import Tenant
-from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict
+from enmasse.pending import Pending
+from enmasse.wire.sasl.mechanisms import SaslCode, Verdict
 
 FARM = "ns/farm"
 

@@ -22,7 +22,7 @@ from enmasse.net.loop import Turn
 from enmasse.node.users import password_checker
 from enmasse.node.users.password_checker import ASKED_PER_THREAD, PROCESS, ProcessChecker
 from enmasse.node.users.password_process import MAX_THREADS, thread_count
-from enmasse.wire.sasl.mechanisms import Pending
+from enmasse.pending import Pending
 from tests.support.polling import until_async
 
 pytestmark = pytest.mark.slow

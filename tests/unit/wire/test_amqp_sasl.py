@@ -8,6 +8,7 @@ import pytest
 
 from enmasse.errors import RemoteError
 from enmasse.message.composites import decode_composite
+from enmasse.pending import Pending
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
@@ -27,7 +28,6 @@ from enmasse.wire.sasl.mechanisms import (
     ClientMechanism,
     External,
     OAuthBearer,
-    Pending,
     Plain,
     SaslCode,
     Verdict,

@@ -29,7 +29,8 @@ from enmasse.identity.users import User
 from enmasse.node.devices.directory import UNAVAILABLE, Found
 from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Proof, valid_secrets
 from enmasse.node.devices.proofs import Login as Credentials
-from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict
+from enmasse.pending import Pending
+from enmasse.wire.sasl.mechanisms import SaslCode, Verdict
 
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordClient, Passwords

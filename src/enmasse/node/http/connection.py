@@ -46,9 +46,10 @@ from enmasse.node.http.looking import get_messages
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
+from enmasse.pending import Pending
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import Connection
-from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
+from enmasse.wire.sasl.mechanisms import Admitted, SaslCode
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

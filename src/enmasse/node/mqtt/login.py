@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.pending import Pending
 from enmasse.wire.mqtt.packets import Auth, Connect, Reason
-from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode, Verdict
+from enmasse.wire.sasl.mechanisms import Admitted, SaslCode, Verdict
 
 if TYPE_CHECKING:
     from enmasse.node.users.admission import Admission

@@ -37,8 +37,9 @@ from enmasse.node.stomp.headers import (
 from enmasse.node.stomp.links import WAITING_OVERHEAD_BYTES, Deferring, Receiver, Sender, Sending
 from enmasse.node.stomp.messages import USER_ID, to_sections
 from enmasse.node.stomp.settling import Posting, Settling
+from enmasse.pending import Pending
 from enmasse.version import __version__
-from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
+from enmasse.wire.sasl.mechanisms import Admitted, SaslCode
 from enmasse.wire.stomp.connection import LINGER_S, Connection
 from enmasse.wire.stomp.handler import SendSink
 

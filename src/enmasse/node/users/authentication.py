@@ -26,7 +26,8 @@ from enmasse.node.users.gate import Gate
 from enmasse.node.users.peer import PeerInfo, is_here
 from enmasse.node.users.realms import DeviceMeant, Meaning, NobodyMeant, Realms, UserMeant
 from enmasse.node.users.rights import Rights
-from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict, plain_credentials
+from enmasse.pending import Pending
+from enmasse.wire.sasl.mechanisms import Admitted, Question, SaslCode, Verdict, plain_credentials
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space

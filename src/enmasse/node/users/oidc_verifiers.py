@@ -22,7 +22,7 @@ from enmasse.identity.oidc import Identity
 from enmasse.identity.oidc_settings import OidcSettings
 from enmasse.net.oidc_provider import OidcProvider
 from enmasse.node.patterns import matcher_of
-from enmasse.wire.sasl.mechanisms import Pending
+from enmasse.pending import Pending
 
 if TYPE_CHECKING:
     from enmasse.identity.users import User, UserDirectory

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from enmasse.identity.fair_queue import FairQueue
 from enmasse.identity.password_checks import CheckResult, PasswordCheck, encode_check, split_answers
 from enmasse.identity.passwords import Checked, Postponed
+from enmasse.pending import Pending
 from enmasse.storage.process import PairedProcess
-from enmasse.wire.sasl.mechanisms import Pending
 
 if TYPE_CHECKING:
     from enmasse.net.loop import Turn

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from enmasse.pending import Pending
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.framing import sasl_frame
 from enmasse.wire.amqp.performatives import (
@@ -18,7 +19,7 @@ from enmasse.wire.amqp.performatives import (
     SaslOutcome,
     SaslResponse,
 )
-from enmasse.wire.sasl.mechanisms import Admitted, ClientMechanism, Pending, Question, SaslCode, Verdict
+from enmasse.wire.sasl.mechanisms import Admitted, ClientMechanism, Question, SaslCode, Verdict
 
 MAX_QUESTIONS = 8
 """No mechanism asks more often; who does keeps the other side busy for nothing."""
