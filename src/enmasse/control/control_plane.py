@@ -84,7 +84,9 @@ class ControlPlane:
             context.controllers[controller.name] = controller
             self._runtime.add(controller)
         registry = context.registry
-        registry.add_admission(SpaceAdmission(context.placements, needs_bounds=endpoints.needs_bounds))
+        registry.add_admission(
+            SpaceAdmission(context.placements, context.desired, needs_bounds=endpoints.needs_bounds)
+        )
         registry.unapplied = context.effects.of
         registry.tally = lambda: context.desired.phases
         registry.forwarders = lambda: context.desired.forwarders

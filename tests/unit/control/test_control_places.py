@@ -10,6 +10,7 @@ import pytest
 from enmasse.control.errors import ForbiddenError
 from enmasse.control.spaces.admission import SpaceAdmission
 from enmasse.identity.rbac import Requester
+from enmasse.model.kinds.connectors import DEVICE_WORDS
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.objects import decode
 from tests.support.polling import until_async
@@ -539,7 +540,9 @@ def test_a_plan_without_bounds_is_for_namespaces_that_are_named_where_there_are_
         async with stage.controlled() as plane:
             # Without tenants, and for an administrator, all are there.
             stage.registry.create(make_space("before", plan="endless"), user=tina)
-            stage.registry.add_admission(SpaceAdmission(plane.context.placements, needs_bounds=True))
+            stage.registry.add_admission(
+                SpaceAdmission(plane.context.placements, plane.context.desired, needs_bounds=True)
+            )
             stage.registry.create(make_space("given", plan="endless"))
             wanted = (
                 "has no bounds and is for the namespaces that it lists, take bounded, credits, free, named, or an"
@@ -559,6 +562,56 @@ def test_a_plan_without_bounds_is_for_namespaces_that_are_named_where_there_are_
                 stage.registry.replace(make_space(name, plan="endless", limits={"connections": 7}), user=tina)
             await stage.settled(plane)
             assert stage.status("AddressSpace", "before")["isReady"]
+
+    perform(scene)
+
+
+def connectors(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "endpointHosts": [{"host": "mq.example.com"}]} for name in names]
+
+
+def test_a_connector_takes_no_name_that_leads_elsewhere_and_no_address_takes_its(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    def refused(act: Callable[[], object]) -> dict[str, str]:
+        with pytest.raises(InvalidResourceError) as caught:
+            act()
+        return {problem.path: problem.message for problem in caught.value.problems}
+
+    async def scene(stage: Stage) -> None:
+        registry = stage.registry
+        # It may be declared before its space.
+        registry.create(make_address("early"))
+        registry.create(make_space(connectors=connectors("old")))
+        registry.create(make_address("sensors/hall/1", name="a"))
+        registry.create(make_address("orders"))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            for name in ("early", "sensors", "orders"):
+                found = refused(lambda: registry.replace(make_space(connectors=connectors("old", name))))  # noqa: B023
+                assert "would be behind it" in found["spec.connectors[1].name"], name
+            for word in DEVICE_WORDS:
+                found = refused(lambda: registry.replace(make_space(connectors=connectors(word))))  # noqa: B023
+                assert "by which devices reach their endpoints" in found["spec.connectors[0].name"], word
+            registry.replace(make_space(connectors=connectors("old", "hall", "order", "telemetry2")))
+            for address in ("old", "old/orders", "hall/1", "telemetry2/x"):
+                found = refused(
+                    lambda: registry.create(make_address(address, name="c"))  # noqa: B023
+                )
+                assert "what begins so is behind it" in found["spec.address"], address
+            registry.create(make_address("older/orders", name="d"))
+
+    perform(scene)
+
+
+def test_a_space_whose_connector_has_such_a_name_from_before_can_be_changed(
+    perform: Perform, make_space: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space(connectors=connectors("telemetry")))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            stage.registry.replace(make_space(connectors=connectors("telemetry"), limits={"connections": 7}))
 
     perform(scene)
 

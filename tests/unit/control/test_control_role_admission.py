@@ -62,6 +62,48 @@ def space(name: str, namespace: str) -> Resource:
     return decode({"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": metadata, "spec": {}})
 
 
+def connected(host: str = "mq.example.com", **connector: Any) -> Resource:
+    metadata = {"name": "shop", "namespace": "default"}
+    login = {"username": {"value": "shop"}, "password": {"valueFromSecret": {"name": "broker"}}}
+    fields = {"name": "old", "endpointHosts": [{"host": host}], "tls": {}, "credentials": login} | connector
+    spec = {"connectors": [fields]}
+    return decode({"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": metadata, "spec": spec})
+
+
+def test_a_connector_shows_no_secret_to_a_host_whose_writer_may_not_read_it(tmp_path: Path) -> None:
+    write = Rule(("get", "create", "update"), ("enmasse.io",), ("addressspaces",))
+    read = Rule(("get",), ("",), ("secrets",), names=("broker",))
+    roles = ROLES | {"spaces": Role("spaces", (write,)), "reader": Role("reader", (write, read))}
+    with ResourceStore(tmp_path / "resources.db", history=500) as store:
+        made = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: "uid")
+        made.add_admission(SecretAdmission(Rights(store, roles)))
+        for role, who in (("spaces", "tom"), ("reader", "tina")):
+            found = binding("tenant-view", who, "default", who).to_dict()
+            found["roleRef"]["name"] = role
+            made.create(decode(found))
+        tom = Requester.known("tom")
+        with pytest.raises(ForbiddenError, match='"tom" cannot get resource "secrets"'):
+            made.create(connected(), user=tom)
+        made.create(connected(), user=TINA)
+        same = connected()
+        made.replace(
+            same.model_copy(update={"metadata": same.metadata.model_copy(update={"labels": {"a": "b"}})}), user=tom
+        )
+        certificate = {"value": "x"}
+        key = {"valueFromSecret": {"name": "broker", "key": "tls.key"}}
+        for other in (
+            connected("evil.example.com"),
+            connected(name="other"),
+            connected(tls=None),
+            connected(tls={"caCert": {"value": "x"}}),
+            connected(credentials=None, tls={"clientCert": certificate, "clientKey": key}),
+        ):
+            with pytest.raises(ForbiddenError, match="secrets"):
+                made.replace(other, user=tom)
+        with pytest.raises(ForbiddenError, match="secrets"):
+            made.replace(connected(tls={"caCert": {"valueFromSecret": {"name": "other"}}}), user=TINA)
+
+
 def test_a_write_is_refused_that_its_writer_has_no_right_to(registry: Registry) -> None:
     registry.create(space("shop", "default"), user=TINA)
     with pytest.raises(ForbiddenError, match='User "tina" cannot create resource "addressspaces"'):

@@ -153,6 +153,48 @@ def test_a_pattern_of_a_connector_that_no_address_matches_is_refused() -> None:
     assert found.keys() == {"spec.connectors[0].addresses[1].name", "spec.connectors[0].addresses[1].pattern"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"endpointHosts": []}, "endpointHosts"),
+        ({"endpointHosts": [{"host": "mq.example.com"}] * 17}, "endpointHosts"),
+        ({"endpointHosts": [{"host": "amqps://mq.example.com"}]}, "endpointHosts[0].host"),
+        ({"endpointHosts": [{"host": "u:p@mq"}]}, "endpointHosts[0].host"),
+        ({"endpointHosts": [{"host": ""}]}, "endpointHosts[0].host"),
+        ({"tls": {"clientCert": {"value": "x"}}}, "tls"),
+        ({"tls": {"caCert": {}}}, "tls.caCert"),
+        ({"tls": {"caCert": {"value": "x", "valueFromSecret": {"name": "s"}}}}, "tls.caCert"),
+        ({"credentials": {"username": {"value": "u"}, "password": {}}}, "credentials.password"),
+        ({"maxFrameSize": 511}, "maxFrameSize"),
+        ({"idleTimeout": -1}, "idleTimeout"),
+        ({"role": "inter-router"}, "role"),
+    ],
+)
+def test_what_is_wrong_with_a_connector_is_named(fields: dict[str, Any], path: str) -> None:
+    connector = {"name": "old", "endpointHosts": [{"host": "mq.example.com"}]} | fields
+    assert list(problems(space(connectors=[connector]))) == [f"spec.connectors[0].{path}"]
+
+
+@pytest.mark.parametrize("tls", [{}, None])
+def test_a_connector_with_tls_and_nothing_more_is_stored_with_tls(tls: dict[str, str] | None) -> None:
+    connector = {"name": "old", "endpointHosts": [{"host": "mq.example.com"}], "tls": tls}
+    stored = decode(decode(space(connectors=[connector])).to_dict())
+    assert isinstance(stored, AddressSpace)
+    assert (stored.spec.connectors[0].tls is None) is (tls is None)
+
+
+def test_a_connector_names_each_secret_once() -> None:
+    from_secret = [{"valueFromSecret": {"name": name}} for name in ("a", "b", "a")]
+    credentials = dict(zip(("username", "password"), from_secret, strict=False))
+    tls = {"caCert": from_secret[2], "clientCert": {"value": "x"}, "clientKey": from_secret[1]}
+    hosts = [{"host": host} for host in ("mq.example.com", "10.1.2.3", "::1", "[fd00::1]", "mq", "MQ-1.example.")]
+    found = decode(
+        space(connectors=[{"name": "old", "endpointHosts": hosts, "tls": tls, "credentials": credentials}])
+    )
+    assert isinstance(found, AddressSpace)
+    assert found.spec.connectors[0].secrets == ("a", "b")
+
+
 def test_what_means_nothing_to_a_type_is_warned_of() -> None:
     quotes = decode(address(type="anycast", messageTtl={"maximum": 5}, messageRedelivery={"redeliveryDelay": 5}))
     why = "it is for messages that wait for receivers, and an anycast keeps none so"

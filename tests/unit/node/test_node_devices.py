@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from enmasse.identity.password_checks import DigestCheck, encode_check, split_checks
 from enmasse.message.sections import Sections
+from enmasse.model.kinds.connectors import DEVICE_WORDS
 from enmasse.node.devices.directory import FRESH_S, STALE_S, UNAVAILABLE, Directory
 from enmasse.node.devices.messages import DeviceError, Downstream, RequestIds, Sent
 from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Login, Proof
 from enmasse.node.devices.revocation import AGAIN_S, AT_ONCE, GONE, Connected, ConnectedDevices
 from enmasse.node.devices.tenants import EVENT, MQTT, TELEMETRY, Device, Tenant
-from enmasse.node.mqtt.device_topics import read_filter, read_topic
+from enmasse.node.mqtt.device_topics import ERROR, KINDS, read_filter, read_topic
 
 PLANT = Tenant("default.plant", "default/farm", {"alias": "plant"})
 
@@ -368,3 +369,7 @@ def test_a_device_that_was_registered_anew_is_another_one_of_its_id() -> None:
     connected = Connected(review.connected, connection, Device(PLANT, "lamp", {"made": "1"}), MQTT, lasts=True)
     connected.judge(PLANT, {"device": {"made": "2"}})
     assert cut == [GONE]
+
+
+def test_no_connector_takes_a_word_by_which_devices_reach_their_endpoints() -> None:
+    assert {*KINDS, ERROR} == DEVICE_WORDS

@@ -25,8 +25,10 @@ from enmasse.identity.rbac import (
 )
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding
+from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.errors import InvalidResourceError, Problem
 from enmasse.model.schema.kinds import (
+    ADDRESS_SPACE,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     KINDS,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
     from enmasse.control.store.writes import Write
     from enmasse.identity.rbac import Requester, Role, Rule
-    from enmasse.model.kinds.pipelines.databases import Database
     from enmasse.model.schema.resource import Resource
 
 BINDING_KINDS = (ROLE_BINDING.name, CLUSTER_ROLE_BINDING.name)
@@ -185,13 +186,15 @@ class WriterAdmission:
 
 
 class SecretAdmission:
-    """Admission that refuses pipelines which would use a password at a database that their writer may not read.
+    """Admission that refuses what would show a Secret to a host of its writer's choice that the writer may not read.
+
+    It is for pipelines with databases, and for connectors of spaces.
 
     Args:
         rights: the rights of requesters.
     """
 
-    kinds = frozenset({PIPELINE.name})
+    kinds = frozenset({PIPELINE.name, ADDRESS_SPACE.name})
 
     def __init__(self, rights: Rights) -> None:
         self._rights = rights
@@ -200,29 +203,34 @@ class SecretAdmission:
         """Return the object as it is.
 
         Raises:
-            ForbiddenError: the writer may not read a Secret which the pipeline did not use for the same before, or
-                does it in a session without a fresh proof: whoever it names gets the password.
+            ForbiddenError: the writer may not read a Secret which the object did not use for the same before, or
+                does it in a session without a fresh proof: whoever it names gets what is in it.
         """
-        if isinstance(write.resource, Pipeline) and write.operation != "DELETE":
-            former = list(_uses(write.old)) if isinstance(write.old, Pipeline) else []
+        if write.operation != "DELETE":
+            former = list(_uses(write.old))
             namespace = write.resource.metadata.namespace
             for use in _uses(write.resource):
                 if use not in former:
                     if write.user.unproved:
                         raise ForbiddenError(write.user.unproved, cause=PROOF_REQUIRED)
-                    secret = use[0].credentials_secret
                     self._rights.require(
-                        write.user, AccessRequest("get", resource="secrets", namespace=namespace, name=secret)
+                        write.user, AccessRequest("get", resource="secrets", namespace=namespace, name=use[0])
                     )
         return write.resource
 
 
-def _uses(pipeline: Pipeline) -> Iterator[tuple[Database, bool]]:
-    """Yield each table, with the Secret that opens it, and whether it is written."""
-    for parts, is_written in ((pipeline.spec.sources, False), (pipeline.spec.sinks, True)):
-        for part in parts:
-            if part.database is not None:
-                yield part.database, is_written
+def _uses(resource: Resource | None) -> Iterator[tuple[str, object]]:
+    """Yield each Secret that an object uses, with what it is for."""
+    match resource:
+        case Pipeline():
+            for parts, is_written in ((resource.spec.sources, False), (resource.spec.sinks, True)):
+                for part in parts:
+                    if part.database is not None:
+                        yield part.database.credentials_secret, (part.database, is_written)
+        case AddressSpace():
+            for connector in resource.spec.connectors:
+                for secret in connector.secrets:
+                    yield secret, connector
 
 
 class BindingAdmission:

@@ -11,6 +11,7 @@ from enmasse.control.errors import ForbiddenError
 from enmasse.control.runtime.verdicts import grant_problem
 from enmasse.control.spaces.placements import make_places, plan_limits
 from enmasse.model.kinds.addresses import OFFERED_TYPES, Address
+from enmasse.model.kinds.connectors import first_word, name_problem
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.plans import AddressSpacePlan
 from enmasse.model.kinds.spaces import AddressSpace
@@ -20,6 +21,7 @@ from enmasse.model.schema.names import PLAN_NAMESPACE
 from enmasse.model.schema.objects import restore
 
 if TYPE_CHECKING:
+    from enmasse.control.runtime.desired import Desired
     from enmasse.control.spaces.placements import Placements
     from enmasse.control.store.port import Document, Store
     from enmasse.control.store.writes import Write
@@ -31,21 +33,23 @@ class SpaceAdmission:
 
     Args:
         placements: the placements of addresses.
+        desired: what is declared.
         needs_bounds: whether tenants may take plans without bounds only where an operator has named their namespace.
     """
 
     kinds = frozenset({ADDRESS_SPACE.name, ADDRESS.name, PIPELINE.name})
 
-    def __init__(self, placements: Placements, *, needs_bounds: bool = False) -> None:
+    def __init__(self, placements: Placements, desired: Desired, *, needs_bounds: bool = False) -> None:
         self._placements = placements
+        self._desired = desired
         self._needs_bounds = needs_bounds
 
     def admit(self, write: Write) -> Resource:
         """Return the object to be stored.
 
         Raises:
-            InvalidResourceError: when a space cannot have addresses of this type, or what it has does not fit
-                its new plan or limits.
+            InvalidResourceError: when a space cannot have addresses of this type, what it has does not fit its new
+                plan or limits, or an address and a connector would have one name.
             ForbiddenError: when the space is being deleted, or its plan is for other namespaces, or has no bounds and
                 names none.
         """
@@ -61,6 +65,7 @@ class SpaceAdmission:
                     self._check_grant(new, write.store)
                     if self._needs_bounds and not write.user.is_admin:
                         self._check_bounds(new, write.store)
+                self._check_connectors(former, new)
                 if former is not None:
                     self._check_plan(former, new, write.store)
         return write.resource
@@ -79,6 +84,28 @@ class SpaceAdmission:
                 f"'{name}' is {kind} and stays so",
             )
             raise InvalidResourceError(f"Address {address.metadata.name}", [problem])
+        word = first_word(address.spec.address)
+        if any(connector["name"] == word for connector in found["spec"].get("connectors", ())):
+            message = f"'{word}' is a connector of '{name}', and what begins so is behind it: use another name"
+            raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.address", message)])
+
+    def _check_connectors(self, former: AddressSpace | None, space: AddressSpace) -> None:
+        """Raise an error if a new connector has a name that leads elsewhere already."""
+        known = set() if former is None else {item.name for item in former.spec.connectors}
+        new = {item.name: index for index, item in enumerate(space.spec.connectors) if item.name not in known}
+        if not new:
+            return
+        rows = (self._desired.addresses[key] for key in self._desired.addresses_of(space.key))
+        taken = {word: row.address for row in rows if (word := first_word(row.address)) in new}
+        problems = []
+        for name, index in new.items():
+            problem = name_problem(name)
+            if problem is None and name in taken:
+                problem = f"the space has the address '{taken[name]}', which would be behind it: use another name"
+            if problem is not None:
+                problems.append(Problem(f"spec.connectors[{index}].name", problem))
+        if problems:
+            raise InvalidResourceError(f"AddressSpace {space.metadata.name}", problems)
 
     def _check_grant(self, space: AddressSpace, store: Store) -> None:
         """Raise an error if a space's plan is not for its namespace; a plan may not exist yet."""

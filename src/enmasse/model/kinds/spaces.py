@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from enmasse.model.kinds.connectors import Connector, connector_problems, repeated
 from enmasse.model.kinds.lakes import Lake, lake_problems
 from enmasse.model.kinds.limits import SpaceLimits
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.kinds import DEFAULT_SPACE_PLANS
-from enmasse.model.schema.names import host_problem, is_label, pattern_problem
+from enmasse.model.schema.names import host_problem, is_label
 from enmasse.model.schema.resource import Resource, ResourceStatus
 from enmasse.model.schema.schema import Model, describe_value
 
@@ -126,87 +127,6 @@ class Endpoint(Model):
     """The objects to which the facts for connecting are written."""
     port: int | None = Field(default=None, ge=1, le=65535)
     """A port of the space's own, where clients need not name it; one of those that its plan offers."""
-
-
-class HostPort(Model):
-    """A server of another messaging service."""
-
-    host: str
-    """Its host name or address."""
-    port: int | None = Field(default=None, ge=1, le=65535)
-    """Left out: 5672, or 5671 with TLS."""
-
-
-class SecretKey(Model):
-    """One entry of a secret."""
-
-    name: str
-    """The name of the secret, in the namespace of the space."""
-    key: str | None = None
-    """The entry; left out: the name of what is asked for."""
-
-
-class ValueOrSecret(Model):
-    """A value given here, or the place in a secret where it lies."""
-
-    value: str | None = Field(default=None, repr=False)
-    """The value itself."""
-    value_from_secret: SecretKey | None = None
-    """The entry that holds it."""
-
-
-class ConnectorTls(Model):
-    """Certificates towards another messaging service."""
-
-    ca_cert: ValueOrSecret | None = None
-    """The authority to trust."""
-    client_cert: ValueOrSecret | None = None
-    """The certificate to show."""
-    client_key: ValueOrSecret | None = None
-    """Its key."""
-
-
-class ConnectorCredentials(Model):
-    """User and password at another messaging service."""
-
-    username: ValueOrSecret
-    """The user."""
-    password: ValueOrSecret
-    """Its password."""
-
-
-class ConnectorAddress(Model):
-    """A pattern of addresses that another messaging service serves."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """Told apart by it."""
-    pattern: str
-    """Words between `/`; `*` is one word, `#` any rest."""
-
-
-class Connector(Model):
-    """A connection to another messaging service."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str = Field(pattern=r"^[a-zA-Z0-9]+$")
-    """Letters and digits; forwarders name it."""
-    endpoint_hosts: tuple[HostPort, ...] = Field(strict=False, min_length=1)
-    """The servers: the first, and others for when it fails."""
-    role: Literal["route-container", "normal", "edge"] = "route-container"
-    """The role of the connection to the other side."""
-    idle_timeout: int | None = Field(default=None, ge=0)
-    """Seconds of silence after which it is closed; 0: never."""
-    max_frame_size: int | None = Field(default=None, ge=512)
-    """Bytes."""
-    tls: ConnectorTls | None = None
-    """The authority to trust and the certificate to show; left out: no TLS."""
-    credentials: ConnectorCredentials | None = None
-    """As whom to log in; left out: anonymously."""
-    addresses: tuple[ConnectorAddress, ...] = Field(default=(), strict=False)
-    """The addresses that are reached over there."""
 
 
 class NetworkPolicy(Model):
@@ -345,7 +265,7 @@ class AddressSpace(Resource):
 
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
-        yield from _repeated("spec.endpoints", [item.name for item in self.spec.endpoints])
+        yield from repeated("spec.endpoints", [item.name for item in self.spec.endpoints])
         ported = [index for index, item in enumerate(self.spec.endpoints) if item.port is not None]
         for index in ported[1:]:
             yield Problem(
@@ -357,13 +277,9 @@ class AddressSpace(Resource):
                 yield Problem(f"spec.endpoints[{index}].expose.routeHost", problem)
         if self.spec.lake is not None:
             yield from lake_problems("spec.lake", self.spec.lake)
-        yield from _repeated("spec.connectors", [item.name for item in self.spec.connectors])
+        yield from repeated("spec.connectors", [item.name for item in self.spec.connectors])
         for index, connector in enumerate(self.spec.connectors):
-            path = f"spec.connectors[{index}].addresses"
-            yield from _repeated(path, [item.name for item in connector.addresses])
-            for number, address in enumerate(connector.addresses):
-                if problem := pattern_problem(address.pattern):
-                    yield Problem(f"{path}[{number}].pattern", problem)
+            yield from connector_problems(f"spec.connectors[{index}]", connector)
 
     def unapplied(self) -> Iterator[Unapplied]:
         """Yield each field that is kept and shown, but changes nothing, as far as the space alone shows."""
@@ -374,7 +290,7 @@ class AddressSpace(Resource):
             if endpoint.expose is not None:
                 yield from _unapplied_exposure(f"{path}.expose", endpoint.expose)
         if self.spec.connectors:
-            why = "no connection to another messaging service is made; a program of yours can move its messages"
+            why = "no messages are passed on to another messaging service; a program of yours can move them"
             yield Unapplied("spec.connectors", why, is_needed=True)
         if self.spec.network_policy is not None:
             yield Unapplied("spec.networkPolicy", _NO_FIREWALL, is_needed=True)
@@ -412,9 +328,3 @@ def _unapplied_exposure(path: str, expose: Exposure) -> Iterator[Unapplied]:
         yield Unapplied(f"{path}.loadBalancerPorts", why)
     if expose.load_balancer_source_ranges:
         yield Unapplied(f"{path}.loadBalancerSourceRanges", _NO_FIREWALL, is_needed=True)
-
-
-def _repeated(path: str, names: list[str]) -> Iterator[Problem]:
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield Problem(f"{path}[{index}].name", f"expected a name used once, but '{name}' occurs before")

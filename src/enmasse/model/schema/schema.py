@@ -72,6 +72,9 @@ class Model(BaseModel):
     entry_keys: ClassVar[tuple[str, ...]] = ()
     """In a list of such parts: the fields that identify each of them; empty: the list is one value."""
 
+    telling_empty: ClassVar[frozenset[str]] = frozenset()
+    """Optional fields, as they are written, that mean something although nothing is in them."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without absent fields and optional ones that are empty."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -81,7 +84,7 @@ class Model(BaseModel):
         fields = handler(self)
         for name, field in type(self).model_fields.items():
             key = field.alias or name
-            if not field.is_required() and fields.get(key) in ([], {}):
+            if not field.is_required() and fields.get(key) in ([], {}) and key not in self.telling_empty:
                 del fields[key]
         return dict(fields)
 

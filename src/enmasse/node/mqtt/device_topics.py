@@ -16,7 +16,7 @@ from enmasse.node.devices.tenants import COMMAND, EVENT, INQUIRY, TELEMETRY, Ten
 
 ERROR: Final = "error"
 
-_KINDS: Final = {
+KINDS: Final = {
     "telemetry": TELEMETRY,
     "t": TELEMETRY,
     "event": EVENT,
@@ -26,6 +26,8 @@ _KINDS: Final = {
     "inquiry": INQUIRY,
     "i": INQUIRY,
 }
+"""What each word means with which a topic begins; no connector has such a name."""
+
 ON_ERROR: Final = ("default", "disconnect", "ignore", "skip-ack")
 MAX_PROPERTIES: Final = 20
 
@@ -98,7 +100,7 @@ def read_topic(tenant: Tenant, topic: str) -> PublishTopic:
         path, bag = topic, ""
     properties = _read_bag(bag)
     words = path.rstrip("/").split("/") if path.count("/") < 3 else path.split("/")
-    kind = _KINDS.get(words[0])
+    kind = KINDS.get(words[0])
     if kind in (TELEMETRY, EVENT):
         if len(words) > 3:
             raise _unknown(topic)
@@ -120,7 +122,7 @@ def read_filter(tenant: Tenant, text: str) -> FilterTopic:
         DeviceError: it is none that devices may use.
     """
     words = text.split("/")
-    kind = ERROR if words[0] in ("error", "e") and len(words) == 4 else _KINDS.get(words[0], "")
+    kind = ERROR if words[0] in ("error", "e") and len(words) == 4 else KINDS.get(words[0], "")
     is_right = len(words) == (4 if kind == ERROR else 5) and words[-1] == "#" and "#" not in words[2]
     if kind == COMMAND and is_right and words[3] in ("req", "q"):
         _check_tenant(tenant, words[1])
