@@ -149,7 +149,7 @@ def test_built_in_pipelines_are_listed_with_their_parameters(api: Api) -> None:
     assert schema["required"] == ["address"]
     assert schema["properties"]["size"] == {
         "type": "string",
-        "description": "How long a window is.",
+        "description": "The length of a window.",
         "default": "10s",
     } | {
         key: value

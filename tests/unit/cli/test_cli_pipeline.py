@@ -184,7 +184,7 @@ def test_a_pipeline_is_listed_shown_explained_and_deleted_like_everything(api: s
     assert "shop.hot" in cli("describe", "pipeline", "shop.hot").out
     explained = cli("explain", "pipeline.spec.sources").out
     assert "startingOffsets" in explained
-    assert "What is read: each a relation by its name." in explained
+    assert "The inputs: each a relation by its name." in explained
     assert cli("delete", "pipeline", "shop.hot").code == 0
     assert cli("get", "pipeline", "shop.hot").code == 3
 

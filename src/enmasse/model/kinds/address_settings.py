@@ -68,9 +68,9 @@ class Setting:
         unless: the default in words, where the value alone does not say it.
         of: the types of addresses whose declaration has it; all if empty.
         taken_of: the types for which a node takes it, which may be more than ``of``; all if empty.
-        path: where a declaration says it, below ``spec``; empty: declarations have no field for it.
+        path: the field of a declaration that holds it, below ``spec``; empty: declarations have no field for it.
         path_of: the same of single types that say it elsewhere.
-        plan_path: where a plan says it; by default as ``path``.
+        plan_path: the field of a plan that holds it; by default as ``path``.
         is_bound: whether a plan bounds what an address says; otherwise an address overrides its plan.
         is_inherited: whether a subscription that says nothing has what its topic says.
         is_fixed: whether it stays as it is for the life of the address.

@@ -102,7 +102,7 @@ class AddressSpec(Model):
     )
     """The name that applications use: any text without white space."""
     type: AddressType
-    """How messages are given to receivers, and whether they are stored."""
+    """The way in which messages are given to receivers, and whether they are stored."""
     plan: str | None = None
     """A plan for the address's type; left out: the smallest."""
     topic: str | None = None
@@ -111,24 +111,24 @@ class AddressSpec(Model):
     """Of a stream; left out: as many as the plan says. Fixed once the stream exists."""
     subscription: SubscriptionSpec | None = None
     deadletter: str | None = None
-    """Where messages go that failed too often; an address of type deadletter."""
+    """The address to which messages go that failed too often; an address of type deadletter."""
     expiry: str | None = None
-    """Where messages go whose time is over; an address of type deadletter."""
+    """The address to which messages go whose time is over; an address of type deadletter."""
     message_ttl: MessageTtl | None = None
     message_redelivery: MessageRedelivery | None = None
     storage: Storage | None = None
-    """What survives a restart; left out: durable messages. Fixed once the address exists."""
+    """The part that survives a restart; left out: durable messages. Fixed once the address exists."""
     full_policy: FullPolicy | None = None
-    """What happens when ``limits.maxBytes`` is reached; left out: as the plan says, or block."""
+    """The policy once ``limits.maxBytes`` is reached; left out: as the plan says, or block."""
     slow_policy: SlowPolicy | None = None
-    """What happens to a receiver of a topic or multicast address that falls behind.
+    """The policy towards a receiver of a topic or multicast address that falls behind.
 
     left out: as the plan says, or drop-oldest of a topic, drop of a multicast address.
     """
     distribution: Distribution | None = None
-    """Which receiver gets the next message; on one node both mean the same. left out: balanced."""
+    """The rule that picks the receiver of the next message; on one node both mean the same. left out: balanced."""
     acknowledge: Acknowledge | None = None
-    """Whose acceptance a sender's outcome is: the receiver's, or the node's. left out: the receiver's."""
+    """The side whose acceptance a sender's outcome is: the receiver's, or the node's. left out: the receiver's."""
     fallback: str | None = None
     """The queue that takes messages of a direct address as long as it has no receiver."""
     exclusive: bool | None = None
@@ -140,7 +140,7 @@ class AddressSpec(Model):
     limits: AddressLimits | None = None
     retention: Retention | None = None
     schema_: MessageSchema | None = Field(default=None, alias="schema")
-    """How messages are encoded and what is in them, for pipelines; nothing that is sent is checked against it."""
+    """The encoding of messages and their fields, for pipelines; nothing that is sent is checked against it."""
     forwarders: tuple[Forwarder, ...] = Field(default=(), strict=False)
 
     @property
@@ -192,9 +192,9 @@ class AddressStatus(ResourceStatus):
 
     plan_status: PlanStatus | None = None
     broker_statuses: tuple[BrokerStatus, ...] = Field(default=(), strict=False)
-    """Where its messages are stored."""
+    """The nodes that store its messages."""
     forwarders: tuple[ForwarderStatus, ...] = Field(default=(), strict=False)
-    """How its forwarders are."""
+    """The state of its forwarders."""
     subscription: SubscriptionSpec | None = None
     """In effect, after defaults; as all that follow."""
     message_ttl: MessageTtl | None = None

@@ -39,7 +39,7 @@ class NoAuthentication(Model):
 
 
 class Datasource(Model):
-    """Where EnMasse 1.0's Keycloak kept its users."""
+    """The database in which EnMasse 1.0's Keycloak kept its users."""
 
     type: Literal["h2", "postgresql"]
     host: str | None = None
@@ -62,11 +62,11 @@ class KeycloakSettings(Model):
     """A Keycloak of our own: each space gets a realm, and its users are kept there."""
 
     url: str
-    """Where it is, as `https://keycloak.example.com`."""
+    """The URL of the service, as `https://keycloak.example.com`."""
     credentials_secret: ServiceSecret
     """Of an administrator of the realm `master`: entries `admin.username` and `admin.password`."""
     ca_cert_secret: ServiceSecret | None = None
-    """Whom to trust: entry `ca.crt`."""
+    """The authority to trust: entry `ca.crt`."""
 
 
 class StandardAuthentication(Model):
@@ -77,7 +77,7 @@ class StandardAuthentication(Model):
     datasource: Datasource | None = None
     storage: ServiceStorage | None = None
     keycloak: KeycloakSettings | None = None
-    """Where the users are kept; left out: in our own store."""
+    """The service that keeps the users; left out: our own store."""
     replicas: int | None = Field(default=None, ge=0)
     jvm_options: str | None = None
     resources: dict[str, Any] | None = None
@@ -113,13 +113,13 @@ class OidcSettings(Model):
     audience: str | None = Field(default=None, min_length=1)
     """For whom tokens must be made out; left out: the client id."""
     client_id: str | None = None
-    """Who asks for tokens on behalf of users that log in with a password."""
+    """The client that asks for tokens on behalf of users that log in with a password."""
     client_secret: ServiceSecretKey | None = None
     """Its secret; left out: a public client."""
     password_grant: bool = False
     """True if users may log in with a password, which is shown to the provider."""
     scopes: str = "openid"
-    """What to ask for beside a password, divided by spaces."""
+    """The scopes to ask for beside a password, divided by spaces."""
     username_claim: str = Field(default="preferred_username", min_length=1)
     """The claim that names the user."""
     groups_claim: str = "groups"
@@ -127,9 +127,9 @@ class OidcSettings(Model):
     group_grants: bool = False
     """True if groups named `send_<address>`, `recv_<address>`, `monitor` and `manage` grant what they say."""
     grants: tuple[ClaimGrant, ...] = Field(default=(), strict=False)
-    """What other groups and scopes grant. Where a space has a MessagingUser of the same name, that one decides."""
+    """The grants of other groups and scopes. Where a space has a MessagingUser of the same name, that one decides."""
     leeway: int = Field(default=10, ge=0, le=300)
-    """How many seconds clocks may differ."""
+    """The seconds that clocks may differ."""
     password_cache: int = Field(default=60, ge=0, le=3600)
     """For how many seconds a password that was right is not shown to the provider again."""
 
@@ -140,9 +140,9 @@ class ExternalAuthentication(Model):
     host: str | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
     ca_cert_secret: ServiceSecret | None = None
-    """Whom to trust: entry `ca.crt`."""
+    """The authority to trust: entry `ca.crt`."""
     client_cert_secret: ServiceSecret | None = None
-    """What to show: entries `tls.crt` and `tls.key`."""
+    """The certificate to show: entries `tls.crt` and `tls.key`."""
     allow_override: bool = False
     """True if a space may name another host, port, realm or authority."""
     oidc: OidcSettings | None = None
@@ -155,7 +155,7 @@ class AuthenticationServiceSpec(Model):
     type: AuthenticationServiceType
     """`none`: everyone is let in; `standard`: messaging users; `external`: whom another service knows."""
     realm: str | None = None
-    """Which realm of the service is asked; left out: one for each space."""
+    """The realm of the service that is asked; left out: one for each space."""
     none: NoAuthentication | None = None
     standard: StandardAuthentication | None = None
     external: ExternalAuthentication | None = None
@@ -165,7 +165,7 @@ class AuthenticationServiceStatus(ResourceStatus):
     """The state of a service."""
 
     message: str | None = None
-    """What is wrong."""
+    """The problem, if there is one."""
     host: str | None = None
     port: int | None = None
     ca_cert_secret: ServiceSecret | None = None
@@ -213,7 +213,7 @@ _BESIDE_OIDC = "tokens and passwords are judged by the provider that spec.extern
 
 
 class ConsoleServiceSpec(Model):
-    """Where the console is, and how people log in to it."""
+    """The URL of the console, and the way people log in to it."""
 
     discovery_metadata_url: str | None = Field(default=None, alias="discoveryMetadataURL")
     """The document of discovery of the provider of OpenID Connect."""
@@ -225,7 +225,7 @@ class ConsoleServiceSpec(Model):
     host: str | None = None
     resources: dict[str, Any] | None = None
     impersonation: dict[str, Any] | None = None
-    """Which headers name the user to the API."""
+    """The headers that name the user to the API."""
 
 
 class ConsoleService(Resource):

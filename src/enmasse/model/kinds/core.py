@@ -90,7 +90,7 @@ class Secret(Data):
     api_version: Literal["v1"] = "v1"
     kind: Literal["Secret"] = "Secret"
     type: str = "Opaque"
-    """What it is for, as `kubernetes.io/tls`."""
+    """The purpose, as `kubernetes.io/tls`."""
     data: dict[str, str] = Field(default_factory=dict, repr=False)
     """Bytes by name, in base64."""
     string_data: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra={"writeOnly": True})
@@ -125,7 +125,7 @@ class ServicePort(Model):
 
 
 class ServiceSpec(Model):
-    """Where a service is."""
+    """The address and ports of a service."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] = "ClusterIP"
     ports: tuple[ServicePort, ...] = Field(default=(), strict=False)
@@ -192,7 +192,7 @@ class Event(Data):
     """A sentence for people."""
     source: EventSource = EventSource()
     count: int = 1
-    """How often it happened."""
+    """The number of times that it happened."""
     first_timestamp: str | None = None
     """RFC 3339 in UTC."""
     last_timestamp: str | None = None

@@ -51,16 +51,16 @@ class BrokeredBrokerInfra(Model):
     """The broker of a brokered space."""
 
     address_full_policy: AddressFullPolicy | None = None
-    """What a full address does that says nothing itself: `PAGE` and `BLOCK` grant no credit, `FAIL` rejects, `DROP`
-    drops its oldest messages."""
+    """The policy of a full address that says nothing itself: `PAGE` and `BLOCK` grant no credit, `FAIL` rejects,
+    `DROP` drops its oldest messages."""
     global_max_size: BrokerSize | None = None
     """Bytes that messages take in memory before that: `512Mi`, or `64Mb` as brokers write it."""
     min_large_message_size: int | None = Field(default=None, ge=-1)
     """Bytes from which on a message is written to disk as it comes; -1: never."""
     max_unavailable: NumberOrShare | None = None
-    """How many may be down for maintenance."""
+    """The most brokers that may be down for maintenance."""
     min_available: NumberOrShare | None = None
-    """How many must stay up in maintenance."""
+    """The fewest brokers that must stay up in maintenance."""
     resources: StorageResources | None = None
     storage_class_name: str | None = None
     update_persistent_volume_claim: bool | None = None
@@ -106,9 +106,9 @@ class RouterInfra(Model):
     """Seconds that a client may take to log in."""
     worker_threads: int | None = Field(default=None, ge=1)
     max_unavailable: NumberOrShare | None = None
-    """How many may be down for maintenance."""
+    """The most routers that may be down for maintenance."""
     min_available: NumberOrShare | None = None
-    """How many must stay up in maintenance."""
+    """The fewest routers that must stay up in maintenance."""
     resources: ComputeResources | None = None
     policy: RouterPolicy | None = None
     pod_template: dict[str, Any] | None = None

@@ -63,7 +63,7 @@ class SpaceLimits(Model):
     message_size: _Amount | None = None
     """Bytes of the largest message that it takes."""
     ttl: Duration | None = None
-    """How long a message may wait at most: `30s`, `15m`, `12h`, `7d`."""
+    """The longest that a message may wait: `30s`, `15m`, `12h`, `7d`."""
     retained: _Count | None = None
     """Retained values of its topics and multicast addresses together; 100,000 if left out."""
     retained_bytes: _Amount | None = None
@@ -73,8 +73,8 @@ class SpaceLimits(Model):
     session_bytes: _Amount | None = None
     """Bytes of messages that wait in one session, which then loses its oldest; 16 MiB if left out."""
     session_expiry: Duration | None = None
-    """How long a session is kept without its client: `30s`, `15m`, `12h`, `7d`. Left out: as long as the client asks
-    for."""
+    """The time that a session is kept without its client: `30s`, `15m`, `12h`, `7d`. Left out: as long as the client
+    asks for."""
     filter_addresses: _Count | None = None
     """Addresses that one filter with wildcards may stand for; 1,000 if left out."""
     subscriptions: _Count | None = None
@@ -136,7 +136,7 @@ class Retention(Model):
     size: int | None = Field(default=None, ge=1, le=MAX_NUMBER, alias="bytes")
     """Stored bytes that are kept."""
     age: Duration | None = None
-    """How long messages are kept: `30s`, `15m`, `12h`, `7d`."""
+    """The time that messages are kept: `30s`, `15m`, `12h`, `7d`."""
 
     @property
     def age_ms(self) -> int | None:

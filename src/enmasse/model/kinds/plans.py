@@ -85,7 +85,7 @@ class AddressSpacePlanSpec(_Described):
     ports: PortRange | None = None
     """The ports that spaces may have for themselves; none if left out."""
     quota: Quota | None = None
-    """Which policy decides what has a place in a space: `limits` in real units, or the `credits` of EnMasse 1.0.
+    """The policy that decides what has a place in a space: `limits` in real units, or the `credits` of EnMasse 1.0.
     Left out: `credits` where there are `resourceLimits` and no `limits`."""
 
     @property
@@ -102,7 +102,7 @@ class AddressPlanSpec(_Described):
     partitions: int = Field(default=1, ge=1, le=MAX_PARTITIONS)
     """Of a stream; of a queue: how many brokers share it."""
     retention_bytes: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
-    """How much of a stream is kept; an address may ask for less."""
+    """The bytes of a stream that are kept; an address may ask for less."""
     retention_age: Duration | None = None
     """For how long a stream is kept; an address may ask for less."""
     limits: AddressLimits | None = None

@@ -100,7 +100,7 @@ class ProjectPipeline(Model):
     named are called after the project, as `NAME_telemetry`."""
 
     trigger: Duration | None = None
-    """How often it looks for more; left out: as pipelines do."""
+    """The time between two looks for more; left out: as pipelines do."""
 
 
 class DownstreamStrategy(Model):
@@ -113,7 +113,7 @@ class DownstreamStrategy(Model):
 
 
 class ProjectLimits(Model):
-    """What the devices may use."""
+    """The limits of what the devices use."""
 
     maximum_connections: int | None = Field(default=None, ge=0)
     """Connections at a time."""
@@ -122,7 +122,7 @@ class ProjectLimits(Model):
 
 
 class ProjectRegistration(Model):
-    """How much may be registered."""
+    """The limits of what is registered."""
 
     maximum_devices: int | None = Field(default=None, ge=0)
     """Devices."""
@@ -138,9 +138,9 @@ class ProjectConfiguration(Model):
     minimum_message_size: int | None = Field(default=None, ge=0, le=2**31)
     """Bytes that a message counts at least."""
     registration_limits: ProjectRegistration | None = None
-    """How much may be registered."""
+    """The limits of what is registered."""
     resource_limits: ProjectLimits | None = None
-    """What the devices may use."""
+    """The limits of what the devices use."""
     defaults: dict[str, Any] | None = None
     """Properties of messages that say nothing else."""
     ext: dict[str, Any] | None = None

@@ -84,7 +84,7 @@ class ResourceQuotaStatus(ResourceStatus):
     hard: dict[str, Quantity] = Field(default_factory=dict)
     """The most, as it is in force."""
     used: dict[str, Quantity] = Field(default_factory=dict)
-    """How much there is now."""
+    """The amounts in use now."""
 
 
 class ResourceQuota(Resource):

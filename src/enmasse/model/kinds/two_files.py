@@ -57,7 +57,7 @@ def from_two_files(
         addresses: the developer's file, as JSON gives it.
         flavors: the operator's file; None if there is none.
         space: the name of the space.
-        namespace: where it lies.
+        namespace: the namespace of it.
         sources: the names of the two files, for messages.
 
     Raises:

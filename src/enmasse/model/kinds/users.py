@@ -78,17 +78,17 @@ class MessagingUserSpec(Model):
     """The name, authentication and rights of a user."""
 
     username: str
-    """What it logs in with: lower-case letters, digits, and within `_`, `@`, `.`, `:` and `-`."""
+    """The name with which it logs in: lower-case letters, digits, and within `_`, `@`, `.`, `:` and `-`."""
     authentication: UserAuthentication = UserAuthentication()
     authorization: tuple[Authorization, ...] = Field(default=(), strict=False)
-    """What it may do; nothing else."""
+    """The rights of the user; it has no others."""
 
 
 class MessagingUserStatus(ResourceStatus):
     """The state of a user, as its controller found it."""
 
     message: str | None = None
-    """What is wrong."""
+    """The problem, if there is one."""
     generation: int | None = None
     """The generation of the spec that this was found for."""
 

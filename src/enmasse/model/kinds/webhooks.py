@@ -26,10 +26,10 @@ _MAX_TIMEOUT_MS = 120_000
 
 
 class WebhookRetry(Model):
-    """What happens to a message that the URL has not taken."""
+    """The fate of a message that the URL has not taken."""
 
     delay: Duration = "1s"
-    """How long the second attempt is waited for; each further one twice as long."""
+    """The time before the second attempt; each further one twice as long."""
     max_delay: Duration = "1m"
     """The longest time between two attempts. How many there are is the address's business."""
 
@@ -40,7 +40,7 @@ class WebhookSpec(Model):
     address: str
     """A queue, a subscription, an address for dead letters, or an anycast address of the space."""
     url: str
-    """Where messages are posted to, `https://` or `http://`."""
+    """The URL to which messages are posted, `https://` or `http://`."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers of each request. Everybody who may read the webhook sees them."""
     headers_secret: str | None = None
@@ -53,15 +53,15 @@ class WebhookSpec(Model):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Requests at a time. With 1 messages go one after the other."""
     timeout: Duration = "10s"
-    """How long an answer may take."""
+    """The longest that an answer may take."""
     retry: WebhookRetry = WebhookRetry()
-    """What happens to a message that was not taken."""
+    """The fate of a message that was not taken."""
     paused: bool = False
     """True if messages wait."""
 
 
 class WebhookStatus(ResourceStatus):
-    """What was found of a webhook, and what it has done since the service started."""
+    """The findings about a webhook, and what it has done since the service started."""
 
     delivered: int = 0
     """Messages that the URL has taken."""

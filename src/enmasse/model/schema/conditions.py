@@ -47,7 +47,7 @@ class Condition(Model):
     observed_generation: int = 0
     """The generation of the spec that this was found for."""
     last_transition_time: str = ""
-    """When ``status`` last changed, RFC 3339 in UTC."""
+    """The time at which ``status`` last changed, RFC 3339 in UTC."""
 
     def is_same(self, other: Condition) -> bool:
         """Return True if two conditions differ in nothing but their transition times."""
@@ -69,7 +69,7 @@ def stamp(found: Iterable[Condition], former: Sequence[Condition], now: str) -> 
     """Return conditions with their transition times: the former one where the status is unchanged.
 
     Args:
-        found: what holds now, without times.
+        found: the conditions that hold now, without times.
         former: the conditions as they were published last.
         now: the present, RFC 3339 in UTC.
     """
@@ -115,7 +115,7 @@ class Unapplied:
     """A field that has no effect.
 
     Attributes:
-        path: where, as in ``spec.forwarders[0].name``.
+        path: the place of it, as in ``spec.forwarders[0].name``.
         why: the reason, and what to do, in a sentence without a capital letter.
         is_needed: whether it would restrict access or move messages.
     """
@@ -179,8 +179,8 @@ def over_bounds(path: str, asked: Model | None, allowed: Model | None) -> Iterat
 
     Args:
         path: the path of the part.
-        asked: what an object says.
-        allowed: what its plan says.
+        asked: the limits that an object asks for.
+        allowed: the limits that its plan allows.
     """
     for field, value in set_fields(asked):
         bound = getattr(allowed, field, None)

@@ -21,8 +21,8 @@ class Problem:
     """One thing that is wrong with an object.
 
     Attributes:
-        path: where, as in ``spec.forwarders[0].name``; empty for the whole object.
-        message: what was expected and what was found.
+        path: the place of it, as in ``spec.forwarders[0].name``; empty for the whole object.
+        message: the problem: what was expected and what was found.
         unknown: keys and indices that lead to a field that the kind does not have; empty for any other problem.
     """
 
@@ -57,8 +57,8 @@ class ManifestError(ConfigError):
 
     Attributes:
         source: the file's name, or ``standard input``.
-        document: which document of the file, counted from 1; None for the file as a whole.
-        problems: what is wrong in it, never empty.
+        document: the number of the document in the file, from 1; None for the file as a whole.
+        problems: the problems in it, never empty.
     """
 
     def __init__(self, source: str, document: int | None, problems: Sequence[Problem]) -> None:

@@ -52,11 +52,11 @@ class Column:
 
     Attributes:
         name: its heading.
-        path: where the value lies, as in ``.status.messages[0]``; empty: it is computed.
+        path: the place of the value, as in ``.status.messages[0]``; empty: it is computed.
         description: a sentence on its content.
         type: the type of the value; a ``date`` is shown as the time since then.
         priority: 0, or 1 for what only wide tables show.
-        empty: what our own command line shows where there is no value.
+        empty: the text of our own command line where there is no value.
     """
 
     name: str
@@ -107,15 +107,15 @@ class Kind:
         group: the API group; empty for the core group of Kubernetes.
         versions: the versions of the group, in which it is served; it is kept in the first. All have the same fields.
         plural: the collection's name in paths.
-        short_names: what the command line takes as well.
+        short_names: the names that the command line takes as well.
         default_namespace: the namespace where none is named; empty for kinds without namespace.
         is_read_only: only the service itself writes it.
         is_in_space: each belongs to a space, with whose name its own begins.
         is_judged: controllers write its status, as they do for every kind of ours that is not read-only.
-        subresources: what lies below each object beside its status.
+        subresources: the subresources of each object beside its status.
         called: the field of the spec by which people call one, rather than by its name; empty: there is none.
-        columns: what lists show beside the name and the age, for ``kubectl`` and in CRDs.
-        table: what our own command line shows instead, the age included; empty: the same.
+        columns: the columns of lists beside the name and the age, for ``kubectl`` and in CRDs.
+        table: the columns of our own command line instead, the age included; empty: the same.
     """
 
     name: str

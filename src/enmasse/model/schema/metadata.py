@@ -29,10 +29,10 @@ class OwnerReference(Model):
 
 
 class ManagedFields(Model):
-    """Which fields one manager has set; written by the API server."""
+    """The fields that one manager has set; written by the API server."""
 
     manager: str
-    """Who: as the program called itself."""
+    """The manager, as the program called itself."""
     operation: Literal["Apply", "Update"]
     api_version: str
     time: str = ""
@@ -52,15 +52,15 @@ class Metadata(Model):
     generate_name: str = ""
     """Without a name: what the name that the service chooses begins with."""
     namespace: str = ""
-    """Where it lies; empty for what is of the whole installation."""
+    """The namespace; empty for what is of the whole installation."""
     labels: dict[str, str] = Field(default_factory=dict)
     """For choosing objects by."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Notes of people and programs."""
     finalizers: tuple[str, ...] = Field(default=(), strict=False, json_schema_extra={"x-kubernetes-list-type": "set"})
-    """Who has something to do before the object goes; it goes when the last one is taken off."""
+    """The names of those who have something to do before the object goes; it goes when the last one is taken off."""
     owner_references: tuple[OwnerReference, ...] = Field(default=(), strict=False)
-    """What it belongs to."""
+    """The objects that it belongs to."""
     uid: str = ""
     """Written by the store: tells an object from a later one of the same name."""
     resource_version: str = ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 PLAN_NAMESPACE = "enmasse-infra"
-"""Where the operator's objects live; tenants' namespaces hold spaces and addresses."""
+"""The namespace of the operator's objects; tenants' namespaces hold spaces and addresses."""
 
 MAX_ADDRESS_CHARACTERS = 1024
 """Far above any sensible name, and small enough for logs and tables."""

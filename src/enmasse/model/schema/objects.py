@@ -79,7 +79,7 @@ _MODULES = {
     "users": ("MessagingUser",),
     "webhooks": ("Webhook",),
 }
-"""Where the classes are, which are named like the kinds: to load all of them takes longer than most commands do."""
+"""The modules of the classes, named like the kinds: to load all of them takes longer than most commands do."""
 
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

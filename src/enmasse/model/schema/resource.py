@@ -24,17 +24,17 @@ class ResourceStatus(Model):
     is_ready: bool = False
     """True if it can be used."""
     phase: str = "Pending"
-    """How far it has come: Pending, Configuring, Active, Failed or Terminating."""
+    """The phase of the object: Pending, Configuring, Active, Failed or Terminating."""
     messages: tuple[str, ...] = Field(default=(), strict=False)
-    """What it waits for, in sentences."""
+    """The things that it waits for, in sentences."""
     conditions: tuple[Condition, ...] = Field(default=(), strict=False)
-    """What holds and what does not, and why."""
+    """The conditions, each with whether it holds, and why."""
 
     def with_conditions(self, found: Sequence[Condition], now: str, *, deleted: bool = False) -> Self:
         """Return the status with these conditions and the fields derived from them.
 
         Args:
-            found: what holds now.
+            found: the conditions that hold now.
             now: the present, RFC 3339 in UTC.
             deleted: whether the object is about to go.
         """

@@ -1,4 +1,4 @@
-"""What lies below objects in paths, and what the API tells beside objects: what can be done there, with its fields.
+"""Resources below objects in paths, and reports beside objects: what can be done there, with its fields.
 
 Connections, links, sessions, wills and retained values are no objects: nodes report the present ones. Rows, series
 and the overview are what flows beside what is declared. Their fields are declared here alone; both OpenAPI documents
@@ -19,10 +19,10 @@ class ListedField:
 
     Attributes:
         name: in the answer.
-        description: what it says.
+        description: the meaning of the field.
         type: the type of its value; a time is milliseconds on a node, and a text in the answer.
         is_always: whether every item has it; whether every request has to have it.
-        of_node: what the node calls it; empty: the same.
+        of_node: the name that the node uses; empty: the same.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Subresource:
 
     Attributes:
         name: its last part; with parameters in braces where several parts follow.
-        verbs: what can be done there, in Kubernetes' words.
+        verbs: the things that can be done there, in Kubernetes' words.
         kind: the kind of what is answered; empty: the object itself.
-        answer: what is answered; ``items``: a page of what nodes report; ``report``: what the fields say.
+        answer: the form of the answer; ``items``: a page of what nodes report; ``report``: what the fields say.
         fields: the fields of each item.
         item: the parameter at the end of the path of a single item, which can be deleted; empty: those that ``query``
             chooses are deleted.
@@ -61,7 +61,7 @@ class Subresource:
 
     @property
     def resource(self) -> str:
-        """What one needs the right to: the first part of its path."""
+        """The resource that one needs the right to: the first part of its path."""
         return self.name.partition("/")[0]
 
 
@@ -202,7 +202,7 @@ _FLOW: Final = (
 )
 
 TABLES_OF_SPACES: Final = ("addresses", "connections", "links", "pipelines", "subscriptions", "users")
-"""What each space has rows of."""
+"""The tables whose rows each space has."""
 
 ROWS: Final = Subresource(
     "rows/{table}",
@@ -435,4 +435,4 @@ BUILTINS: Final = Subresource(
 )
 
 REPORTS: Final = (ROWS_OF_SPACES, OVERVIEW, NODES, AUDIT, BUILTINS)
-"""What the API tells beside objects, in the group of addresses."""
+"""The reports that the API gives beside objects, in the group of addresses."""

@@ -117,7 +117,7 @@ REASONS: Final[dict[str, str]] = {
 """Why some that Spark has are not among them."""
 
 MODEL_PREFIX: Final = "model_"
-"""What stands before the name of a model where SQL of a step calls it."""
+"""The start of a model's name where SQL of a step calls it."""
 
 _MODEL_CALL = re.compile(rf"\b{MODEL_PREFIX}[a-z0-9_]+(?=\s*\()")
 

@@ -49,7 +49,7 @@ def schema_columns(message_format: MessageFormat, text: str | None) -> tuple[Col
     """Return the columns that messages of a format come to.
 
     Args:
-        message_format: how they are encoded.
+        message_format: the format in which they are encoded.
         text: of ``json`` and ``cbor`` columns as Spark writes them, needed; of ``senml`` the same, which of its
             columns are wanted; of ``avro`` the schema in JSON, needed; others have none.
 
@@ -104,7 +104,7 @@ class MessageSchema(Model):
         """Yield what is wrong with the schema.
 
         Args:
-            path: where it stands.
+            path: the place of it.
         """
         try:
             schema_columns(self.format, self.definition)

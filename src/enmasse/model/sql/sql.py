@@ -37,9 +37,9 @@ class SqlError(ValueError):
     """Raised when a text is no query that may be run.
 
     Attributes:
-        message: what is wrong.
-        line: where, from 1.
-        column: where in the line, from 1.
+        message: the problem.
+        line: the line of it, from 1.
+        column: the column of it, from 1.
     """
 
     def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
@@ -57,7 +57,7 @@ class CheckedSql:
         canonical: the SQL to run, in Spark's dialect.
         relations: those that it reads, by their declared names.
         functions: those that it calls, in lower case.
-        columns: what it gives, as far as that is known.
+        columns: the columns that it gives, as far as they are known.
     """
 
     canonical: str

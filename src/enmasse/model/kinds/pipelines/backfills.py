@@ -32,10 +32,10 @@ class Backfill(Model):
 
 
 class BackfillStatus(Model):
-    """How far a backfill is."""
+    """The progress of a backfill."""
 
     at: str
-    """Which one: `spec.backfill.at`."""
+    """The backfill: `spec.backfill.at`."""
     state: BackfillState = "Waiting"
     """`Waiting`: for the query's first batch; `Refused`: it cannot be done so; `Failed`: it is tried again."""
     table: str | None = None

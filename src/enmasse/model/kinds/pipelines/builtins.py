@@ -76,7 +76,7 @@ class BuiltinParameters(Model):
     """The base of the parameters of built-in pipelines."""
 
     does: ClassVar[str]
-    """What it does, in a few words."""
+    """A few words that say what it does."""
 
     def reads(self) -> tuple[str, ...]:
         """Return the addresses that it reads; patterns where it takes patterns."""
@@ -101,7 +101,7 @@ class TelemetryParameters(BuiltinParameters):
     address: AddressName
     """The stream with the messages of the devices."""
     starting_offsets: str | None = None
-    """Where a pipeline that is new begins: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
+    """The start of a new pipeline: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
     max_rows_per_batch: int | None = Field(default=None, ge=1)
     """Messages of one micro-batch at most; left out: all that are there."""
 
@@ -142,12 +142,12 @@ class LakeParameters(TelemetryParameters):
     readings_table: TableName | None = None
     """A table with one row for each number in a message: device, metric, value, time."""
     oldest: Duration = "30d"
-    """How much older than its arrival an event may be to go to its own day; a clock that is further off would
+    """The most that an event may be older than its arrival to go to its own day; a clock that is further off would
     make a folder for each of its errors, so such a message goes to the day of its arrival."""
     compact_every: Duration = "1h"
-    """How often small files are joined to large ones."""
+    """The time between two joins of small files to large ones."""
     keep_versions: Duration = "7d"
-    """How long files stay that compaction replaced, for readers of older versions."""
+    """The time that files stay which compaction replaced, for readers of older versions."""
 
     def tables(self) -> tuple[str, ...]:
         """Return the table of messages, and that of readings if there is one."""
@@ -178,13 +178,13 @@ class WindowsParameters(_TableOrAddress):
     """The fields of the messages that count; left out: every one that holds a number."""
     table: TableName | None = "windows"
     size: Duration = "10s"
-    """How long a window is."""
+    """The length of a window."""
     slide: Duration | None = None
-    """How far apart windows begin; left out: one begins where the one before ends."""
+    """The time from one window's begin to the next; left out: one begins where the one before ends."""
     lateness: Duration = "10s"
-    """How much older than the newest reading one may be and still count."""
+    """The most that a reading may be older than the newest one and still count."""
     emit: Literal["final", "changes"] = "final"
-    """When a window is written: once it is complete, or again with every change."""
+    """The time at which a window is written: once it is complete, or again with every change."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield a problem if windows leave gaps between them."""
@@ -203,7 +203,7 @@ class _Alerting(TelemetryParameters):
     forget_after: Duration = "24h"
     """A device without a message for so long is forgotten, and new when it comes again."""
     max_devices: int = Field(default=1_000_000, ge=1)
-    """How many devices, times metrics, are remembered; those with the oldest last message go first."""
+    """The most devices, times metrics, that are remembered; those with the oldest last message go first."""
 
     def writes(self) -> tuple[str, ...]:
         """Return the address, if there is one."""
@@ -231,7 +231,7 @@ class AnomaliesParameters(_Alerting):
     device_bands: dict[str, dict[str, Band]] = Field(default_factory=dict)
     """By device and metric, bands instead of those."""
     deviations: float | None = Field(default=None, gt=0)
-    """How many standard deviations a reading may be away from its device's mean; left out: any number."""
+    """The standard deviations that a reading may be away from its device's mean; left out: any number."""
     alpha: float = Field(default=0.05, ge=0, le=1)
     """The weight of the newest reading in mean and deviation (EWMA); 0: all weigh the same (z-score)."""
     warm_up: int = Field(default=20, ge=2)
@@ -239,7 +239,7 @@ class AnomaliesParameters(_Alerting):
     min_deviation: float = Field(default=0.0, ge=0)
     """The least standard deviation to reckon with: the sensor's own noise."""
     repeat_after: Duration | None = None
-    """How often an alert is repeated while readings stay outside; left out: never."""
+    """The time after which an alert is repeated while readings stay outside; left out: never."""
     cleared: bool = True
     """Report the end of an alert, too."""
 
@@ -256,11 +256,11 @@ class HeartbeatParameters(_Alerting):
     does = "alerts when a device is not heard any more, and when it is back"
 
     starting_offsets: str | None = None
-    """Where a pipeline that is new begins; left out: ``latest``, for yesterday's silence is no news."""
+    """The start of a new pipeline; left out: ``latest``, for yesterday's silence is no news."""
     after: Duration = "1m"
-    """How long a device may be silent."""
+    """The time that a device may be silent."""
     check_every: Duration | None = None
-    """How often devices are checked for silence; left out: a quarter of ``after``, between 0.5 and 10 seconds."""
+    """The time between two checks for silence; left out: a quarter of ``after``, between 0.5 and 10 seconds."""
     cleared: bool = True
     """Report the return of a device, too."""
 
@@ -282,7 +282,7 @@ class TrainParameters(BuiltinParameters):
     does = "trains a model over a table, again and again"
 
     model: TableName
-    """What the model is called."""
+    """The name of the model."""
     table: TableName = "raw"
     """A table of messages as ``lake`` writes it, or one that has the features as columns."""
     kind: Literal["kmeans", "regression"] = "kmeans"
@@ -294,9 +294,9 @@ class TrainParameters(BuiltinParameters):
     index: FieldNames = ()
     """Those that are text, whose values are numbered, the most frequent first."""
     impute: Literal["mean", "median"] | None = None
-    """What a feature is taken for that lacks, of the training rows; left out: rows that lack one do not count."""
+    """The value of the training rows that stands for a missing feature; left out: rows that lack one do not count."""
     scale: Literal["standard", "minMax", "none"] = "standard"
-    """How features are scaled: by mean and deviation, to 0 to 1, or not."""
+    """The scale of features: by mean and deviation, to 0 to 1, or none."""
     target: str | None = None
     """Of a regression: the field that it predicts."""
     clusters: int = Field(default=4, ge=1, le=1000)
@@ -304,7 +304,7 @@ class TrainParameters(BuiltinParameters):
     quantile: float = Field(default=0.999, gt=0, lt=1)
     """The share of the training rows that are as they should be; what scores higher is an anomaly."""
     within: Duration | None = None
-    """How far back rows are taken; left out: all."""
+    """The greatest age of rows that are taken; left out: any."""
     max_rows: int = Field(default=1_000_000, ge=1)
     """Rows to train with at most; of more, so many are chosen by chance."""
     min_rows: int = Field(default=100, ge=2)
@@ -312,7 +312,7 @@ class TrainParameters(BuiltinParameters):
     held_back: float = Field(default=0.2, ge=0, lt=1)
     """The share of the rows that it is not trained with, but its quality is measured with."""
     every: Duration | None = None
-    """How old a model becomes before it is trained again; left out: once is enough."""
+    """The age at which a model is trained again; left out: once is enough."""
     keep: int = Field(default=5, ge=1)
     """Versions that are kept."""
 
@@ -338,9 +338,9 @@ class ScoreParameters(_TableOrAddress):
     does = "applies a trained model to every message"
 
     model: TableName
-    """What the model is called."""
+    """The name of the model."""
     only: Literal["all", "anomalies"] = "all"
-    """Which messages are written."""
+    """The messages that are written."""
 
 
 class MeteringParameters(BuiltinParameters):
@@ -353,11 +353,11 @@ class MeteringParameters(BuiltinParameters):
     table: TableName = "usage"
     """The table of windows, addresses, messages and bytes."""
     window: Duration = "1h"
-    """How long a window is."""
+    """The length of a window."""
     lateness: Duration = "1h"
-    """How long a window is kept in mind after it ended."""
+    """The time that a window is kept in mind after it ended."""
     starting_offsets: str | None = None
-    """Where a pipeline that is new begins."""
+    """The start of a new pipeline."""
 
     def reads(self) -> tuple[str, ...]:
         """Return addresses and patterns."""
@@ -378,7 +378,7 @@ class CommandsParameters(BuiltinParameters):
     commands: AddressName
     """The queue that commands go to."""
     ttl: Duration = "1m"
-    """How long a command is of use."""
+    """The time that a command is of use."""
     match: dict[str, Any] = Field(default_factory=dict)
     """Fields of an alert and what they must be, or a list of what they may be; left out: every alert counts."""
     body: dict[str, Any] = Field(default_factory=lambda: {"alert": "{id}", "device": "{device}", "text": "{text}"})
@@ -386,7 +386,7 @@ class CommandsParameters(BuiltinParameters):
     once_within: Duration = "10m"
     """For how long an alert that comes again is known."""
     starting_offsets: str | None = None
-    """Where a pipeline that is new begins."""
+    """The start of a new pipeline."""
 
     def reads(self) -> tuple[str, ...]:
         """Return the address of the alerts."""

@@ -24,7 +24,7 @@ class Partition:
     Attributes:
         name: the name of the column.
         function: makes it; empty: rows bring it.
-        column: what it is made of.
+        column: the column that it is made of.
         count: of buckets.
     """
 

@@ -57,7 +57,7 @@ class Builtin(Model):
     name: str
     """`lake`, `last-value`, `windows`, `anomalies`, `heartbeat`, `train`, `score`, `metering` or `commands`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    """What it is asked, by name; each has its own."""
+    """The parameters by name; each built-in pipeline has its own."""
 
 
 class SqlFunction(Model):
@@ -66,7 +66,7 @@ class SqlFunction(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
-    """What SQL calls it."""
+    """The name in SQL."""
     function: str
     """``module:function`` of Python."""
     returns: str = Field(min_length=1)
@@ -75,11 +75,11 @@ class SqlFunction(Model):
     """True if it is called with a pandas Series for each argument, and gives one (a pandas UDF); left out: it is
     called for each row, with values of Python, and None for NULL."""
     timeout: Duration | None = None
-    """How long it may take for the rows of one call from Spark, some ten thousand; left out: ten minutes."""
+    """The longest that it may take for the rows of one call from Spark, some ten thousand; left out: ten minutes."""
 
 
 class Code(Model):
-    """Where the Python of a pipeline's functions is."""
+    """The Python of a pipeline's functions."""
 
     config_map: str
     """A ConfigMap of the namespace; its entries that end with ``.py`` are modules."""
@@ -115,11 +115,11 @@ class PipelineSpec(Model):
     credentials_secret: str | None = None
     """A Secret with ``username`` and ``password``, ``token``, or ``tls.crt`` and ``tls.key``: the user it runs as."""
     sources: tuple[SourceSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
-    """What is read: each a relation by its name."""
+    """The inputs: each a relation by its name."""
     steps: tuple[StepSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
-    """What is computed, one after the other; each sees what is above it."""
+    """The computations, one after the other; each sees what is above it."""
     sinks: tuple[SinkSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
-    """Where it goes: each a streaming query of its own."""
+    """The outputs: each a streaming query of its own."""
     on_error: OnError | None = None
     """The verdict on a row for which an expression of a step fails, where neither step nor source says."""
     builtin: Builtin | None = None
@@ -140,7 +140,7 @@ class PipelineSpec(Model):
     backfill: Backfill | None = None
     """Compute partitions of a table again, while the pipeline goes on."""
     resources: Resources | None = None
-    """What it runs on."""
+    """The memory and processors that it runs on."""
 
     @property
     def databases(self) -> list[Database]:

@@ -1,4 +1,4 @@
-"""What sources, steps and sinks of a pipeline share: expectations, schemas of the registry, checks of names."""
+"""Parts that sources, steps and sinks of a pipeline share: expectations, schemas of the registry, checks of names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expectation(Model):
 
 
 class RegistrySpec(Model):
-    """What messages have to do with the space's schema registry."""
+    """The use of the space's schema registry."""
 
     subject: str | None = Field(default=None, min_length=1)
     """The subject with the schema. A source reads messages of any schema of the registry into its columns; left out,

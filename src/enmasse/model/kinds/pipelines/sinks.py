@@ -43,21 +43,21 @@ DELETED: Final = "__enmasse_deleted"
 
 
 class KeepRows(Model):
-    """How old rows of a table may become."""
+    """The greatest age of a table's rows."""
 
     column: str
     """A TIMESTAMP or a DATE of the row."""
     duration: Duration = Field(alias="for")
-    """How long rows are kept."""
+    """The time that rows are kept."""
 
 
 class TableMaintenance(Model):
-    """How a table is kept quick to read, and no larger than it is to be."""
+    """The upkeep that keeps a table quick to read, and no larger than it is to be."""
 
     compact: Literal["auto", "off"] | None = None
     """``auto`` (the default) joins small files as they come."""
     keep_versions: Duration | None = None
-    """How long files stay that are in the table no more, for readers of older versions; left out: 24h."""
+    """The time that files stay which are in the table no more, for readers of older versions; left out: 24h."""
     keep_rows: KeepRows | None = None
     """Rows that are older are deleted; left out: none is."""
     z_order_by: tuple[str, ...] = Field(default=(), strict=False)
@@ -66,7 +66,7 @@ class TableMaintenance(Model):
 
 
 class SinkSpec(Model):
-    """Where a relation goes."""
+    """The target of a relation."""
 
     input: str | None = None
     """The relation; left out: the last one."""
@@ -79,7 +79,7 @@ class SinkSpec(Model):
     format: TableFormat | None = None
     """Of a table; left out: delta."""
     trigger: str | None = None
-    """How often this sink's query asks for new rows, ``0s`` for at once; left out: as the pipeline says."""
+    """The time between this sink's queries for new rows, ``0s`` for at once; left out: as the pipeline says."""
     schema_registry: RegistrySpec | None = None
     """Of an address: rows become messages by a schema of the space's registry, in its wire format."""
     mode: OutputMode | None = None

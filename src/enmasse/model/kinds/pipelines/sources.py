@@ -38,7 +38,7 @@ MAX_ADDRESSES: Final = 200
 """Streams of one source: each costs a connection and a thread."""
 
 EACH_BATCH, ON_START = "batch", "onStart"
-"""When the version of a table that batches join is looked for."""
+"""The moments at which the version of a table that batches join is looked for."""
 
 FILES: Final = "files"
 """The folder of the lake with the files that sources read."""
@@ -71,7 +71,7 @@ class Watermark(Model):
     """The column with the moment of the event, a TIMESTAMP; or a path to it in a structure, ``state.reported.ts``,
     which makes a column of its last name."""
     delay: Duration
-    """How much older than the newest row one may be."""
+    """The most that a row may be older than the newest one."""
     late: str | None = None
     """The address that rows go to which come too late for a query with state; left out: they are counted and left
     out."""
@@ -108,7 +108,7 @@ class SourceSpec(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
-    """What steps and sinks call it."""
+    """The name that steps and sinks use."""
     address: str | None = None
     """An address of the space; a stream is read by offset, everything else is consumed."""
     addresses: tuple[str, ...] = Field(default=(), strict=False, max_length=MAX_ADDRESSES)
@@ -133,7 +133,7 @@ class SourceSpec(Model):
     """Of a table without rows, when the query is to start: `wait` (the default) until it has some, or go on and
     `warn`."""
     format: DecodingFormat | None = None
-    """How bodies are decoded; left out: as the address's ``schema`` says, or raw."""
+    """The format in which bodies are decoded; left out: as the address's ``schema`` says, or raw."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
     schema_registry: RegistrySpec | None = None
@@ -150,13 +150,13 @@ class SourceSpec(Model):
     """True for a column ``_present``: the names of the fields that a message has, be they null or not. A sink
     with ``update: present`` sets those to NULL that are null."""
     watermark: Watermark | None = None
-    """How late a row may be and still count; needed where windows are to end."""
+    """The most that a row may be late and still count; needed where windows are to end."""
     bad_records: str | None = None
     """The address that messages go to that cannot be decoded; left out: they are counted and left out."""
     on_drift: Literal["drop", "dead-letter", "null", "fail"] | None = None
-    """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
-    ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON and CSV, values that do not fit are NULL;
-    ``fail``: the query fails."""
+    """The fate of a message that does not fit: ``drop`` (the default): it is left out and counted; ``dead-letter``:
+    it goes to ``badRecords``; ``null``: of JSON and CSV, values that do not fit are NULL; ``fail``: the query fails.
+    """
     on_error: OnError | None = None
     """The verdict on a row made of its rows for which an expression of a step fails, where the step does not say:
     ``dead-letter``, ``drop``, ``null`` or ``fail``."""
@@ -164,7 +164,7 @@ class SourceSpec(Model):
     """True if an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
     schema are NULL; left out: it is a bad record."""
     expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
-    """What rows are expected to meet; the first one that is not met decides what becomes of a row."""
+    """The expectations of rows; the first one that is not met decides what becomes of a row."""
     degraded_above: float | None = Field(default=None, ge=0, le=1)
     """The share of messages that may not fit before the pipeline is said to be degraded; left out: 0.05."""
     max_rows_per_batch: int | None = Field(default=None, ge=1)

@@ -1,4 +1,4 @@
-"""What is observed of a pipeline: its queries, their sources, and what does not fit."""
+"""The status of a pipeline as observed: its queries, their sources, and what does not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QueryState = Literal["Starting", "Running", "Waiting", "Failed", "Paused", "Fini
 
 
 class DriftedField(Model):
-    """What does not fit the schema of a source."""
+    """A field that does not fit the schema of a source."""
 
     entry_keys: ClassVar[tuple[str, ...]] = ("source", "field")
 
@@ -25,11 +25,11 @@ class DriftedField(Model):
     count: int
     """Messages since the runner started."""
     example: str | None = None
-    """What was wrong with the last of some of them."""
+    """The problem with the last of some of them."""
 
 
 class ExpectationStatus(Model):
-    """How many rows of a relation did not meet an expectation."""
+    """The number of rows of a relation that did not meet an expectation."""
 
     entry_keys: ClassVar[tuple[str, ...]] = ("relation", "name")
 
@@ -44,7 +44,7 @@ class ExpectationStatus(Model):
 
 
 class FailedRows(Model):
-    """How many rows of a relation an expression failed for."""
+    """The number of rows of a relation that an expression failed for."""
 
     entry_keys: ClassVar[tuple[str, ...]] = ("relation",)
 
@@ -66,11 +66,11 @@ class JoinedTable(Model):
     version: str
     """The version that the last batch joined: the number of the Delta table's."""
     at: str
-    """When that was looked for."""
+    """The time at which that was looked for."""
 
 
 class SourceStatus(Model):
-    """What a query reads of one of its sources."""
+    """The progress of a query at one of its sources."""
 
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
@@ -79,7 +79,7 @@ class SourceStatus(Model):
     rows: int = 0
     """Read since the runner started."""
     input_rows_per_second: float | None = None
-    """How fast rows came before the last batch."""
+    """The rate at which rows came before the last batch."""
     lag: int | None = None
     """Rows that are there and were not read yet; left out while the query does not run."""
 
@@ -92,23 +92,23 @@ class QueryStatus(Model):
     name: str
     """After what it writes."""
     state: QueryState = "Starting"
-    """What it does now."""
+    """The activity at present."""
     batch: int | None = None
     """The number of the last micro-batch."""
     rows: int = 0
     """Read since the runner started."""
     input_rows_per_second: float | None = None
-    """How fast rows came before the last batch."""
+    """The rate at which rows came before the last batch."""
     processed_rows_per_second: float | None = None
-    """How fast the last batch went through them."""
+    """The rate at which the last batch went through them."""
     batch_duration_ms: int | None = None
-    """How long the last batch took, without waiting for rows."""
+    """The time that the last batch took, without waiting for rows."""
     last_progress: str | None = None
-    """When the last batch ended."""
+    """The time at which the last batch ended."""
     watermark: str | None = None
     """The moment before which rows are too late."""
     watermark_delay_ms: int | None = None
-    """How far the watermark is behind the present."""
+    """The time that the watermark is behind the present."""
     state_rows: int | None = None
     """Rows of state, such as windows that have not ended; a function with state has one for each bucket of keys."""
     state_bytes: int | None = None
@@ -120,15 +120,15 @@ class QueryStatus(Model):
     bad_records: int | None = None
     """That could not be decoded, or were refused."""
     drift: tuple[DriftedField, ...] = Field(default=(), strict=False)
-    """What does not fit the schemas of its sources, by column."""
+    """The fields that do not fit the schemas of its sources, by column."""
     expectations: tuple[ExpectationStatus, ...] = Field(default=(), strict=False)
-    """What rows were expected to meet, and how many did not, since the runner started."""
+    """The expectations of rows, and how many rows did not meet them, since the runner started."""
     failed_rows: tuple[FailedRows, ...] = Field(default=(), strict=False)
     """For how many rows an expression failed, by relation."""
     restarts: int = 0
-    """How often it was started again after a failure."""
+    """The number of starts after a failure."""
     sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)
-    """What it reads of each address."""
+    """The progress at each of its sources."""
     tables: tuple[JoinedTable, ...] = Field(default=(), strict=False)
     """The tables that its batches join, each as the last batch did."""
     error: str | None = None
@@ -158,6 +158,6 @@ class PipelineStatus(ResourceStatus):
     restarted_at: str | None = None
     """The last ``restart.at`` that was done."""
     backfill: BackfillStatus | None = None
-    """How far the last backfill is."""
+    """The progress of the last backfill."""
     warnings: tuple[str, ...] = Field(default=(), strict=False)
-    """What works and may surprise, as that a queue is consumed."""
+    """The findings that are no faults and may surprise, as that a queue is consumed."""

@@ -31,14 +31,14 @@ _OF_FUNCTIONS: Final = ("input", "inputs", "state_by", "state", "schema_", "para
 
 
 class KeyedState(Model):
-    """What a function keeps of each key."""
+    """The state that a function keeps of each key."""
 
     schema_: str = Field(alias="schema", min_length=1)
     """The columns of a key's state, as in ``count INT, last TIMESTAMP``."""
     timers: Literal["processingTime", "eventTime"] | None = None
-    """What a function's timers go by: the clock, or the watermark of the source; left out: it has none."""
+    """The time that a function's timers go by: the clock, or the watermark of the source; left out: it has none."""
     ttl: Duration | None = None
-    """How long a state is kept that is not updated; left out: until it is removed."""
+    """The time that a state is kept without an update; left out: until it is removed."""
     order_by: tuple[str, ...] = Field(default=(), strict=False)
     """The columns in whose order the rows of a key come; left out: in that of the stream, whose partition and offset
     the rows must have."""
@@ -50,7 +50,7 @@ class StepSpec(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
-    """What later steps and sinks call it."""
+    """The name that later steps and sinks use."""
     sql: str | None = Field(default=None, min_length=1)
     """One query over the relations above, in Spark's SQL."""
     function: str | None = None
@@ -68,13 +68,13 @@ class StepSpec(Model):
     state: KeyedState | None = None
     """With ``stateBy``: what is kept of each key."""
     input: str | None = None
-    """What a function gets, or where duplicates are; left out: the relation above."""
+    """The relation that a function gets, or where duplicates are; left out: the relation above."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns that a function gives."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the function, by name."""
     expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
-    """What its rows are expected to meet; the first one that is not met decides what becomes of a row."""
+    """The expectations of its rows; the first one that is not met decides what becomes of a row."""
     bad_records: str | None = None
     """The address that rows go to, as JSON, that an expectation, or ``onError``, sends to dead letters."""
     on_error: OnError | None = None
@@ -83,7 +83,7 @@ class StepSpec(Model):
     NULL; ``fail``: the query fails. Left out: as its sources say, or the pipeline; else ``dead-letter`` where it or
     its source names ``badRecords``, and ``drop`` where not."""
     timeout: Duration | None = None
-    """How long one micro-batch may take before it is given up; left out: ten minutes."""
+    """The longest that one micro-batch may take before it is given up; left out: ten minutes."""
 
 
 def step_problems(
