@@ -97,7 +97,7 @@ class NodeAccess:
         retained: the retained values of its spaces.
         canary: tests messaging through it.
         traces: the frames of its connections.
-        users: what its users may do.
+        users: the judge of what its users may do.
     """
 
     messages: MessageAdmin | None = None

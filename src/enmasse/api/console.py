@@ -61,7 +61,7 @@ def console_routes(authenticator: Authenticator, static: Path = STATIC) -> list[
 
     Args:
         authenticator: the authenticator of requests.
-        static: where the files lie.
+        static: the directory of the files.
     """
     files = _Files(static)
 

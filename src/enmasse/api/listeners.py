@@ -168,7 +168,7 @@ class Listeners:
 
     Attributes:
         authenticator: the authenticator of requests.
-        urls: where the API is served, the one without TLS first.
+        urls: the URLs of the API, the ones without TLS first.
         names: accepted in Host headers, in lower case, beside those of the certificate.
         connections: the connections of all ports.
     """

@@ -92,7 +92,7 @@ class Tickets:
 
         Args:
             request: the request that has been authorized.
-            access: what the ticket is for.
+            access: the access that the ticket gives.
         """
         now = self._now()
         valid = {key: item for key, item in self._tickets.items() if not _is_over(item, now)}

@@ -56,20 +56,20 @@ class Context:
     """State and services that the controllers share.
 
     Args:
-        registry: where the declarations lie and the statuses go.
+        registry: the registry of the declarations, to which the statuses go.
         nodes: the ports to the nodes; all of them know a space, and one has its addresses.
         now: gives the present, RFC 3339 in UTC.
         jitter: gives a factor around 1 for delays.
         node_of: gives the name of the node that a space is placed on, by its key; None: all on the first.
         resync_s: seconds between two checks of a node for drift.
         grace_s: seconds that a node may be away before every address says so.
-        networks: where hosts that tenants name may be although that is not public.
+        networks: the networks in which hosts that tenants name may be although that is not public.
         observe: is called with the seconds that each key of a controller took.
         events: records events for users; None: none.
 
     Attributes:
-        desired: what is declared, in memory.
-        placements: which addresses have a place, and on which node.
+        desired: the declarations, in memory.
+        placements: the node of each address that has a place.
         providers: the authentication of each space.
         effects: finds what of an object has no effect.
         statuses: writes what was found.

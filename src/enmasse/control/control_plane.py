@@ -49,7 +49,7 @@ class ControlPlane:
     A controller whose port is not given is left out.
 
     Args:
-        context: what the controllers share.
+        context: the state that the controllers share.
         users: the ports to the users of the nodes, one for each node.
         certificates: the port to the certificates of endpoints.
         endpoints: hosts and ports of nodes.

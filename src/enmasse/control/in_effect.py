@@ -53,7 +53,7 @@ class Effects:
     """Finds settings without effect.
 
     Args:
-        store: where all objects lie.
+        store: the store of all objects.
         desired: spaces and plans.
         providers: the authentication of spaces.
     """

@@ -75,11 +75,11 @@ class SpaceEntity:
         authentication: the kind of authentication service.
         uid: the uid of the AddressSpace.
         generation: the generation of its spec, as the node knows it.
-        max_bytes: what its queues, subscriptions and streams may store together; 0 is without limit.
-        limits: what else bounds it.
+        max_bytes: the most bytes that its queues, subscriptions and streams may store together; 0 is without limit.
+        limits: the other limits.
         hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
-        port: where its clients need not name it; 0 for none of its own.
-        oidc: what is agreed with the provider that knows its users; None where there is none.
+        port: the port at which its clients need not name it; 0 for none of its own.
+        oidc: the agreement with the provider that knows its users; None where there is none.
         acknowledges_undeliverable: whether clients of MQTT 3.1.1 have messages acknowledged that lead nowhere.
         copies_overlapping: whether sessions of MQTT have a copy of a message for each of their filters that match.
     """
@@ -107,13 +107,13 @@ class AddressEntity:
     Attributes:
         name: ``<namespace>/<object name>``.
         space: ``<namespace>/<space>``.
-        address: what applications call it.
+        address: the name for applications.
         address_type: one of the types of the model.
         topic: of a subscription, the address of its topic; else empty.
         partitions: the partitions of a stream; else 0.
         uid: the uid of the Address.
         generation: the generation of its spec, as the node knows it.
-        settings: what it does beyond its type.
+        settings: the settings beyond its type.
     """
 
     entity_type: ClassVar[EntityType] = "address"
@@ -298,10 +298,10 @@ class SessionAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MessageChoice:
-    """Which of an address's messages are meant; all of them unless something is said.
+    """The messages of an address that are meant; all of them unless something is said.
 
     Attributes:
-        selector: what they match.
+        selector: the selector that they match.
         search: a text that is in them, as in what is browsed; empty: any.
         ids: the ids of single ones.
         is_dry: whether they are only counted.
@@ -336,7 +336,7 @@ class MessagePage:
 
     Attributes:
         messages: in order.
-        after: what the next page begins behind; empty: there is none now.
+        after: the place behind which the next page begins; empty: there is none now.
     """
 
     messages: list[BrowsedMessage]
@@ -345,14 +345,14 @@ class MessagePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browsing:
-    """What is looked for among the messages of an address.
+    """The search among the messages of an address.
 
     Attributes:
-        limit: how many a page has at most.
+        limit: the most messages of a page.
         after: of a former page.
         id: the id of the only one that is wanted.
-        selector: what they match, where the address has selectors.
-        offset: where to begin in each partition of a stream.
+        selector: the selector that they match, where the address has selectors.
+        offset: the offset at which to begin in each partition of a stream.
         time_ms: when to begin in a stream, since 1970.
         matches: chooses among the payloads that were read; None: all are wanted.
     """
@@ -438,7 +438,7 @@ class UserEntity:
         name: ``<namespace>/<space>.<username>``.
         space: ``<namespace>/<space>``.
         space_uid: the uid of the AddressSpace.
-        username: what it logs in with.
+        username: the name with which it logs in.
         uid: the uid of the MessagingUser.
         generation: the generation of its spec.
         revision: the same if all of this is the same.
@@ -523,7 +523,7 @@ class RealmUser:
     """A messaging user as a realm has it.
 
     Attributes:
-        username: what it logs in with.
+        username: the name with which it logs in.
         uid: the uid of the MessagingUser that it was made for.
         revision: the same if its password is the same.
         groups: the names of those that it is in.
@@ -569,9 +569,9 @@ class RealmAdmin(Protocol):
         """Create a user, or update it to what it should be.
 
         Args:
-            realm: where.
-            user: what it should be.
-            present: what it is; None: it is not there.
+            realm: the name of the realm.
+            user: the user as it should be.
+            present: the user as it is; None: it is not there.
             password: its hash, as ``identity.keycloak.hashed_password`` gives it; None: it has none.
 
         Raises:

@@ -71,8 +71,8 @@ class ControlSettings:
         endpoints: the endpoints of the nodes.
         wildcard: certificate and key that spaces may ask for; None: there is none.
         audit_file: the log of requests; None: a file in the data directory.
-        audit_level: which requests are logged.
-        networks: where hosts that tenants name may be although that is not public.
+        audit_level: the requests that are logged.
+        networks: the networks in which hosts that tenants name may be although that is not public.
     """
 
     data: Path

@@ -74,7 +74,7 @@ class AuditLog:
         path: the path of the first; the second has ``-nobody`` before its suffix.
         level: ``writes``: writes and refused requests; ``all``: reads too; ``off``: nothing.
         max_bytes: the size at which a file is rotated.
-        kept: how many files of that size what is rotated may have.
+        kept: the most rotated files of that size.
 
     Raises:
         ConfigError: when its directory does not exist.
@@ -114,9 +114,9 @@ class AuditLog:
         """Return entries of authenticated requests, the latest first, and whether others were not looked at.
 
         Args:
-            limit: how many at most.
+            limit: the most lines.
             search: a part of the line, in any case.
-            user: who sent the request.
+            user: the user who sent the request.
             before: only those with an earlier time.
         """
         found: list[dict[str, Any]] = []

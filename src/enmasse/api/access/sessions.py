@@ -62,7 +62,7 @@ class Session:
         password: the hash of the account's password, with which the session ends; None: it is of no account.
         began: when it began, in seconds of the clock of sessions.
         used: when it was used last.
-        host: where it was begun from.
+        host: the host from which it was begun.
         agent: the browser, by its own word.
         provider: the proof by a provider, with which the session ends; None: it is of no provider.
     """
@@ -118,7 +118,7 @@ class Sessions:
         Args:
             requester: the person who has logged in.
             password: the hash of the account's password, with which the session ends; None: it is of no account.
-            host: where it is begun from.
+            host: the host from which it is begun.
             agent: the browser, by its own word.
             provider: the proof by a provider; None: it is of no provider.
         """

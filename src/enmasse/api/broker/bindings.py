@@ -32,7 +32,7 @@ BINDING_ANNOTATION: Final = "enmasse.io/service-binding-id"
 """Informative; the broker itself does not read it."""
 
 READY_S: Final = 20.0
-"""How long a request of a platform that does not poll waits for the user."""
+"""The time that a request of a platform that does not poll waits for the user."""
 
 _KEY: Final = "service-broker-key"
 _KEY_BYTES = 32
@@ -71,7 +71,7 @@ class Bindings:
 
     Args:
         registry: the registry of their users.
-        ready_s: how long to wait for a user.
+        ready_s: the seconds to wait for a user.
     """
 
     def __init__(self, registry: Registry, ready_s: float = READY_S) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from enmasse.control.store.port import Store
 
 POLLING_S: Final = 600
-"""How long a platform polls for the end of an operation."""
+"""The time that a platform polls for the end of an operation."""
 
 _OURS: Final = UUID("0b1c2f52-7d3c-5b5b-9d55-5d7f1d0c6a11")
 """The namespace of ids, which are derived from names, and so the same in every installation."""

@@ -51,7 +51,7 @@ def broker_routes(registry: Registry, ready_s: float = READY_S) -> list[Route]:
 
     Args:
         registry: the registry of spaces and users.
-        ready_s: how long a request of a platform that does not poll waits for the user.
+        ready_s: the seconds that a request of a platform that does not poll waits for the user.
     """
     routes = _Routes(registry, ready_s)
     instance = "/service_instances/{instance}"

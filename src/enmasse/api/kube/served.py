@@ -106,7 +106,7 @@ class Parameter:
 
     Attributes:
         type: the type of its value.
-        description: what it does.
+        description: the effect of the parameter.
         values: the only ones that it takes; empty: any.
     """
 

@@ -61,7 +61,7 @@ class Watches:
         patience_s: seconds that a client may read nothing.
 
     Attributes:
-        refused: how many were refused, or ended for an owner with fewer.
+        refused: the number that were refused, or ended for an owner with fewer.
     """
 
     def __init__(

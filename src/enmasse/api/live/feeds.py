@@ -146,7 +146,7 @@ class FeedWatch:
     """A watch of a feed.
 
     Attributes:
-        name: what is watched, for the log.
+        name: the name of what is watched, for the log.
         feeds: all feeds.
         source: the source of the feed.
         is_allowed: whether the viewer may still see it.

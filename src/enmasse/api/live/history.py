@@ -89,8 +89,8 @@ class Recorded:
     """The history of things that all have the same counters and gauges.
 
     Args:
-        counters: what only grows, as long as what counts it runs.
-        gauges: what is as it is at the moment.
+        counters: the names of figures that only grow, as long as what counts it runs.
+        gauges: the names of figures that show the present.
     """
 
     def __init__(self, counters: Sequence[str], gauges: Sequence[str], most: int = _MAX_POINTS) -> None:

@@ -41,7 +41,7 @@ class Overview:
     """Tells the state of everything.
 
     Args:
-        rows: what is declared.
+        rows: the rows of what is declared.
         sampler: the sampler of the nodes' figures.
         context: the context of the controllers, with what nodes keep although it is not declared so;
             None: that is not known.

@@ -1,4 +1,4 @@
-"""What live routes share, and the routes of rows.
+"""The parts that live routes share, and the routes of rows.
 
 Rules:
 1. Whoever may list a kind of objects may see its rows; of all spaces, those that the requester may list.
@@ -72,7 +72,7 @@ class _RowsQuery(_TableQuery):
 
 
 class Live:
-    """What live routes share.
+    """The parts that live routes share.
 
     Args:
         store: the store of the objects.

@@ -46,7 +46,7 @@ _SPARK_TIMES: Final = 31  # for thirty rates between them
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What rows are wanted, and in which order.
+    """The rows that are wanted, and their order.
 
     Attributes:
         search: a part of the name, in any case.
@@ -55,8 +55,8 @@ class Query:
         address: rows that concern this address.
         connection: links of this connection.
         sort: a column; with ``-`` before it in descending order.
-        offset: how many to skip.
-        limit: how many at most.
+        offset: the number of rows to skip.
+        limit: the most rows.
     """
 
     search: str = ""
@@ -87,7 +87,7 @@ class Table:
 
     Attributes:
         kind: the kind of objects.
-        resource: what one needs the right to see: the kind itself, or a part of each space.
+        resource: the resource that one needs the right to see: the kind itself, or a part of each space.
         columns: the columns that can be sorted by.
         searched: the columns that ``search`` looks into; the first is the order of those who ask for none.
     """
@@ -118,7 +118,7 @@ _LIVE: Final = {
 _LIVE_INDEX: Final = {column: SAMPLED.index(counter) for column, counter in _LIVE.items()}
 _RATES: Final = ("messagesIn", "messagesOut")
 _FLOW: Final = "flow"
-"""What can be sorted by though it is not shown: the rates in and out together."""
+"""The sort key that is not a column: the rates in and out together."""
 _SUBSCRIBED: Final = "subscription"
 
 TABLES: Final = {

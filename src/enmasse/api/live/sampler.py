@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from enmasse.control.ports import FiguresSource
 
 COUNTERS: Final = ("messagesIn", "messagesOut", "accepted", "rejected", "released", "modified")
-"""What only grows while a node runs: series show it for each second."""
+"""The figures that only grow while a node runs: series show it for each second."""
 
 GAUGES: Final = ("messagesStored", "bytesStored", "senders", "receivers", "creditGranted")
-"""What is as it is at the moment."""
+"""The figures that show the present."""
 
 SAMPLED: Final = (*COUNTERS, *GAUGES)
 
 SPACE_GAUGES: Final = ("messagesIn", "messagesOut", "messagesStored")
-"""What is kept of a space: what flows in a second, and what is stored."""
+"""The figures that are kept of a space: what flows in a second, and what is stored."""
 
 STEP_S: Final = 5.0
 _SHARE: Final = 0.05  # of a processor
@@ -48,7 +48,7 @@ class Reading:
         rates: messages in and out a second, of the addresses where something flows.
         nodes: the statistics, health and problem of each node, by name.
         totals: counters and gauges of all addresses of a space together, and their rates, by ``<namespace>/<space>``.
-        truncated_at: how many addresses a node has told that has more; 0: all have told all.
+        truncated_at: the number of addresses that a node has told of that has more; 0: all have told of all.
     """
 
     number: int = 0
@@ -62,7 +62,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """What a node said of itself.
+    """The figures that a node gave of itself.
 
     Attributes:
         statistics: empty if it did not answer.
@@ -113,8 +113,8 @@ class Sampler:
     Attributes:
         latest: the last reading.
         times: the times of the readings of the last hour.
-        addresses: what was read of each, by ``<namespace>/<object name>``.
-        spaces: what was read of each, by ``<namespace>/<space>``.
+        addresses: the history of each, by ``<namespace>/<object name>``.
+        spaces: the history of each, by ``<namespace>/<space>``.
         followers: called after each reading, with its time.
     """
 

@@ -44,7 +44,7 @@ class _SeriesQuery(WatchedQuery):
     pipeline: Word = ""
     connection: Word = ""
     minutes: Annotated[int, Field(ge=1, le=_MAX_MINUTES)] = _MAX_MINUTES
-    """How far back the series go."""
+    """The minutes that the series go back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ def series_routes(live: Live, connections: ConnectionHistory) -> list[Route]:
     """Return the routes.
 
     Args:
-        live: what live routes share.
-        connections: what flowed over each.
+        live: the parts that live routes share.
+        connections: the history of each connection.
     """
     kind = ADDRESS_SPACE
     base = f"/apis/{kind.api_version}"

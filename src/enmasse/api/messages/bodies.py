@@ -143,7 +143,7 @@ def moment(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """How the bodies of an address are said to be encoded.
+    """The declared encoding of an address's bodies.
 
     Attributes:
         format: the format of the address's schema; empty: nothing is said.

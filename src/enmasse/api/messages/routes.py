@@ -112,10 +112,10 @@ def message_routes(
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How messages are shown.
+    """The form in which messages are shown.
 
     Attributes:
-        declared: how their bodies are encoded.
+        declared: the declared encoding of their bodies.
         most_bytes: the most bytes of a body.
         with_bodies: whether bodies are shown at all.
     """
@@ -145,10 +145,10 @@ class _Following:
     """A watch of the messages that come to an address.
 
     Attributes:
-        name: what is watched, for the log.
+        name: the name of what is watched, for the log.
         node: the port to it.
         key: the key of the address.
-        wanted: what is followed.
+        wanted: the messages that are followed.
         form: of the messages.
     """
 

@@ -62,7 +62,7 @@ _USED = {
     "address_space_subscriptions": "subscriptions",
     "address_space_subscription_bytes": "subscriptionBytes",
 }
-"""What is used of a space's limits on its nodes together, by the metric."""
+"""The figures of a space that count on its nodes together, by the metric."""
 
 LOOP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
@@ -154,7 +154,7 @@ class _Scrape:
     Args:
         registry: the registry of the resources.
         found: figures of each node, by name; None: it did not answer.
-        failures: how often nodes did not answer.
+        failures: the number of times that nodes did not answer.
         times: the times of the controllers.
         canaries: the canaries of the nodes.
         only: namespace and space of the series; ``None`` for all.

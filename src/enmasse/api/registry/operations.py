@@ -47,10 +47,10 @@ class Operation:
         name: the name of the method that serves it, and its id in the OpenAPI document.
         method: the method of HTTP.
         path: below the prefix.
-        summary: what it does.
+        summary: a few words that say what it does.
         code: the code of success.
-        answer: what is in the body then.
-        body: what a request has.
+        answer: the content of the body then.
+        body: the body of a request.
         optional: whether the body may be left out.
         errors: codes that it may be refused with.
         query: its parameters.

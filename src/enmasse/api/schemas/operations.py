@@ -28,10 +28,10 @@ class Operation:
         name: the name of the method that serves it, and its id in the OpenAPI document.
         method: the method of HTTP.
         path: below the space's.
-        summary: what it does.
+        summary: a few words that say what it does.
         verb: the right that it needs, on the space's ``schemas``.
-        body: what a request has.
-        answer: what is in the body of the answer.
+        body: the body of a request.
+        answer: the content of the answer's body.
         query: its parameters.
         errors: the codes of HTTP that it may be refused with.
     """

@@ -91,7 +91,7 @@ TOKEN_S = 90 * 86_400
 """The lifetime of a token for which no other is named."""
 
 BY_SESSION = "session"
-"""What has made a token in the console, or by `enmasse login`."""
+"""The proof with which a token was made in the console, or by `enmasse login`."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SCHEMA = f"""
@@ -151,7 +151,7 @@ class Token:
     Attributes:
         id: names it, and is no secret.
         account: its owner.
-        note: what it is for, in its owner's words.
+        note: the purpose, in its owner's words.
         created: when it was made.
         expires: when it expires.
         used: when it was used last, to the minute.
@@ -316,7 +316,7 @@ class Accounts:
 
         Args:
             account: its owner.
-            note: what it is for; 100 characters at most.
+            note: the purpose; 100 characters at most.
             seconds: its lifetime; 0: until it is revoked.
             made_by: the proof that it is made with.
             parent: the token that it is to end with at the latest; empty: none.

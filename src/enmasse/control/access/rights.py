@@ -55,8 +55,8 @@ class Rights:
     """The rights of requesters, by the bindings as they are at the moment of each request.
 
     Args:
-        store: where they lie.
-        roles: which may be bound.
+        store: the store of the bindings.
+        roles: the roles that may be bound.
     """
 
     def __init__(self, store: Store, roles: Mapping[str, Role] = ROLES) -> None:

@@ -33,7 +33,7 @@ _USERS: Final = kinds.MESSAGING_USER.group
 _RBAC: Final = kinds.ROLE_BINDING.group
 
 SCHEMAS: Final = f"{kinds.ADDRESS_SPACE.plural}/schemas"
-"""What the schema registry has of a space."""
+"""The resource of a space's schemas in the registry."""
 
 DEVICE_REGISTRY: Final = kinds.IOT_PROJECT.group
 """The group of projects, and of what the device registry has."""

@@ -131,8 +131,8 @@ def wanted_address(view: AddressView, present: AddressEntity | None = None) -> A
     """Return the entity of an address for its node.
 
     Args:
-        view: what it depends on.
-        present: what the node has of it; only a stream's number of partitions is used.
+        view: the facts that it depends on.
+        present: the address as the node has it; only a stream's number of partitions is used.
     """
     address, plan = view.address, view.plan
     spec, metadata = address.spec, address.metadata
@@ -156,7 +156,7 @@ def address_status(view: AddressView, entity: AddressEntity, place: Place, node:
     """Return the status of an address with what of plan and defaults is in effect, and where it lies.
 
     Args:
-        view: what it depends on.
+        view: the facts that it depends on.
         entity: the entity as it is for the node.
         place: its place.
         node: the name of the node, for policies that place things nowhere in particular.

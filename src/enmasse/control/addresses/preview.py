@@ -132,7 +132,7 @@ def write_warnings(resource: Resource, registry: Registry) -> Iterator[str]:
 
     Args:
         resource: the resource as it was given, with its namespace.
-        registry: what else there is.
+        registry: the registry of what else there is.
     """
     name = resource.metadata.name
     found = [f"{name}: {sentence}" for sentence in sentences(list(registry.unapplied(resource)))]

@@ -59,7 +59,7 @@ Document = dict[str, Any]
 
 
 class Seen:
-    """When a device was seen, and how many connections it has.
+    """The time at which a device was seen, and the number of its connections.
 
     Attributes:
         at_ms: the time in milliseconds since 1970 UTC.

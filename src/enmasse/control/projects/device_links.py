@@ -91,7 +91,7 @@ class DeviceLinks:
     Args:
         store: the store of the resources.
         registry: the registry of devices.
-        lookups: what nodes ask of it.
+        lookups: the answers to the nodes' questions.
         admins: the ports to the nodes.
     """
 
@@ -193,7 +193,7 @@ class DeviceLinks:
 
 
 class _Link:
-    """What is told to one node, and asked by it."""
+    """The link to one node, which is told of changes and asks."""
 
     def __init__(self, links: DeviceLinks, admin: DeviceAdmin) -> None:
         self.admin = admin

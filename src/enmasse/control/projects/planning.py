@@ -1,4 +1,4 @@
-"""What a project needs in its space, and the conditions that follow from what there is. Pure."""
+"""The needs of a project in its space, and the conditions that follow from what there is. Pure."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def name_conditions(tenant: str, authorities: Sequence[str], alias: str, generat
 
     Args:
         tenant: its id.
-        authorities: what keeps some of its authorities from counting where a device names no tenant.
+        authorities: the reasons that keep some of its authorities from counting where a device names no tenant.
         alias: the alias that it asks for, and that was not granted; empty: none.
         generation: the generation of its declaration.
     """

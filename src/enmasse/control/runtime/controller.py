@@ -71,7 +71,7 @@ class Controller:
 
     Attributes:
         name: for logs and for others who enqueue keys of this controller.
-        workers: how many keys are reconciled at the same time.
+        workers: the number of keys that are reconciled at the same time.
     """
 
     name: ClassVar[str]
@@ -113,7 +113,7 @@ class Controller:
         """Enqueue a key, to be reconciled soon.
 
         Args:
-            key: which.
+            key: the key.
             background: whether it may take its time.
         """
         self._queue.add(key, background=background)

@@ -53,11 +53,11 @@ class AddressRow:
     Attributes:
         key: ``<namespace>/<object name>``.
         space: ``<namespace>/<space>``.
-        address: what applications call it.
+        address: the name for applications.
         type: its type.
         plan: its plan, None for the smallest.
         references: the addresses that it names.
-        forwarders: how many it has.
+        forwarders: the number of its forwarders.
         uid: the uid of the object.
         generation: the generation of its spec.
         order: rises with every address that is created.

@@ -65,11 +65,11 @@ class EventRecorder:
     """Records events and writes them to the store.
 
     Args:
-        store: where they go.
+        store: the store to which they go.
         now: gives the present, RFC 3339 in UTC.
         new_uid: gives a unique identity.
-        most: how many events are kept.
-        most_at_once: how many are written at a time; of more, the last.
+        most: the most events that are kept.
+        most_at_once: the most events that are written at a time; of more, the last.
         every_s: seconds between two writes.
     """
 
@@ -109,7 +109,7 @@ class EventRecorder:
 
         Args:
             kind: the kind of the object that it is about.
-            namespace: where that lies; empty for one of the whole installation.
+            namespace: the namespace of that; empty for one of the whole installation.
             name: its name.
             uid: its identity.
             type: ``Warning`` for what needs attention.

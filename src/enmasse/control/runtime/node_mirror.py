@@ -57,7 +57,7 @@ class Outcome:
 
     Attributes:
         digest: the digest that the entity should have.
-        present: what the node has.
+        present: the entity as the node has it.
         is_reachable: whether the node can be reached.
         refusal: the node's reason to refuse; empty: it did not refuse.
         differs: whether it refused because what it has cannot be changed to what is wanted.
@@ -402,7 +402,7 @@ async def apply_entity(
     Args:
         mirror: the node.
         entity: the entity as it should be.
-        seen: what the node has under its name.
+        seen: the entity that the node has under its name.
         is_removed: returns by its uid whether an object was deleted: nothing else is removed for this one.
     """
     digest = mirror.digest(entity)

@@ -52,7 +52,7 @@ class StatusWriter:
     """Writes the status of objects to the store.
 
     Args:
-        store: where the objects lie.
+        store: the store of the objects.
         events: records changes of the phase.
     """
 

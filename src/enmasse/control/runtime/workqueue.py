@@ -54,7 +54,7 @@ class WorkQueue:
         """Add a key to be worked on soon, whatever delay it was waiting for.
 
         Args:
-            key: which.
+            key: the key.
             background: whether it may take its time.
         """
         if timer := self._timers.pop(key, None):

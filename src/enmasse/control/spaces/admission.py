@@ -33,7 +33,7 @@ class SpaceAdmission:
 
     Args:
         placements: the placements of addresses.
-        desired: what is declared.
+        desired: the declarations, in memory.
         needs_bounds: whether tenants may take plans without bounds only where an operator has named their namespace.
     """
 

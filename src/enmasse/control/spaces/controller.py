@@ -270,7 +270,7 @@ class SpaceController(Controller):
         """Remove a deleted space from a node, with all that the node has in it.
 
         Args:
-            node: which one.
+            node: the node.
             key: the key of the space.
             terminating: the uid of the space that is being deleted.
 

@@ -27,8 +27,8 @@ class Placements:
     """The places of all spaces.
 
     Args:
-        desired: what is declared.
-        store: where the statuses lie.
+        desired: the declarations.
+        store: the store of the statuses.
         node_of: gives the name of the node that a space is placed on, by its key.
     """
 

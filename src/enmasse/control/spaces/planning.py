@@ -85,7 +85,7 @@ def space_conditions(view: SpaceView, ready: Condition) -> tuple[Condition, ...]
     """Return the conditions of a space.
 
     Args:
-        view: what it depends on.
+        view: the facts that it depends on.
         ready: whether it is ready.
     """
     generation = view.space.metadata.generation

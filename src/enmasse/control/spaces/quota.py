@@ -25,7 +25,7 @@ class Claim:
     """The resources that an object requests.
 
     Attributes:
-        address: what applications call it.
+        address: the name for applications.
         kind: the type of the address; ``user`` for a user.
         topic: of a subscription, the address of its topic.
         plan: the address plan.
@@ -104,7 +104,7 @@ class Probe:
     Attributes:
         place: the place of the object, None when it would wait.
         refusal: the reason to wait.
-        usage: what would be used, the object included if it had a place.
+        usage: the amounts that would be used, the object included if it had a place.
         limits: by resource; what is left out is without limit.
     """
 

@@ -20,7 +20,7 @@ class SpaceSchemasController(Controller):
     """Forgets the schemas of each space that is deleted, and at the start of those that were.
 
     Args:
-        context: what controllers share.
+        context: the state that controllers share.
         schemas: the schema registry.
     """
 

@@ -34,8 +34,8 @@ class History:
 
     Args:
         execute: runs a statement of SQL and returns its rows.
-        most: how many changes are kept.
-        most_bytes: how large they may be together.
+        most: the most changes that are kept.
+        most_bytes: the most bytes of them together.
     """
 
     def __init__(self, execute: Callable[..., list[Any]], *, most: int, most_bytes: int) -> None:
@@ -64,7 +64,7 @@ class History:
         Args:
             version: the version that a caller knows.
             newest: the present version.
-            namespace: where it has happened; None: anywhere.
+            namespace: the namespace of the changes; None: all.
 
         Raises:
             ExpiredVersionError: when the history does not reach back so far, or that is a version of another store.
@@ -89,7 +89,7 @@ class History:
             version: the last that is known already.
             kinds: only these; empty: all.
             namespace: only this one; None: all.
-            limit: how many at most.
+            limit: the most changes.
         """
         marks = ", ".join("?" * len(kinds))
         rows = self._execute(

@@ -84,7 +84,7 @@ class Listing:
         bodies: the chosen objects in their JSON form, by namespace and name.
         version: as of which the list is.
         token: the token of the next page; None: this is the end.
-        remaining: how many objects follow; None where that is not known without looking at all of them.
+        remaining: the number of objects that follow; None where that is not known without looking at all of them.
     """
 
     bodies: list[str]
@@ -109,8 +109,8 @@ async def list_objects(
         store: the store of the objects.
         kind: the kind of the objects.
         namespace: only this one; None: all.
-        selector: which objects.
-        limit: how many at most; 0: all of them.
+        selector: the selector of the objects.
+        limit: the most objects; 0: all of them.
         at: as of this version; 0: the present one.
         token: go on with a former list; ``at`` does not count then.
 

@@ -67,7 +67,7 @@ class Manager:
     Attributes:
         name: its own.
         api_version: the version of the kind that it speaks.
-        operation: how it writes.
+        operation: the way in which it writes.
         subresource: ``status``, or empty for the object itself.
     """
 
@@ -121,7 +121,7 @@ def apply(
 
     Args:
         live: the object as it is, with its managed fields; None: there is none.
-        config: what is applied; nulls are left out already.
+        config: the object that is applied; nulls are left out already.
         manager: the manager that applies it.
         now: RFC 3339 in UTC.
         list_type: the type of the lists of this kind.

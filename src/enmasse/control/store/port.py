@@ -108,7 +108,7 @@ class Store(Protocol):
 
     Attributes:
         usage: counters of what namespaces have.
-        installation: what is kept of the installation itself.
+        installation: the facts about the installation itself.
     """
 
     @property
@@ -154,7 +154,7 @@ class Store(Protocol):
             namespace: only this one; None: all.
             prefix: only those with names that begin so.
             after: only those with later names; with a namespace.
-            limit: how many at most; -1: all of them.
+            limit: the most objects; -1: all of them.
         """
         ...
 
@@ -179,7 +179,7 @@ class Store(Protocol):
             kind: the kind of the objects.
             namespace: only this one; None: all.
             after: the last key of the former part.
-            limit: how many objects at most.
+            limit: the most objects.
             at: the version; 0: the present one.
 
         Returns:
@@ -196,7 +196,7 @@ class Store(Protocol):
         Args:
             owner: the uid of the owner.
             after: only those with later uids.
-            limit: how many at most.
+            limit: the most objects.
         """
         ...
 
@@ -223,7 +223,7 @@ class Store(Protocol):
             after: the last version that is known already.
             kinds: only these; empty: all.
             namespace: only this one; None: all.
-            limit: how many changes to return at most.
+            limit: the most changes to return.
 
         Raises:
             ExpiredVersionError: when the history does not reach back so far,
@@ -284,7 +284,7 @@ class Store(Protocol):
 
         Args:
             uid: the identity of the object.
-            name: what the data is.
+            name: the name of the data.
             value: the data; takes the place of what had the name before.
         """
 

@@ -75,7 +75,7 @@ class Registry:
     """Validates and executes writes to the resource store.
 
     Args:
-        store: where the objects lie.
+        store: the store of the objects.
         now: gives the present, RFC 3339 in UTC.
         new_uid: gives a unique identity.
         admission: called for writes, in this order.
@@ -237,7 +237,7 @@ class Registry:
 
         Args:
             config: an object, as far as the manager has an opinion on it; with kind, name and namespace.
-            manager: who applies it, with the operation ``Apply``.
+            manager: the manager who applies it, with the operation ``Apply``.
             force: take fields from managers who own them.
             dry_run: do everything but the write.
             user: the requester.

@@ -44,8 +44,8 @@ class ResourceStore:
 
     Args:
         path: the database file; its directory must exist.
-        history: how many changes are kept for watches.
-        history_bytes: how large they may be together.
+        history: the number of changes that are kept for watches.
+        history_bytes: the most bytes of them together.
 
     Every method raises ``StoreBusyError``, ``StoreFullError``, ``StoreReadOnlyError``
     or ``StoreBrokenError`` when the file cannot be used.
@@ -174,7 +174,7 @@ class ResourceStore:
             namespace: only this one; None: all.
             prefix: only those with names that begin so.
             after: only those with later names; with a namespace.
-            limit: how many at most; -1: all of them.
+            limit: the most objects; -1: all of them.
         """
         if namespace is None:
             rows = self.execute(
@@ -226,7 +226,7 @@ class ResourceStore:
             kind: the kind of the objects.
             namespace: only this one; None: all.
             after: the last key of the former part.
-            limit: how many objects at most.
+            limit: the most objects.
             at: the version; 0: the present one.
 
         Returns:
@@ -349,7 +349,7 @@ class ResourceStore:
 
         Args:
             uid: the identity of the object.
-            name: what the data is.
+            name: the name of the data.
             value: the data; takes the place of what had the name before.
         """
         with self.transaction():
@@ -381,7 +381,7 @@ class ResourceStore:
         Args:
             owner: the uid of the owner.
             after: only those with later uids.
-            limit: how many at most.
+            limit: the most objects.
         """
         rows = self.execute(
             "SELECT body FROM owners JOIN objects ON uid = dependent WHERE owner = ? AND dependent > ?"
@@ -418,7 +418,7 @@ class ResourceStore:
             after: the last version that is known already.
             kinds: only these; empty: all.
             namespace: only this one; None: all.
-            limit: how many changes to return at most.
+            limit: the most changes to return.
 
         Raises:
             ExpiredVersionError: when the history does not reach back so far,

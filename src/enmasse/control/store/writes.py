@@ -43,7 +43,7 @@ class Write:
         operation: on the object.
         old: as it is stored; None: it is created.
         new: as it should be, its uid included; None: it is deleted.
-        store: where it lies; writes to it belong to the same transaction.
+        store: the store of the object; writes to it belong to the same transaction.
         user: the requester.
     """
 

@@ -122,7 +122,7 @@ def resolve_authentication(
         space: the space as declared.
         services: those of the operator, by name.
         find_secret: gives secrets.
-        networks: where providers that spaces choose may be although that is not public.
+        networks: the networks in which providers that spaces choose may be although that is not public.
     """
     asked = space.spec.authentication_service
     service = service_of(space, services)

@@ -40,10 +40,10 @@ class IdentityProviders:
     """The authentication of each space.
 
     Args:
-        store: where services and secrets lie.
+        store: the store of services and secrets.
         spaces: all that are declared, by key.
         enqueue_space: enqueues a space.
-        networks: where providers that spaces choose may be although that is not public.
+        networks: the networks in which providers that spaces choose may be although that is not public.
     """
 
     def __init__(

@@ -39,12 +39,12 @@ class NodeUsers:
         removed: called with a space of which the node has a user less.
 
     Attributes:
-        observed: what the node has, by uid.
+        observed: the users that the node has, by uid.
         is_observed: whether that is all.
         is_reachable: whether the node can be reached.
         places: the number of users of each space that the node has, or is about to get.
-        removals: what the node has to delete yet.
-        kept: what is left on the node although it is not declared, and why.
+        removals: the objects that the node has to delete yet.
+        kept: the objects left on the node although they are not declared, and why.
     """
 
     def __init__(self, node: Node, admin: UserAdmin, store: Store, removed: Callable[[str], None]) -> None:

@@ -89,7 +89,7 @@ def make_credentials(
 
     Args:
         password: any text.
-        mechanisms: which keys are wanted.
+        mechanisms: the mechanisms whose keys are wanted.
         random: gives that many fresh unguessable bytes.
         known: keys of this very password, which are kept as far as they are wanted.
 

@@ -31,7 +31,7 @@ class SpaceFacts:
         key: ``<namespace>/<space>``.
         uid: the uid of the AddressSpace.
         authentication: the kind of its authentication service; None for one that does not exist.
-        most_users: how many it may have; 0 is without limit.
+        most_users: the most users that it may have; 0 is without limit.
         is_leaving: whether it is being deleted.
     """
 
@@ -130,7 +130,7 @@ def user_conditions(
 
     Args:
         user: the user as declared.
-        space: where it belongs.
+        space: the space that it belongs to.
         place: whether it has a place there.
         served: whether nodes have it.
         has_keys: whether a password was set.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from enmasse.control.webhooks.posting import Visit
 
 TELL_S: Final = 1.0
-"""How often figures are written into statuses."""
+"""The time between two writes of figures into statuses."""
 
 _TYPES: Final = frozenset(("queue", "subscription", "deadletter", "anycast"))
 _KEY: Final = "key"

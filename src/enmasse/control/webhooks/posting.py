@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _AGAIN_S: Final = 2.0
 _STORED_S: Final = 0.01
-"""How long a message that was handed out before it was on disk, and has no id, is left to be written."""
+"""The time that a message which was handed out before it was on disk, and has no id, is left to be written."""
 _MAX_ANSWER: Final = 500
 _MAX_ERROR: Final = 300
 
@@ -56,13 +56,13 @@ class Posting:
     Attributes:
         space: ``<namespace>/<space>``.
         address: the address of the space.
-        url: where to.
+        url: the URL to which it posts.
         headers: the headers of each request; what is in them is secret.
         key: the key that requests are signed with; None: they are not.
         authorities: certificates in PEM that the host is verified by; None: those of this machine.
         concurrency: requests at a time.
-        timeout_s: how long an answer may take.
-        delay_s: how long the second attempt is waited for.
+        timeout_s: the longest that an answer may take.
+        delay_s: the time before the second attempt.
         max_delay_s: the longest time between two.
     """
 
@@ -99,8 +99,8 @@ class Poster:
     """Posts the messages of an address until it is cancelled.
 
     Args:
-        posting: what and where.
-        figures: what is counted.
+        posting: the address and the URL.
+        figures: the counts of the webhook.
         visit: connects to a space at its node.
         transport: to the outside.
         changed: called when the figures have changed.

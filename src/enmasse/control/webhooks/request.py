@@ -26,7 +26,7 @@ Verdict = Literal["accepted", "rejected", "again"]
 
 AGENT: Final = "enmasse-webhook"
 PREFIX: Final = "whsec_"
-"""What keys of Standard Webhooks begin with; base64 follows."""
+"""The start of keys of Standard Webhooks; base64 follows."""
 MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
 """Bytes of a key, as Standard Webhooks has it."""
 
