@@ -102,7 +102,7 @@ class AddressSpec(Model):
     )
     """The name that applications use: any text without white space."""
     type: AddressType
-    """The way in which messages are given to receivers, and whether they are stored."""
+    """The delivery to receivers, and whether messages are stored."""
     plan: str | None = None
     """A plan for the address's type; left out: the smallest."""
     topic: str | None = None
