@@ -34,7 +34,7 @@ def notebook(
     tables as they are then.
 
     Args:
-        space: whose addresses and tables; left out: the only one there is.
+        space: the space of the addresses and tables; left out: the only one there is.
         namespace: the namespace of the space.
         data: the installation's directory; left out: ``ENMASSE_DATA``, or ``.enmasse``.
         cores: tasks at once; left out: all cores.

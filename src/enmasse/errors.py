@@ -47,7 +47,7 @@ class RemoteError(EnmasseError):
 
     Attributes:
         condition: the AMQP error condition that names the breach.
-        description: what was wrong, in words for the peer's developer.
+        description: the fault, in words for the peer's developer.
     """
 
     def __init__(self, condition: str, description: str) -> None:
@@ -61,8 +61,8 @@ class ResourceError(EnmasseError):
 
 
 class UnavailableError(EnmasseError):
-    """What was asked for cannot be reached now; trying again may help."""
+    """A thing that cannot be reached now; trying again may help."""
 
 
 class ConfigError(EnmasseError):
-    """What was configured cannot work; the message says what to edit."""
+    """A configuration that cannot work; the message says what to edit."""

@@ -117,7 +117,7 @@ async def measure(plan: Plan, on_progress: Callable[[Progress], None] | None = N
     """Do what the plan says.
 
     Args:
-        plan: what to measure.
+        plan: the plan of the measurement.
         on_progress: called some times a second while it runs.
 
     Raises:

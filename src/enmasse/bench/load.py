@@ -63,7 +63,7 @@ class Window:
 
     Attributes:
         begin: sending begins, for warming up.
-        start: what is due from here on counts.
+        start: the moment from which what is due counts.
         end: nothing is due any more.
     """
 
@@ -87,7 +87,7 @@ class SentCounts:
 
     Attributes:
         sent: messages handed over with a right to go.
-        outcomes: how often which outcome came back.
+        outcomes: the number of each outcome that came back.
         failed: messages whose outcome cannot be known any more.
         unsent: messages that were due, and for which there was no credit to the end.
         measured: messages that were due in the measured part, sent or not.
@@ -129,7 +129,7 @@ class Feed:
     Args:
         sender: the link, attached.
         number: the number of the sender, from 0 on.
-        job: what to send.
+        job: the messages to send.
         counts: shared by all feeds of the process.
         pacer: wakes up when a message is due.
     """
@@ -299,7 +299,7 @@ class Intake:
 
     Args:
         receiver: the link, attached without credit.
-        job: whose messages to expect.
+        job: the messages to expect.
         counts: shared by all receivers of the process.
     """
 

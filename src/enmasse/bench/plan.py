@@ -50,13 +50,13 @@ class Plan:
     """A measurement.
 
     Attributes:
-        url: where the peer is.
-        address: where messages go; ``%d`` in it is the number of the sender or receiver, from 0 on.
-        receive_address: where they come from, if that has another name.
+        url: the URL of the peer.
+        address: the address to which messages go; ``%d`` in it is the number of the sender or receiver, from 0 on.
+        receive_address: the address from which they come, if that is another one.
         user: for SASL PLAIN or whatever the client prefers; ``None`` is ANONYMOUS.
         password: goes with ``user``.
         hostname: the host name to ask for, which may name a space.
-        tls: whom to trust.
+        tls: the authorities to trust.
         senders: each with a connection of its own.
         receivers: the same; 0 measures acceptance alone.
         size: bytes of each body.
@@ -64,9 +64,9 @@ class Plan:
             0 sends as many as the peer takes (closed loop).
         outstanding: of the closed loop: messages of each sender that wait for their outcome at a time.
         credit: the credit of each receiver.
-        duration_s: what is measured.
+        duration_s: the seconds that are measured.
         warmup_s: sent before that, and not measured.
-        drain_s: how long after the end missing messages are waited for.
+        drain_s: the seconds after the end that missing messages are waited for.
         is_durable: whether messages are marked durable.
         is_presettled: whether messages are sent settled.
         is_multicast: whether each receiver gets every message.

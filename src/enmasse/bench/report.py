@@ -21,7 +21,7 @@ class Report:
     """Counts of everything that was sent, warming up included, and latencies of the measured part.
 
     Args:
-        plan: what was to be measured.
+        plan: the plan of the measurement.
         sending: the reports of each group of senders.
         receiving: the reports of each group of receivers.
 

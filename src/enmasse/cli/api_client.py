@@ -159,7 +159,7 @@ class ApiClient:
 
         Args:
             documents: ordered by kind.
-            present: what ``find_present`` has found.
+            present: the objects that ``find_present`` has found.
             dry_run: check everything, but change nothing.
             brief: of many objects, return the metadata alone, which the API has sooner.
 

@@ -197,7 +197,7 @@ COMMANDS = {
     "logout": _Command(_ACCESS, "access.login:logout", "Log out: the token is revoked and forgotten."),
     "account": _Command(_ACCESS, "access.account:account", "Who may use the API, and for what."),
     "token": _Command(_ACCESS, "access.account:token", "Tokens by which programs use the API."),
-    "check": _Command(_ACCESS, "access.check:check", "Whether somebody may do something."),
+    "check": _Command(_ACCESS, "access.check:check", "Check whether somebody may do something."),
     "address": _Command(_USE, "use.address:address", "Look at, delete, move or send back what an address stores."),
     "tail": _Command(
         _USE,

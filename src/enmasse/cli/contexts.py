@@ -20,7 +20,7 @@ class Context:
     Attributes:
         name: the name of the context.
         server: URL of the API.
-        user: who logged in.
+        user: the user who logged in.
         token: proves it.
         token_id: names the token, for revoking it; empty if it was made elsewhere.
         authority: the certificate (PEM) that vouches for the API; empty: those that the system trusts do.

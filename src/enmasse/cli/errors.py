@@ -26,7 +26,7 @@ class CliError(EnmasseError):
     """Raised when a command cannot do what was asked.
 
     Args:
-        text: what, and what to do.
+        text: the problem, and what to do.
         code: the exit code, if another than the class's.
     """
 

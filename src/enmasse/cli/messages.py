@@ -42,10 +42,10 @@ def open_connection(
 
     Args:
         data: the data directory.
-        command: which command it is for.
+        command: the command that it is for.
         space: the space; None: the only one there is.
         namespace: the namespace of the space; None: ``default``.
-        user: who connects; None: the user that the environment names, else none.
+        user: the user who connects; None: the user that the environment names, else none.
 
     Raises:
         ConfigError: when the user's password is not known.

@@ -25,7 +25,7 @@ class NodeOption:
 
     Attributes:
         flag: the flag as it is written.
-        help: what it is for; neither capital nor full stop.
+        help: the purpose; neither capital nor full stop.
         metavar: stands for its value; None: it has none.
     """
 

@@ -68,8 +68,8 @@ class ObjectWriter:
     """Writes lists of objects, and their changes, in one form.
 
     Args:
-        writer: where to.
-        form: how.
+        writer: the output.
+        form: the form of them.
         with_kind: name the kind with each object, as there are several.
         with_namespace: name the namespace with each object.
     """

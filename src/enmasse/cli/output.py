@@ -59,7 +59,7 @@ class Writer:
         """Write a document as JSON; on a terminal without letters that act on it.
 
         Args:
-            document: what is written.
+            document: the document that is written.
             indent: spaces for each level; None: all in one line.
             head: text before it.
         """

@@ -43,8 +43,8 @@ class Carrier:
     """The handler of one engine.
 
     Args:
-        options: how to connect.
-        url: where to.
+        options: the options of the connection.
+        url: the URL to connect to.
         on_gone: called once, after a successful ``dial``, when the carrier can carry no more.
         next_delivery_id: of the first message that is sent.
     """
@@ -332,14 +332,14 @@ class Dialler:
     """Connects to one place after the other until one answers.
 
     Args:
-        options: how to connect, and where to.
+        options: the options of the connection, with its URLs.
         on_gone: called by a carrier when it can carry no more.
         timeout_s: for one attempt.
 
     Attributes:
         present: the place that was connected to last, or is tried now.
-        next_delivery_id: where to go on counting deliveries, which are known by these numbers for longer
-            than a connection lasts.
+        next_delivery_id: the number from which deliveries are counted on; they are known by it for longer than a
+            connection lasts.
     """
 
     def __init__(self, options: Options, on_gone: Callable[[Carrier, EnmasseError], None], timeout_s: float) -> None:

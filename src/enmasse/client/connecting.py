@@ -43,11 +43,11 @@ def connect(
             ``amqp+unix:///path/to.sock``; or several of these, of which one is used, and the next when that
             is lost.
         container_id: the name of this client; made up if missing.
-        user: whom to be there; by default the URL's, and without one nobody (SASL ANONYMOUS).
+        user: the user to be there; by default the URL's, and without one nobody (SASL ANONYMOUS).
         password: goes with ``user``.
         token: a bearer token instead of a password, or what gives a fresh one for each attempt.
         hostname: the host name to ask for, which may name a space; by default the URL's.
-        tls: whom to trust and which certificate to show, for ``amqps``; by default the system's authorities.
+        tls: the authorities to trust and the certificate to show, for ``amqps``; by default the system's authorities.
         sasl: the SASL mechanisms that may be used, the best first; by default all that fit, safest first.
         allow_insecure_plain: show password or token to the network if a server on plain TCP wants it so.
         shuffle: try several places in a random order, so that many clients spread over them.

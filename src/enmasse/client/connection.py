@@ -126,13 +126,13 @@ class Connection:
         """Attach a sender: ``await`` it, or use it with ``async with``.
 
         Args:
-            address: where its messages go; ``None`` sends each to the address in its ``to``.
+            address: the address to which its messages go; ``None`` sends each to the address in its ``to``.
             name: the link's name; made up if missing.
             resend: send again, after a reconnect, what had no outcome when the connection was lost;
                 otherwise its ``send`` raises ``UnavailableError``.
             resume: have the peer remember outcomes, and after a reconnect send again only what it does not
                 know to have; takes more of its time, and a peer without link recovery knows nothing.
-            max_pending: how many messages may wait here for credit: then ``send`` waits for room, and
+            max_pending: the most messages that wait here for credit: then ``send`` waits for room, and
                 ``send_nowait`` raises ``FullError``.
             max_pending_bytes: the same in bytes of these messages.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
@@ -179,22 +179,22 @@ class Connection:
         """Attach a receiver: ``await`` it, or use it with ``async with``.
 
         Args:
-            address: where its messages come from; ``None`` with ``dynamic``.
+            address: the address from which its messages come; ``None`` with ``dynamic``.
             name: the link's name; made up if missing.
             credit: the window (see ``Receiver``); 0 leaves the credit to ``Receiver.grant``.
-            prefetch_bytes: how much may wait to be taken; the window shrinks while messages are large.
+            prefetch_bytes: the most bytes that wait to be taken; the window shrinks while messages are large.
             dynamic: have the peer make an address, which lives as long as the link; it is then in
                 ``Receiver.address``, and another one after each reconnect.
             settled: have messages sent settled, so that there is nothing to accept.
             browse: get copies: what a queue stores stays there, whatever the outcome.
             selector: get only what it selects, as in ``colour = 'red' AND size > 3``.
-            filters: what to ask of the source, by name.
+            filters: the filters to ask of the source, by name.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
             properties: properties of the link.
             durable: of a topic: have a subscription, named by container id and link name, that goes on when
                 the connection ends, and ends when the receiver is closed.
-            default_outcome: what becomes of deliveries that are left without an outcome, also when the
-                connection is lost: released, modified, or (if settled without a state) accepted, rejected.
+            default_outcome: the outcome of deliveries that are left without one, also when the connection is lost:
+                released, modified, or (if settled without a state) accepted, rejected.
             timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
 
         Raises:
@@ -252,7 +252,7 @@ class Connection:
         One that is released, as its credit was called in while it was on its way, is sent again.
 
         Args:
-            address: where the request goes.
+            address: the address to which the request goes.
             message: the request; it is not changed.
             timeout: seconds to wait, all included.
 

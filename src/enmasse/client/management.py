@@ -47,7 +47,7 @@ class Management:
 
     Args:
         connection: a connection to the node.
-        address: where the node listens for management requests.
+        address: the address at which the node listens for management requests.
         timeout: seconds that one operation may take.
     """
 
@@ -105,9 +105,9 @@ class Management:
         Args:
             entity_type: their type.
             attribute_names: the attributes wanted of each.
-            offset: how many to pass over.
-            count: how many are wanted at most. They are asked for in pages, as a node does nothing else meanwhile:
-                of what comes and goes between two, one may be missing.
+            offset: the number of rows to pass over.
+            count: the most rows. They are asked for in pages, as a node does nothing else meanwhile: of what comes
+                and goes between two, one may be missing.
 
         Raises:
             ManagementError: there is no such type, or a space is asked for too many pages at once.

@@ -34,23 +34,23 @@ class Message:
     Args:
         body: ``bytes`` travel as they are; anything else (text, numbers, lists, maps, None) as a
             typed value.
-        subject: what the message is about; also the key of a stream where no other is given.
+        subject: the subject of the message; also the key of a stream where no other is given.
         to: the address, on a sender without one.
         reply_to: the address for answers.
         message_id: names the message; for requests it is chosen if missing.
         correlation_id: the ``message_id`` of what this answers.
         content_type: the body's MIME type.
-        content_encoding: how the body is compressed, if it is.
-        user_id: who sent it.
+        content_encoding: the compression of the body, if it has one.
+        user_id: the user who sent it.
         group_id: the group that the message belongs to.
         group_sequence: its place in that group.
         properties: the application's own properties; keys are strings.
-        annotations: what infrastructure reads and writes; keys start with ``x-opt-``.
+        annotations: the notes that infrastructure reads and writes; keys start with ``x-opt-``.
         durable: whether the message is to survive a restart of where it is stored.
         ttl: seconds until it is worthless.
         priority: 0 to 9.
         creation_time: when it was made, in seconds since 1970 UTC.
-        delivery_count: how often a delivery of it has failed before.
+        delivery_count: the number of times that a delivery of it has failed before.
     """
 
     __slots__ = (

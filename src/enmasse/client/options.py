@@ -348,8 +348,8 @@ def _mechanisms(options: Options, url: Url, *, with_secrets: bool) -> list[Clien
     """Return the mechanisms that can be used at a place, the best first.
 
     Args:
-        options: who we are.
-        url: where that is asked; it may name another user.
+        options: the options, with the user and the proof.
+        url: the URL of that place; it may name another user.
         with_secrets: whether a password or token may be sent as it is.
     """
     user = options.user if options.user is not None else url.user

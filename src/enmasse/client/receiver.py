@@ -189,7 +189,7 @@ class Receiver(ClientLink):
     When the connection was lost, what waits here unseen is dropped, since it will come again.
 
     Attributes:
-        filters: what was asked of the source; changes count from the next attach on.
+        filters: the filters that were asked of the source; changes count from the next attach on.
     """
 
     role = "receiver"

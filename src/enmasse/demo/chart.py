@@ -139,7 +139,7 @@ def lines(history: History, width: int) -> Table:
     """The history as a table with a small curve for each device; alarming stretches are red.
 
     Args:
-        history: what to show.
+        history: the history to show.
         width: characters for a curve.
     """
     low = min((min(curve.values) for curve in history.curves if curve.values), default=0.0)

@@ -59,7 +59,7 @@ class SimulatedDevice:
 
     Args:
         name: its name, also the partition key of what it sends.
-        seed: what makes it differ from others.
+        seed: the number that makes it differ from others.
     """
 
     def __init__(self, name: str, seed: int) -> None:

@@ -77,7 +77,7 @@ class CommandFigures:
     device: str
     name: str
     at: float
-    """When it was sent, in seconds since 1970."""
+    """The time at which it was sent, in seconds since 1970."""
     state: str = "queued"
 
 
@@ -88,7 +88,7 @@ class Figures:
     phase: str = "starting"
     elapsed_s: float = 0.0
     began: str = ""
-    """When the run began, in UTC as ISO 8601."""
+    """The time at which the run began, in UTC as ISO 8601."""
     seconds: float = 0.0
     """Seconds to run; 0: until it is stopped."""
     addresses: dict[str, AddressFigures] = field(default_factory=dict)

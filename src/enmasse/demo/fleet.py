@@ -49,9 +49,9 @@ class Device:
     A measurement is sent again until it was accepted, so each one is stored at least once.
 
     Args:
-        measured: what it measures.
+        measured: the thing that it measures.
         make: makes its connection, given what it does when it is commanded.
-        figures: what it counts.
+        figures: the counts of the device.
         interval_s: between two messages.
         quiet: set when it is to measure no more; it still listens.
     """
@@ -186,9 +186,9 @@ class ForeignFleet:
     """Starts a process of devices, takes in what it counts, and ends it.
 
     Args:
-        module: what the process runs, ``proton_fleet`` or ``paho_fleet``.
+        module: the module that the process runs, ``proton_fleet`` or ``paho_fleet``.
         client: the name of the library that the devices speak through.
-        url: where the space is reached.
+        url: the URL of the space.
         passwords: the passwords of its devices, by their names.
         interval_s: between two messages of a device.
         figures: gets an entry for each device.

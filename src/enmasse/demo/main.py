@@ -66,7 +66,7 @@ def run(seconds: float, data: Path) -> int:
     """Show everything at work.
 
     Args:
-        seconds: how long, from the moment when everything runs; 0: until Ctrl-C.
+        seconds: the seconds to run, from the moment when everything runs; 0: until Ctrl-C.
         data: folder of the platform and of the tables; a second run goes on with it.
 
     Returns:

@@ -23,7 +23,7 @@ class Picture:
     """Shows the figures; ``update`` as often as you like.
 
     Args:
-        console: where to.
+        console: the output.
         figures: read at each update.
     """
 

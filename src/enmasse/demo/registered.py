@@ -24,7 +24,7 @@ from enmasse.pipeline.host.api import api_client
 
 INTERVAL_S: Final = 0.5
 TTL_S: Final = 60
-"""How long a device may take to come and be cooled."""
+"""The time that a device may take to come and be cooled."""
 
 _ENDED: Final = ("accepted", "rejected", "expired", "failed")
 

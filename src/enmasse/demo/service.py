@@ -138,7 +138,7 @@ class Service:
             await process.wait()
 
     def url(self, protocol: str) -> str | None:
-        """Where this protocol is served, once it is known."""
+        """Return the URL at which this protocol is served, once it is known."""
         for endpoint in self._endpoints().get("endpoints", []):
             if endpoint["protocol"] == protocol:
                 return str(endpoint["url"])
@@ -154,7 +154,7 @@ class Service:
         return [process for process in self._endpoints().get("processes", []) if process["kind"] == kind]
 
     def admin_url(self) -> str | None:
-        """Where the first node's management is reached with full rights."""
+        """Return the URL at which the first node's management is reached with full rights."""
         nodes = self.processes("node")
         if not nodes:
             return None

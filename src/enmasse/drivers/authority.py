@@ -95,7 +95,7 @@ class Authority:
         Args:
             name: the name of the files.
             hosts: the hosts that it is for; the first is the common name.
-            directory: where the files lie; by default the authority's, for nodes.
+            directory: the directory of the files; by default the authority's, for nodes.
 
         Returns:
             Whether files have changed.
@@ -145,7 +145,7 @@ class Authority:
 
         Args:
             name: the name of the client.
-            directory: where the files lie.
+            directory: the directory of the files.
             file: their name.
 
         Returns:
@@ -166,7 +166,7 @@ class Authority:
 
         Args:
             hosts: the hosts that the control process connects to.
-            directory: where the files are written.
+            directory: the directory to which the files are written.
 
         Raises:
             ConfigError: they cannot be written there.
@@ -334,7 +334,7 @@ def keep_certificate(tls: Path, host: str) -> None:
         host: the interface that is served.
 
     Raises:
-        ConfigError: what is there cannot be used, or nothing can be written.
+        ConfigError: the certificate there cannot be used, or nothing can be written.
     """
     own = socket.gethostname()
     # The first is the common name too, by which Qpid Proton knows a server that it reached by its IP address.

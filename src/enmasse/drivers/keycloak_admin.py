@@ -115,7 +115,7 @@ class KeycloakAdmin:
     """One Keycloak; a ``RealmAdmin``.
 
     Args:
-        url: where it is.
+        url: the URL of the service.
         user: an administrator's name, in the realm ``master``.
         password: the administrator's password.
         ca_cert: PEM of the authorities to trust; empty: the system's.

@@ -31,7 +31,7 @@ class FairQueue(Generic[T]):
     """A queue with a bound.
 
     Args:
-        most: how many it holds.
+        most: the most that it holds.
     """
 
     __slots__ = ("_count", "_most", "_order", "_spaces")

@@ -144,8 +144,8 @@ class Discovery(NamedTuple):
 
     Attributes:
         keys: the keys of its signatures.
-        token: where codes and passwords are exchanged for tokens.
-        authorization: where people log in with their browsers.
+        token: the URL at which codes and passwords are exchanged for tokens.
+        authorization: the URL at which people log in with their browsers.
     """
 
     keys: str
@@ -243,10 +243,10 @@ class IdToken:
 
     @property
     def proved_at(self) -> float | None:
-        """When the user last proved to the provider who they are; None: it does not say so.
+        """The time at which the user last proved to the provider who they are; None: it does not say so.
 
         Raises:
-            TokenError: what it says is no time.
+            TokenError: the time that it says is none.
         """
         return _moment(self.claims, "auth_time")
 

@@ -35,7 +35,7 @@ class ClaimGrant:
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """How to verify and map the tokens of a provider.
+    """The settings by which the tokens of a provider are verified and mapped.
 
     Attributes:
         issuer: the provider's URL, exactly as in ``iss``.
@@ -52,10 +52,10 @@ class OidcSettings:
         has_our_users: true if the provider has nobody but the MessagingUsers of the space, who are made anew there
             when they get another password.
         ca_cert: PEM of the authorities to trust instead of the system's; empty: the system's.
-        leeway_s: how far clocks may differ, in seconds.
+        leeway_s: the seconds that clocks may differ.
         password_cache_s: seconds for which a correct password is not checked by the provider again.
-        networks: where the provider may be although that is not public, as a tenant has named its host; None: an
-            operator has, who may name any.
+        networks: the networks in which the provider may be although that is not public, as a tenant has named its
+            host; None: an operator has, who may name any.
         revision: identifies one version of these settings.
     """
 

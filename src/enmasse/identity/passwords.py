@@ -69,7 +69,7 @@ class PasswordChecker(Protocol):
         Args:
             check: the password and what is stored.
             space: the space that the client wants to enter; it is shared with fairly.
-            host: where the client connects from; the same.
+            host: the host from which the client connects; the same.
             known: returns what has become known meanwhile and makes the check unnecessary; called before it is done.
         """
 
@@ -174,10 +174,10 @@ class Passwords:
 
         Args:
             check: the password and what is stored.
-            stored: what is stored, by which the password is remembered.
+            stored: the stored key, by which the password is remembered.
             password: the password, as it was sent.
             owner: with whom places among those that wait are shared fairly, as with a space.
-            client: who has sent it.
+            client: the client who has sent it.
         """
         signature = sign("sha256", self._secret, stored + password.encode("utf-8", "surrogatepass"))
         if self._is_correct(stored, signature):

@@ -131,7 +131,7 @@ class Binding:
         role: its name; a role that does not exist allows nothing.
         users: their names.
         groups: their names.
-        namespace: where the role applies; empty: everywhere.
+        namespace: the namespace in which the role applies; empty: everywhere.
     """
 
     role: str

@@ -23,7 +23,7 @@ USER_FAILURES, USER_FORGET_S = 5, 6.0
 """The same for one user from one network; the user can still log in from other networks."""
 
 RECENT_S = 86_400.0
-"""How long rule 2 applies after a login: devices reconnect at least once a day."""
+"""The time that rule 2 applies after a login: devices reconnect at least once a day."""
 
 KEYS = 8_192
 

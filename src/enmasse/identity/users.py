@@ -65,11 +65,11 @@ CHEAPEST = ("SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-1")
 """The order in which keys are used to check a password, if there are several: SHA-256 has hardware support."""
 
 _WEIGHTS = {"SCRAM-SHA-1": 1, "SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""What an iteration costs, as far as processors agree."""
+"""The cost of an iteration, as far as processors agree."""
 
 
 class PasswordCost(NamedTuple):
-    """What the check of a password costs.
+    """The cost of checking a password.
 
     Attributes:
         mechanism: the mechanism of the keys.

@@ -51,11 +51,11 @@ MAX_ANSWER: Final = 16 * 1024
 """Bytes of a response that are kept."""
 
 TTL_S: Final = 7 * 24 * 3_600
-"""How long a command waits that says nothing of it."""
+"""The time that a command waits that says nothing of it."""
 
 MAX_TTL_S: Final = 366 * 24 * 3_600
 RESPONSE_MS: Final = 60_000
-"""How long a response is awaited before the command is tried again, or has failed."""
+"""The time that a response is awaited before the command is tried again, or has failed."""
 
 KEPT_MS: Final = 7 * 24 * 3_600 * 1_000
 _PART: Final = 1_000
@@ -78,7 +78,7 @@ _COLUMNS: Final = "number, id, tenant, device, batch, state, told, created, chan
 
 
 class Pace(Part):
-    """How fast a group is sent a command."""
+    """The pace at which a group is sent a command."""
 
     at_once: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Devices that have it and have not answered yet."""
@@ -103,7 +103,7 @@ class CommandRequest(Part):
     response_required: bool | None = None
     """True if the device is to answer."""
     attempts: Annotated[int, Field(ge=1, le=100)] | None = None
-    """How often it is tried with a device that gives no answer, or says that it has failed (5xx)."""
+    """The number of times that it is tried with a device that gives no answer, or says that it has failed (5xx)."""
     devices: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=MAX_AT_ONCE)] | None = None
     group: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """The devices that name it in `ext.groups`."""

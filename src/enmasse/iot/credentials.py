@@ -43,7 +43,7 @@ Base64 = Annotated[str, Field(max_length=32 * 1024)]
 
 
 class Secret(Part):
-    """When a secret may be used; of a certificate this is all."""
+    """The time in which a secret may be used; of a certificate this is all."""
 
     id: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     enabled: bool | None = None
@@ -133,7 +133,8 @@ def read_credentials(
         given: by the client.
         former: those that the device had.
         new_id: makes ids of secrets.
-        templates: how ids are made from certificates, by the canonical name of the authority that has issued them.
+        templates: the templates of ids from certificates, by the canonical name of the authority that has issued
+            them.
 
     Raises:
         RegistryError: 400.

@@ -20,7 +20,7 @@ Mapper = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class CommandEndpoint(Part):
-    """Where commands to a device are sent that does not connect by itself."""
+    """The place to which commands are sent for a device that does not connect by itself."""
 
     uri: Annotated[str, Field(min_length=1, max_length=2048)]
     headers: Free | None = None

@@ -51,8 +51,8 @@ class Query:
     """A search.
 
     Attributes:
-        size: how many are answered at most.
-        offset: how many before them are left out.
+        size: the most that are answered.
+        offset: the number before them that are left out.
         filters: those that all must hold.
         sorts: the order; by id, where all these are the same.
         gateways: true for gateways alone, false for all others; None: both.
@@ -170,7 +170,7 @@ def condition(found: Filter, clause: Clause, tenant: int | None) -> None:
     Args:
         found: the filter.
         clause: on the table ``item``, with the columns of ``COLUMNS`` and the JSON ``body``.
-        tenant: whose devices are searched; None: tenants are.
+        tenant: the tenant whose devices are searched; None: tenants are.
     """
     field, value = found.field, found.value
     if field == "/enabled":

@@ -53,7 +53,7 @@ class DeviceStore:
 
     Args:
         path: the file; made when there is none, readable by its owner alone.
-        read_s: how long a read may take.
+        read_s: the seconds that a read may take.
 
     Raises:
         ConfigError: when the file cannot be used.

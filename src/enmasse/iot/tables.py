@@ -76,7 +76,7 @@ CREATE TABLE IF NOT EXISTS seen (
     tenant TEXT NOT NULL, device TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (tenant, device)
 ) WITHOUT ROWID;
 """
-"""When devices were last seen, in milliseconds since 1970; added to what older versions wrote."""
+"""The times at which devices were last seen, in milliseconds since 1970; added to what older versions wrote."""
 
 USAGE_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS usage (

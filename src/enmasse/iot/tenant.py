@@ -27,21 +27,21 @@ class Adapter(Part):
 
 
 class RegistrationLimits(Part):
-    """How much the tenant may register."""
+    """The most that the tenant may register."""
 
     max_devices: Limit | None = None
     max_credentials_per_device: Limit | None = None
 
 
 class Period(Part):
-    """How a period of accounting comes again."""
+    """The period after which accounting begins again."""
 
     mode: Literal["days", "monthly"]
     no_of_days: Annotated[int, Field(ge=1, le=36_600)] | None = None
 
 
 class DataVolume(Part):
-    """How many bytes the tenant's devices may send and receive in a period."""
+    """The bytes that the tenant's devices may send and receive in a period."""
 
     effective_since: Time
     max_bytes: Limit | None = None
@@ -49,7 +49,7 @@ class DataVolume(Part):
 
 
 class ConnectionDuration(Part):
-    """How long the tenant's devices may be connected in a period."""
+    """The time that the tenant's devices may be connected in a period."""
 
     effective_since: Time
     max_minutes: Limit | None = None
@@ -73,7 +73,7 @@ Sampling = Literal["default", "all", "none"]
 
 
 class Tracing(Part):
-    """How often requests of the tenant are traced."""
+    """The tracing of the tenant's requests."""
 
     sampling_mode: Sampling | None = None
     sampling_mode_per_auth_id: dict[str, Sampling] | None = None

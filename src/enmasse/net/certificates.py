@@ -89,7 +89,7 @@ class HostAuthorities(Protocol):
         """Return the certificates of those that count for clients who name no host, in DER.
 
         Args:
-            most: how many are made, beside those that were made before.
+            most: the most certificates to make, beside those that were made before.
 
         Returns:
             And true if some are left to be made.

@@ -100,7 +100,7 @@ class Slot:
         self._transport: asyncio.Transport | None = transport
         self.network = network
         self.since = since
-        """When the time limit began to run, by the loop's clock."""
+        """The time at which the time limit began to run, by the loop's clock."""
         self.refusal = refusal
 
     @property

@@ -75,7 +75,7 @@ class Deadlines:
 
         Args:
             at: when, by the loop's clock.
-            timed: who has the deadline.
+            timed: the object that has the deadline.
 
         Returns:
             What cancels it; None if it is too near.

@@ -26,7 +26,7 @@ from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.special_addresses import Network, is_public, parse_address
 
 CONNECT_S: Final = 5.0
-"""How long one address may take to connect while there are others."""
+"""The time that one address may take to connect while there are others."""
 
 WEBHOOKS: Final = "--webhook-network"
 """The option by which an operator allows webhooks, and providers of identities, what is not public."""

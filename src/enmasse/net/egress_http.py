@@ -21,8 +21,8 @@ class Egress(httpx.AsyncBaseTransport):
     """A transport of httpx that looks at the address of each connection.
 
     Args:
-        reach: where requests may go.
-        trust: what hosts are verified by.
+        reach: the places to which requests may go.
+        trust: the authorities by which hosts are verified.
     """
 
     def __init__(self, reach: Reach, trust: ssl.SSLContext) -> None:

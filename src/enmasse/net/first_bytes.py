@@ -49,7 +49,7 @@ class PacketStart:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolSignature:
-    """How a protocol that a port accepts is recognised.
+    """The signs by which a protocol that a port accepts is recognised.
 
     Attributes:
         name: in lower case, such as ``amqp``.

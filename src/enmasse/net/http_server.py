@@ -83,7 +83,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T | Non
 
     Args:
         receive: of ASGI, of a request whose body has been read.
-        work: what is done for the client.
+        work: the work that is done for the client.
     """
     doing, going = asyncio.ensure_future(work), asyncio.ensure_future(disconnected(receive))
     try:

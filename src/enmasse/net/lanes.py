@@ -91,9 +91,9 @@ class LaneScheduler:
         self.last: Lane | None = None
         """The lane on which bytes came last."""
         self.shared_until = 0.0
-        """When lanes cease to share turns, unless more comes on several."""
+        """The time at which lanes cease to share turns, unless more comes on several."""
         self.contended_until = 0.0
-        """When tenants cease to."""
+        """The time at which tenants cease to."""
         self._tenants: WeakValueDictionary[str, TenantLanes] = WeakValueDictionary()
 
     def is_awaited(self) -> bool:

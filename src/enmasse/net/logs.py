@@ -45,7 +45,7 @@ def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> 
         logger: the logger of the module.
         level: the level as ``logging`` has them.
         event: its name, in words joined by hyphens.
-        fields: what it is about; those that are ``None`` are left out.
+        fields: the facts that it is about; those that are ``None`` are left out.
     """
     if logger.isEnabledFor(level):
         given = {key: value for key, value in fields.items() if value is not None}
@@ -151,7 +151,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
     """Writes lines, of each kind as many as ``BURST`` and ``PER_SECOND`` allow.
 
     Args:
-        stream: where to.
+        stream: the stream to write to.
         clock: gives the time in seconds, monotonic.
     """
 

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
-    """What a turn ends with."""
+    """An output that is written at the end of a turn."""
 
     def flush(self) -> None:
         """Write what has gathered; never raises."""
@@ -57,7 +57,7 @@ class Turn:
     Attributes:
         now: the loop's clock at the start of the turn, in seconds.
         wall: the time of day then, in seconds since 1970 UTC.
-        number: how many turns there have been; several may begin at one reading of the clock.
+        number: the number of turns so far; several may begin at one reading of the clock.
         deadlines: far deadlines of the loop.
         backlog: the work that turns leave to those that follow.
     """

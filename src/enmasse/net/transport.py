@@ -43,7 +43,7 @@ LOW_WATER = HIGH_WATER // 4
 """Low enough to make the pause worth it, high enough that the socket never runs dry."""
 
 SHARE_S = 0.0005
-"""How long one connection's bytes may keep a turn, in seconds."""
+"""The time that one connection's bytes may keep a turn, in seconds."""
 
 MIN_SHARE_BYTES = 32 << 10
 """Fewer bytes are not worth another turn."""
@@ -73,7 +73,7 @@ SLOW_RATE = ASSURED_BYTES / 10
 """The bytes a second that a peer has to read from one look to the next, or it may have to give way."""
 
 LINGER_S = 5.0
-"""How long the last words to a peer may take to be read."""
+"""The time that the last words to a peer may take to be read."""
 
 LARGE_CHUNK_BYTES = 8 << 10
 """Chunks of this mean size are handed to the kernel from where they lie: copying them once more costs more

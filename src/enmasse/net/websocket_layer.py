@@ -179,7 +179,7 @@ class _Handshake(ServerProtocol):
 
     Args:
         expected: sub-protocols, one of which has to be offered.
-        origins: where web pages may come from.
+        origins: the origins of web pages that may come.
     """
 
     def __init__(self, expected: Collection[str], origins: Collection[str]) -> None:

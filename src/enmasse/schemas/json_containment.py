@@ -1,4 +1,4 @@
-"""Whether every document of one JSON Schema is one of another.
+"""Containment of JSON Schemas: whether every document of one is one of another.
 
 Rules:
 1. What is not proved is refused: of some keywords it is only known that the same ones accept the same documents.
@@ -27,7 +27,7 @@ _BEFORE_SIBLINGS: Final = ("draft-04", "draft-06", "draft-07")
 _NAMES: Final = ("$schema", "$id", "id", "$anchor", "$comment", "title", "description", "default", "examples",
                  "definitions", "$defs", "readOnly", "writeOnly", "deprecated", "format", "contentEncoding",
                  "contentMediaType")  # fmt: skip
-"""What takes no document away."""
+"""The keywords that take no document away."""
 _LEAST: Final = {"minimum": "number", "minLength": "string", "minItems": "array", "minProperties": "object"}
 _FROM_ZERO: Final = ("minLength", "minItems", "minProperties")
 _MOST: Final = {"maximum": "number", "maxLength": "string", "maxItems": "array", "maxProperties": "object"}

@@ -48,7 +48,7 @@ class SchemaRegistry:
     """The registry of one installation; its methods block, and may be called from any thread.
 
     Args:
-        store: where everything lies.
+        store: the store of everything.
     """
 
     def __init__(self, store: SchemaStore) -> None:

@@ -77,7 +77,7 @@ class Version:
 
 
 class Tables:
-    """What one space has, within a transaction.
+    """The schemas of one space, within a transaction.
 
     Args:
         database: the file.

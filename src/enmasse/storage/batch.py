@@ -65,7 +65,7 @@ def encode_batch(epoch: int, number: int, acknowledged: int, operations: Sequenc
         epoch: the node's start.
         number: this batch's number, above all earlier ones of the epoch.
         acknowledged: the highest number whose result the node knows.
-        operations: what to change, in order; none is allowed.
+        operations: the changes, in order; none is allowed.
 
     Raises:
         BatchError: a key or the whole batch is too large.

@@ -89,7 +89,7 @@ def replace_data(directory: Path, write: Callable[[Path], None]) -> None:
     """Put another data file in the place of a journal's, at once or not at all.
 
     Args:
-        directory: whose lock is held.
+        directory: the directory whose lock is held.
         write: fills the directory that it is given.
 
     Raises:

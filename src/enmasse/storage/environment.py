@@ -51,7 +51,7 @@ DEFAULT_MAP_BYTES = 1 << 40
 """1 TiB of addresses; the map is sparse, so it costs nothing and never has to grow."""
 
 _LEAST_MAP_BYTES = 1 << 30
-"""Where even this is refused (an address-space limit), the journal cannot work."""
+"""The least map: where even this is refused (an address-space limit), the journal cannot work."""
 
 FORMAT_VERSION = 5
 """1 had neither volatile frames, nor the tables TIME, ATTEMPTS and OFFSET, nor "EMF2" frames; 2 did not say which
@@ -97,7 +97,7 @@ class WriteEnvironment:
 
     Attributes:
         epoch: the epoch of the last committed batch; 0 if there was none.
-        mended: what was damaged and is not any more, in words.
+        mended: the damage that was mended, in words.
         number: the number of the last committed batch.
         failed: numbers below it, of the same epoch, that were not written and whose result the node
             is not known to have learned.

@@ -53,7 +53,7 @@ class PageError(ConfigError):
 
     Attributes:
         page: its number.
-        reason: what is wrong, without the page's name.
+        reason: the fault, without the page's name.
     """
 
     def __init__(self, page: int, reason: str) -> None:

@@ -55,7 +55,7 @@ class JournalWriter:
 
     Args:
         fd: the journal's end of the socket pair, blocking.
-        environment: where to; the caller holds its lock.
+        environment: the environment to write to; the caller holds its lock.
         directory: the directory of the environment.
         file: its data file.
     """
@@ -77,7 +77,7 @@ class JournalWriter:
         """Work until the node's end is closed and all that it sent is committed.
 
         Raises:
-            BatchError: what came is no batch; nothing after it is committed.
+            BatchError: the bytes that came are no batch; nothing after it is committed.
             lmdb.PanicError: the environment cannot be used any more.
         """
         env = self._environment

@@ -79,7 +79,7 @@ class JournalLink:
     Args:
         directory: the directory of the journal; made if it is missing.
         map_bytes: upper bound of the data file; a smaller one is used where the platform refuses it.
-        lock_wait_s: how long a new journal process waits for an old one to finish.
+        lock_wait_s: the seconds that a new journal process waits for an old one to finish.
         marker: the file that shows, once there is a journal, that there was one; without it a journal that is missing
             is always begun anew.
         loss_changed: called with whether the journal is lost, whenever that has changed: its data file is not in its

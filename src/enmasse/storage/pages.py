@@ -75,7 +75,7 @@ class Node(NamedTuple):
     overflow: int
     """The first page of the value, where it does not lie inline."""
     key_at: int
-    """Where its key begins in its page, from which an inline value follows."""
+    """The place in its page where its key begins, from which an inline value follows."""
 
 
 class Ends(NamedTuple):
@@ -152,7 +152,7 @@ class PageFile:
 
         Args:
             number: the number of the page.
-            kinds: which kinds it may be of.
+            kinds: the kinds that it may be of.
 
         Raises:
             PageError: it is not what it should be.
@@ -377,13 +377,13 @@ class PageFile:
         return data
 
     def place_of(self, number: int, node: Node) -> int:
-        """Where in the file the value of a record of a page begins."""
+        """Return the place in the file where the value of a record of a page begins."""
         if node.inline is None:
             return node.overflow * self.page_bytes + HEADER_BYTES
         return number * self.page_bytes + node.key_at + len(node.key)
 
     def layout_places(self, data: bytes) -> list[int]:
-        """Which bytes of a leaf page say where its records lie, and how long they are."""
+        """Return the places of a leaf page that say where its records lie, and how long they are."""
         (lower,) = struct.unpack_from("<H", data, 12)
         end = min(max(lower, HEADER_BYTES), self.page_bytes) & ~1
         places = [*range(end)]

@@ -24,7 +24,7 @@ FileId = tuple[int, int]
 
 
 def marker_path(data: str | os.PathLike[str], node: str) -> str:
-    """Where the marker of a node's journal lies: beside ``nodes``, which may be a disk of its own."""
+    """Return the path of the marker of a node's journal: beside ``nodes``, which may be a disk of its own."""
     return os.path.join(data, "journals", node)
 
 
@@ -69,7 +69,7 @@ def require_journal(directory: str, marker: str) -> None:
     """Check that a journal is there if there ever was one.
 
     Args:
-        directory: where it should be.
+        directory: the directory in which it should be.
         marker: the file that shows that there was one.
 
     Raises:

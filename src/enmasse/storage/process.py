@@ -35,7 +35,7 @@ class PairedProcess(Generic[A]):
 
     Args:
         loop: watches the process and its socket.
-        module: what it runs; given ``--fd N`` besides the arguments.
+        module: the module that it runs; given ``--fd N`` besides the arguments.
         arguments: the arguments of its command line.
         split: cuts complete answers off the front of what was received, and returns the rest too.
         on_answers: called with the answers of the process.

@@ -15,7 +15,7 @@ class Progress:
     """Counts records and writes a line each second, from the second second on.
 
     Args:
-        verb: what is done to them, in the past: ``copied``.
+        verb: the verb of the work, in the past: ``copied``.
     """
 
     def __init__(self, verb: str) -> None:

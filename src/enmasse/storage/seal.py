@@ -61,7 +61,7 @@ def encode_seal(transaction: int, values: SealedValues, batches: Sequence[Batch]
 
     Args:
         transaction: its number.
-        values: what is written, as ``gather_values`` took it up.
+        values: the values that are written, as ``gather_values`` took it up.
         batches: those whose records are named.
     """
     parts: list[bytes | memoryview] = [_CRC.pack(crc32(b"".join(filter(None, values.values()))))]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DATA_NAME = "data.mdb"
 LOCK_NAME = "lock.mdb"
-"""Where it is missing nobody has the journal open."""
+"""The lock file: where it is missing nobody has the journal open."""
 
 _TRIES = 1_000
 
@@ -148,7 +148,7 @@ class Snapshot:
             known: pages that were found otherwise.
 
         Raises:
-            PageError: which pages are free are not known, so neither which are in use.
+            PageError: the free pages are not known, so neither those in use.
         """
         file = self.file
         passed = known | file.free_pages(self.meta)

@@ -31,7 +31,7 @@ _MAX_COMPARED = 1 << 20
 """Free pages that are compared with all others: more of them are seen to be of no tree, and counted."""
 
 MAX_MENDED_PAGES = 64
-"""Where more pages are damaged, it is not a bit here and there."""
+"""The most damaged pages that are mended: more are not a bit here and there."""
 
 MAX_MENDED_BYTES = 1 << 16
 """Of a record: in a longer one another bit than the changed one might fit, and to try takes long."""
@@ -59,7 +59,7 @@ def check_pages(directory: str) -> list[str]:
 
     Raises:
         JournalDamagedError: they do not hold together.
-        OSError: what can be mended cannot be written.
+        OSError: the damage could be mended, but cannot be written.
     """
     path = os.path.join(directory, "data.mdb")  # noqa: PTH118 - see lock.py
     mended: list[str] = []

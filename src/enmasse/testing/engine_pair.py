@@ -26,8 +26,8 @@ class Lane:
     """The way from one engine to the other.
 
     Args:
-        source: whose output is carried.
-        destination: who receives it.
+        source: the connection whose output is carried.
+        destination: the connection that receives it.
         clock: by which delayed chunks become due.
     """
 
@@ -84,7 +84,7 @@ class Lane:
         self._waiting.clear()
 
     def next_arrival(self) -> float | None:
-        """When the next chunk that is on its way is due."""
+        """The time at which the next chunk that is on its way is due."""
         return None if self.is_held or not self._waiting else self._waiting[0][0]
 
 

@@ -59,7 +59,7 @@ class Installation:
     It runs no pipelines.
 
     Args:
-        folder: where its data and its log are; both stay, for whoever wants to know what happened.
+        folder: the directory of its data and its log; both stay, for whoever wants to know what happened.
     """
 
     def __init__(self, folder: Path) -> None:

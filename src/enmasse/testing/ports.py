@@ -47,7 +47,7 @@ class MemoryProducerPort:
         unsettled: ids of the deliveries that await their outcome.
         outcomes: (delivery id, state) in the order given.
         grants: every credit that was set, in order.
-        error: what the link was detached with.
+        error: the error with which the link was detached.
         on_raise: called after a grant that raised the credit; for checks of rules about grants.
     """
 
@@ -156,10 +156,10 @@ class MemoryConsumerPort:
     """A receiver's link in memory.
 
     Attributes:
-        credit: what the receiver still takes.
-        arrivals: what came, in order.
-        unsettled: what came and has no outcome yet, oldest first.
-        error: what the link was detached with.
+        credit: the messages that the receiver still takes.
+        arrivals: the messages that came, in order.
+        unsettled: the messages that came and have no outcome yet, oldest first.
+        error: the error with which the link was detached.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class CoreHarness:
     """A core with a storage in memory and a clock that the test moves.
 
     Args:
-        storage: what an earlier node left; a new one without.
+        storage: the storage of an earlier node; a new one without.
     """
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:

@@ -21,7 +21,7 @@ class RecordedPair(EnginePair):
     """Two engines whose handlers and sinks are recorders; the server accepts whatever it is asked.
 
     Args:
-        client: what the client's ``Connection`` is made with besides its own defaults.
+        client: the arguments of the client's ``Connection`` besides its own defaults.
         server: the same for the server's.
         with_sasl: whether they meet by SASL ANONYMOUS.
     """

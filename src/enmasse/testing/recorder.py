@@ -129,9 +129,9 @@ class Recorder:
         diary: the calls in order, as (name, detail).
         links: every link that was attached or is asked for, in order; their sinks are
             ``RecordingSink``.
-        on_wish: what to do with the peer's attach instead of accepting it.
+        on_wish: called with the peer's attach instead of accepting it.
         opens: whether to answer the peer's open at once.
-        link_errors: what links were detached with by the peer, in order.
+        link_errors: the errors with which the peer detached links, in order.
     """
 
     def __init__(self) -> None:

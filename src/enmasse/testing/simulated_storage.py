@@ -72,7 +72,7 @@ class SimulatedStorage:
 
     Args:
         listener: gets the results of batches; may be given later by setting ``listener``.
-        disk: what an earlier journal left; nothing without.
+        disk: the storage of an earlier journal; a new one without.
     """
 
     def __init__(self, listener: StorageListener | None = None, disk: MemoryStorage | None = None) -> None:

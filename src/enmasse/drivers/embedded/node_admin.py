@@ -45,7 +45,7 @@ def node_tls(layout: Layout) -> Callable[[], TlsOptions]:
     """Return a function that gives the certificates for one attempt to connect: ours is renewed in time.
 
     Args:
-        layout: where the platform's authority and our certificate lie.
+        layout: the layout with the platform's authority and our certificate.
     """
 
     def options() -> TlsOptions:

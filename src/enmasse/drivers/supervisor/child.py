@@ -42,7 +42,7 @@ class Child:
     Args:
         name: for messages and the log.
         command: the program and its arguments.
-        log: where its standard error goes; the former log is kept once it is large.
+        log: the file of its standard error; the former log is kept once it is large.
         on_start: called with the process id of each new process.
         on_event: called with each JSON object that it prints.
         report: shows a sentence to the user.

@@ -31,7 +31,7 @@ class Endpoint:
     Attributes:
         protocol: ``amqp``, ``amqps``, ``api``, ``api-tls``, ``console``, ``registry``, or the schemes of a further
             protocol in ``node/protocols.py``.
-        url: where.
+        url: the URL of the endpoint.
     """
 
     protocol: str

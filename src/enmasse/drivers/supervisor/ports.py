@@ -65,7 +65,7 @@ def choose_ports(
     """Return the ports to use, all of them free at this moment, and keep the choice.
 
     Args:
-        layout: where the choice is kept.
+        layout: the layout of the directory that keeps the choice.
         host: the interface.
         automatic: take free ports, those of the last run if possible, instead of the customary ones.
         amqp: this port for AMQP, whatever else is said.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ANSWER_S: Final = 30.0
 TTD_S: Final = 20
-"""How long a device that speaks HTTP waits for a command at a time."""
+"""The time that a device that speaks HTTP waits for a command."""
 
 KEEP_ALIVE_S: Final = 60
 _HERE: Final = frozenset(("127.0.0.1", "::1", "localhost"))
@@ -88,7 +88,7 @@ class MqttDevice:
         user: the auth-id with the tenant.
         password: the password of the device.
         commanded: called when it is commanded.
-        tls: whom it trusts; None for ``mqtt://``.
+        tls: the authorities that it trusts; None for ``mqtt://``.
     """
 
     def __init__(

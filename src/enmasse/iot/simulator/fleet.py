@@ -70,7 +70,7 @@ class Fleet:
 
     Attributes:
         counts: connected, sent, taken, refused, commands, failures and reconnections.
-        latencies_s: how long acknowledgements took.
+        latencies_s: the times that acknowledgements took.
         problems: the failures, and how often they came.
     """
 

@@ -14,11 +14,11 @@ from enmasse.cli.output import Writer, write_structured
 from enmasse.model.schema.kinds import MESSAGING_USER
 from enmasse.model.schema.subresources import CHECK
 
-check = typer.Typer(no_args_is_help=True, help="Whether somebody may do something.")
+check = typer.Typer(no_args_is_help=True, help="Check whether somebody may do something.")
 
 
 class Operation(StrEnum):
-    """What users may do or not."""
+    """The operations that users may do or not."""
 
     SEND = "send"
     RECV = "recv"
@@ -28,7 +28,7 @@ class Operation(StrEnum):
 
 @check.callback()
 def _check() -> None:
-    """Whether somebody may do something."""
+    """Check whether somebody may do something."""
 
 
 @check.command("user")

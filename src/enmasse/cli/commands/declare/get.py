@@ -82,10 +82,10 @@ def get(
 
 
 class _Selection:
-    """Which objects the options of a command leave.
+    """The objects that the options of a command leave.
 
     Args:
-        api: where to ask.
+        api: the API to ask.
         namespace: the only one; None: each kind's default.
         is_everywhere: whether all namespaces are meant.
         space: the only one; None: all.

@@ -40,7 +40,7 @@ service = typer.Typer(
 
 
 class Scope(StrEnum):
-    """Whose service it is."""
+    """The owner of the service."""
 
     SYSTEM = "system"
     USER = "user"

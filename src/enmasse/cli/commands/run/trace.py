@@ -220,7 +220,7 @@ class Capture:
     """Writes a capture file, frame by frame.
 
     Args:
-        file: where to; the caller closes it.
+        file: the file to write; the caller closes it.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -242,8 +242,8 @@ class Capture:
         Args:
             time_us: when, in microseconds since 1970 UTC.
             connection: its number.
-            peer: where the client is, as ``host:port``.
-            row: what it speaks.
+            peer: the client's address, as ``host:port``.
+            row: the protocol that it speaks.
             is_outgoing: whether the node sent it.
             frame: the bytes.
         """

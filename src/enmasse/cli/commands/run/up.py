@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class PortChoice(StrEnum):
-    """Which ports to take."""
+    """The choice of ports to take."""
 
     CUSTOMARY = "customary"
     AUTO = "auto"

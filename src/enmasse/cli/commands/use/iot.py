@@ -54,7 +54,7 @@ Count = Annotated[int, typer.Option("--count", "-c", min=1, help="Show at most s
 
 
 class Existing(StrEnum):
-    """What becomes of a line whose device is there already."""
+    """The treatment of a line whose device is there already."""
 
     FAIL = "fail"
     REPLACE = "replace"

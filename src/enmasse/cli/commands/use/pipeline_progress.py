@@ -32,9 +32,9 @@ def follow(writer: Writer, read: Callable[[], Document], *, seconds: float = 0) 
     """Show a pipeline until it has finished, the time is over, or Ctrl-C is pressed.
 
     Args:
-        writer: where to.
+        writer: the output.
         read: returns the pipeline as it is now.
-        seconds: how long; 0: without end.
+        seconds: the seconds to follow; 0: without end.
 
     Returns:
         The pipeline as it was seen last.

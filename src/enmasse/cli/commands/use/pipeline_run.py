@@ -109,10 +109,10 @@ def builtin_document(
     """Return the declaration of a built-in pipeline.
 
     Args:
-        builtin: which one.
+        builtin: the name of the built-in pipeline.
         settings: ``key=value`` for each parameter.
         name: the name of the pipeline, with its space.
-        namespace: where it lies.
+        namespace: the namespace of it.
         secret: of whom it runs as.
 
     Raises:

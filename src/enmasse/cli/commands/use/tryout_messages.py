@@ -106,7 +106,7 @@ class MessageSchemas:
 
         Args:
             message: the message as it is given.
-            address: where it goes.
+            address: the address to which it goes.
             subject: with the schema; None: that of the source which reads the address, if it has one.
 
         Raises:
