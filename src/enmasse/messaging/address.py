@@ -216,6 +216,8 @@ class Address:
     """True if names below it that no address has reach it."""
     is_read_by_offset: ClassVar[bool] = False
     """True if receiving takes nothing away: each receiver reads from an offset of its own."""
+    names_apart: ClassVar[bool] = False
+    """True if each name below it has links of its own, with a credit of its own."""
     can_resume: ClassVar[bool] = False
     """True if deliveries that a receiver holds may be resumed on another link."""
     keeps_room: ClassVar[bool] = True
@@ -339,7 +341,7 @@ class Address:
         """Handle the time given to ``core.schedule``."""
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
-        """Attach a sender.
+        """Attach a sender; its end may say that the answer comes later (``opening``).
 
         Raises:
             AttachError: this address takes no messages from senders.
@@ -384,7 +386,7 @@ class Address:
         return ()
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
-        """Attach a receiver.
+        """Attach a receiver; its end may say that the answer comes later (``opening``).
 
         Raises:
             AttachError: this address gives no messages to receivers, or not in the way asked for.

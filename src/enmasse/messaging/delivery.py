@@ -5,6 +5,9 @@ Rules:
    ``ConsumerPort``; the AMQP engine's links are both without an adapter between.
 2. Outcomes are AMQP's for every protocol: accepted, rejected, released, modified.
 3. A delivery knows its producer, and once it is handed out the consumer that has it (``sink``).
+4. An end whose attach somebody else has to answer first says so by ``opening``, which is not settled before the end
+   is returned. Until it is, the end grants and sends nothing, and is told of no message, credit or outcome. However
+   it is answered, it is told in the end that it is detached, as any end.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from enmasse.message.outcomes import Modified, Rejected, Released
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
+    from enmasse.messaging.errors import AttachError
+    from enmasse.pending import Pending
 
 
 FAILED = Modified(delivery_failed=True)
@@ -169,6 +174,8 @@ class Producer:
 
     is_plain = True
     """True if each message stands for itself, and so can be part of a transaction."""
+    opening: Pending[AttachError | None] | None = None
+    """The answer to the attach, or the reason why it is refused, if that comes later; None: it is attached."""
 
     __slots__ = (
         "accepted", "address", "is_user", "messages_in", "place", "port", "rejected", "seen", "settle", "target",
@@ -237,6 +244,9 @@ class Consumer:
         port: the receiver's link.
         presettle: whether the receiver asked for settled messages.
     """
+
+    opening: Pending[AttachError | None] | None = None
+    """The answer to the attach, or the reason why it is refused, if that comes later; None: it is attached."""
 
     __slots__ = (
         "address", "deliveries", "is_blocked", "modified", "place", "port", "presettle", "rejected", "released",

@@ -318,6 +318,11 @@ class Session:
                 if not (filter_.filter.is_wild or error is None or is_leftover):
                     holder.filter_ended(filter_.text, error)
 
+    def link_refused(self, link: SessionLink) -> None:
+        """Leave an address that answered late that it gives nothing."""
+        reaching.leave(link)
+        self.sessions.unreached += 1
+
     @property
     def links(self) -> Iterator[SessionLink]:
         """The links of the connection; first those to what an older version left."""

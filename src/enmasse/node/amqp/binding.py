@@ -214,13 +214,16 @@ class Binding(ClientConnection):
                 assert isinstance(link, SendingLink)
                 self._attach_consumer(space, known, link, attach)
         except AttachError as error:
-            if self._wills is not None:
-                self._wills.detached(link, None, closed=True)
-            link.refuse(error.condition, error.description, error.info)
+            self._refuse(link, error)
             self.refused(known, error)
         else:
             if link.is_detach_sent:
                 self.log("link-refused", _neutral(link.error), **known.log_fields)
+
+    def _refuse(self, link: Link, error: RemoteError) -> None:
+        if self._wills is not None:
+            self._wills.detached(link, None, closed=True)
+        link.refuse(error.condition, error.description, getattr(error, "info", None))
 
     def _attach_device(self, space: Space, known: ClientLink, link: Link, attach: Attach) -> bool:
         """Attach a device's link; return false if it is one like those of users: the receiver of a dynamic address.
@@ -344,18 +347,21 @@ class Binding(ClientConnection):
             properties = attach_properties(address, options)
         if not self.admission.is_administrator:
             link.guard = LinkUserIds(self.admission.rights, link)
-        self.joined(link, known, producer)
-        sink, most_bytes = self.bounds.sink(known, producer, self.bounds.size_limit(space, producer.address))
-        link.accept(
-            sink,
-            source=attach.source or Source(),
-            target=answer,
-            max_message_size=most_bytes,
-            offered_capabilities=options.capabilities or None,
-            properties=properties,
-            unsettled=None if attachment is None else attachment.unsettled,
-            incomplete_unsettled=attachment is not None and attachment.is_incomplete,
-        )
+
+        def begin() -> None:
+            sink, most_bytes = self.bounds.sink(known, producer, self.bounds.size_limit(space, producer.address))
+            link.accept(
+                sink,
+                source=attach.source or Source(),
+                target=answer,
+                max_message_size=most_bytes,
+                offered_capabilities=options.capabilities or None,
+                properties=properties,
+                unsettled=None if attachment is None else attachment.unsettled,
+                incomplete_unsettled=attachment is not None and attachment.is_incomplete,
+            )
+
+        self.join(link, known, producer, begin, lambda error: self._refuse(link, error))
 
     def _attach_controller(self, space: Space, known: ClientLink, link: ReceivingLink, attach: Attach) -> None:
         link.settle_as(attach.rcv_settle_mode)
@@ -401,37 +407,40 @@ class Binding(ClientConnection):
         key = Key(space, rights.owner, self.container, attach.name, False)
         leases = self._recovering.attach_receiver(key, address, link, attach, source, options)
         consumer = address.attach_consumer(link, options)
-        self.joined(link, known, consumer)
-        resumption, unsettled, is_incomplete = None, None, False
-        if leases is not None and isinstance(consumer, BacklogConsumer):
-            resumption = leases.resume(link, consumer)
-            unsettled, is_incomplete = unsettled_map(resumption.states, self.engine.remote_max_frame_size)
-        link.accept(
-            consumer,
-            source=Source(
-                address=address.name if source.dynamic else source.address,
-                durable=source.durable,
-                expiry_policy=source.expiry_policy,
-                timeout=source.timeout,
-                dynamic=source.dynamic,
-                dynamic_node_properties=properties,
-                distribution_mode=source.distribution_mode if source.distribution_mode in DIST_MODES else None,
-                filter=granted_filters(source),
-                default_outcome=source.default_outcome,
-                outcomes=source.outcomes,
-                capabilities=source.capabilities,
-            ),
-            target=attach.target if isinstance(attach.target, Target) else Target(),
-            snd_settle_mode=1 if options.presettle else attach.snd_settle_mode,
-            offered_capabilities=options.capabilities or None,
-            properties=_described(address, consumer) if ADDRESS_TYPE in options.capabilities else None,
-            unsettled=unsettled,
-            incomplete_unsettled=is_incomplete,
-        )
-        if source.default_outcome is not None:
-            link.session.default_outcomes[consumer] = known_outcome(source.default_outcome)
-        if resumption is not None:
-            resumption.begin(is_limited=attach.incomplete_unsettled)
+
+        def begin() -> None:
+            resumption, unsettled, is_incomplete = None, None, False
+            if leases is not None and isinstance(consumer, BacklogConsumer):
+                resumption = leases.resume(link, consumer)
+                unsettled, is_incomplete = unsettled_map(resumption.states, self.engine.remote_max_frame_size)
+            link.accept(
+                consumer,
+                source=Source(
+                    address=address.name if source.dynamic else source.address,
+                    durable=source.durable,
+                    expiry_policy=source.expiry_policy,
+                    timeout=source.timeout,
+                    dynamic=source.dynamic,
+                    dynamic_node_properties=properties,
+                    distribution_mode=source.distribution_mode if source.distribution_mode in DIST_MODES else None,
+                    filter=granted_filters(source),
+                    default_outcome=source.default_outcome,
+                    outcomes=source.outcomes,
+                    capabilities=source.capabilities,
+                ),
+                target=attach.target if isinstance(attach.target, Target) else Target(),
+                snd_settle_mode=1 if options.presettle else attach.snd_settle_mode,
+                offered_capabilities=options.capabilities or None,
+                properties=_described(address, consumer) if ADDRESS_TYPE in options.capabilities else None,
+                unsettled=unsettled,
+                incomplete_unsettled=is_incomplete,
+            )
+            if source.default_outcome is not None:
+                link.session.default_outcomes[consumer] = known_outcome(source.default_outcome)
+            if resumption is not None:
+                resumption.begin(is_limited=attach.incomplete_unsettled)
+
+        self.join(link, known, consumer, begin, lambda error: self._refuse(link, error))
 
     def on_transactional_message(
         self,

@@ -109,4 +109,6 @@ class Bounds:
                 port.take_over(before)
             end.port = cast("ProducerPort", port)
             most = link.port.sink.most_bytes if isinstance(link.port.sink, MeteredSink) else 0
-            link.port.sink = MeteredSink(end, port, most)
+            if link.port.sink is not None:
+                # One that is not answered yet has none, and is given it then.
+                link.port.sink = MeteredSink(end, port, most)

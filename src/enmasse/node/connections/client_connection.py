@@ -13,7 +13,8 @@ A connection's life, and what the subclass has to do at each step:
 3. The client asks to send to an address or to receive from one. Make a ``ClientLink`` around the protocol's own port,
    which the address calls directly. Then, in this order: ``find_target`` (senders) finds the address and checks
    permissions; ``count`` checks limits; the address's ``attach_producer`` or ``attach_consumer`` returns the link's
-   end; ``joined`` registers the link with its end. If any of these raises an error, call ``refused`` instead.
+   end; ``join`` registers the link with its end, and calls back to have the client answered: at once, or when whoever
+   is behind the address has answered. If any of these raises an error, call ``refused`` instead.
 4. A link ends, for whatever reason: call ``detached``.
 5. The node closes the connection (``close``): it calls ``end``, where the subclass sends the reason in its own way.
 6. The socket is closed: detach the links, then call ``disconnected``, once.
@@ -166,6 +167,12 @@ class ClientLink:
     def is_detached(self) -> bool:
         """True once the client was sent the end of the link."""
         return bool(self.port.is_detach_sent)
+
+    @property
+    def is_opening(self) -> bool:
+        """True while whoever is behind the address has not answered the attach."""
+        opening = None if self.end is None else self.end.opening
+        return opening is not None and opening.answer is None
 
     @property
     def log_fields(self) -> dict[str, Any]:
@@ -525,8 +532,49 @@ class ClientConnection:
         if not self.admission.is_administrator:
             self.bounds.attach(self.space, link, address)
 
+    def join(
+        self,
+        key: Any,
+        link: ClientLink,
+        end: Producer | Consumer,
+        begin: Callable[[], None],
+        refuse: Callable[[RemoteError], None],
+    ) -> None:
+        """Register a link that has its end at an address, and have the client answered, now or later.
+
+        A link that is gone before its answer comes is not answered any more.
+
+        Args:
+            key: its key in ``links``.
+            link: the link.
+            end: its end.
+            begin: tells the client that it is attached, and begins with it.
+            refuse: tells the client why it is not; the link has left by then.
+        """
+        opening = end.opening
+        if opening is None:
+            self.joined(key, link, end)
+            if not link.is_detached:
+                begin()
+            return
+
+        def decided(error: RemoteError | None) -> None:
+            if self.links.get(key) is not link or link.is_detached:
+                return
+            if error is None:
+                self.log("link-attached", **link.log_fields)
+                begin()
+            else:
+                self.detached(key, is_logged=False)
+                self.log("link-refused", error, **link.log_fields)
+                refuse(error)
+
+        link.end = end
+        self.links[key] = link
+        opening.then(decided)
+
     def joined(self, key: Any, link: ClientLink, end: Producer | Consumer) -> None:
-        """Register a link that has its end at an address."""
+        """Register a link that has its end, at an address that always answers at once."""
         link.end = end
         self.links[key] = link
         if not link.is_detached:

@@ -68,7 +68,7 @@ class Asking(Receiving):
         except RemoteError as error:
             connection.refused(link, error)
             raise
-        connection.joined(self, link, self.consumer)
+        connection.join(self, link, self.consumer, self._begin, self._refuse)
         payload = self._question(address.name)
         self._sender.check(len(payload))
         self._post = Post(payload, self._wait_s, self._sent)

@@ -214,8 +214,9 @@ class HttpConnection(ClientConnection):
         for sender in senders:
             sender.expire(now)
         deadlines = [sender.go_on(now) for sender in senders]
-        if isinstance(self._operation, Receiving):
-            deadlines.append(self._operation.on_turn(now))
+        operation = self._operation
+        if isinstance(operation, Receiving) and operation.has_begun:
+            deadlines.append(operation.on_turn(now))
         deadline = min((each for each in deadlines if each is not None), default=None)
         if deadline is not None and self.space is not None:
             self.space.core.schedule(self._waker, deadline)
@@ -287,7 +288,7 @@ class HttpConnection(ClientConnection):
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume taking messages for an answer."""
         operation = self._operation
-        if isinstance(operation, Receiving) and not operation.is_over:
+        if isinstance(operation, Receiving) and operation.has_begun and not operation.is_over:
             operation.on_blocked(is_blocked)
 
     def may_owe(self, size: int) -> bool:
@@ -580,11 +581,11 @@ class HttpConnection(ClientConnection):
         except RemoteError as error:
             self.refused(link, error)
             raise
-        self.joined(sender, link, end)
         sender.sink, most_bytes = self.bounds.sink(link, end, self.bounds.size_limit(space, address))
         sender.most_bytes = min(most_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
         sender.status = 202 if address.kind in STORING_KINDS else 200
         self._senders[sender.key] = sender
+        self.join(sender, link, end, lambda: None, sender.refuse)
         return sender
 
     def drop(self, sender: Sender) -> None:

@@ -85,9 +85,9 @@ class Events(Receiving):
         self._holder = _EventHolder(connection.leases, connection.owner, route.address)
         self._holder.events = ref(self)
 
-    def start(self) -> None:
-        """Attach, and begin the answer."""
-        super().start()
+    def _begin(self) -> None:
+        """Grant credit, and begin the answer."""
+        super()._begin()
         self._holder.consumer = self.consumer
         self._connection.engine.begin_stream(_START)
 

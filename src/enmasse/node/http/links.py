@@ -172,6 +172,8 @@ class Sender(WaitingSender[Post]):
         """Return why a message found no credit."""
         link = self._connection.links.get(self)
         end = None if link is None else link.end
+        if link is not None and link.is_opening:
+            return _refusal(503, f"{self.target!r:.200} has not answered yet: send again", "no-answer")
         is_unattended = end is not None and end.address.is_unattended
         if is_unattended:
             return _refusal(503, f"{self.target!r:.200} has no receiver: send again once there is one", "no-consumer")
@@ -199,6 +201,10 @@ class Sender(WaitingSender[Post]):
     def settle(self, delivery_id: int, state: Any) -> None:
         """Give a message its outcome."""
         self._unanswered.pop(delivery_id).done(None if state is ACCEPTED else outcome_error(state, self.target))
+
+    def refuse(self, error: RemoteError) -> None:
+        """End the link, as whoever is behind the address takes nothing of it."""
+        self.detach(AmqpError(error.condition, error.description))
 
     def detach(self, error: Any = None) -> None:
         """End the link, as the address takes no more."""

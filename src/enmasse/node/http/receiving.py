@@ -6,6 +6,8 @@ Rules:
 2. What was handed out for a client that is gone before it was answered is released: nobody has seen it.
 3. An answer holds as many bytes of messages as its engine has room for, some 1 MiB at most, and one more message.
 4. While the client does not read what it was answered, no messages are taken for another answer.
+5. The time of a request begins when it is attached. Where whoever is behind the address answers that, a request that
+   waits for nothing is answered once they have said what there is.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ class Receiving:
     """
 
     __slots__ = (
-        "_bytes", "_connection", "_deadline", "_got", "_mark", "_most", "_wait_s", "address", "consumer",
-        "credit", "is_detach_sent", "is_over",
+        "_bytes", "_connection", "_deadline", "_got", "_is_draining", "_mark", "_most", "_wait_s", "address",
+        "consumer", "credit", "has_begun", "is_detach_sent", "is_over",
     )  # fmt: skip
 
     waits_for_reader: ClassVar[bool] = True
@@ -74,8 +76,12 @@ class Receiving:
         self.consumer: Consumer
         self.credit = 0
         self.is_detach_sent = False
+        self.has_begun = False
+        """True once it is attached."""
         self.is_over = False
         """True once it is answered, or never will be."""
+        self._is_draining = False
+        """True while nothing has said yet that there is no more for now, if it waits for that."""
         self._got: list[tuple[Any, bytes]] = []
         """The deliveries, of which those that are settled already are None, and the messages."""
         self._bytes = 0
@@ -84,22 +90,32 @@ class Receiving:
     # The request
 
     def start(self) -> None:
-        """Attach, and grant credit.
+        """Attach.
 
         Raises:
             HttpError: the address gives nothing to this user.
         """
-        connection = self._connection
         try:
             self._attach()
         except RemoteError as error:
             self.is_over = True
             raise http_error(error) from None
+
+    def _begin(self) -> None:
+        """Grant credit, as it is attached."""
+        connection = self._connection
+        self.has_begun = True
         self.credit = self._most
         if connection.engine.is_blocked:
             self.consumer.on_blocked(True)
-        self.consumer.on_credit(self._most, self._drains())
+        self._is_draining = self.consumer.opening is not None and not self._wait_s
+        self.consumer.on_credit(self._most, self._is_draining or self._drains())
         connection.due()
+
+    def _refuse(self, error: RemoteError) -> None:
+        """Answer that the address gives nothing."""
+        self.is_over = True
+        self._connection.finish_with(http_error(error))
 
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume taking messages."""
@@ -138,12 +154,14 @@ class Receiving:
         except RemoteError as error:
             connection.refused(link, error)
             raise
-        connection.joined(self, link, self.consumer)
+        connection.join(self, link, self.consumer, self._begin, self._refuse)
 
     def on_turn(self, now: float) -> float | None:
         """Answer, if there is something or time is up; else return when that is."""
         if not self._got and self._connection.engine.is_blocked and self.waits_for_reader:
             self._deadline = None
+            return None
+        if self._is_draining and not self._got:
             return None
         if self._deadline is None:
             self._deadline = now + self._wait_s
@@ -238,6 +256,7 @@ class Receiving:
 
     def drained(self) -> None:
         """Note that there is nothing more for now."""
+        self._is_draining = False
         self.credit = 0
         self._connection.due()
 

@@ -34,6 +34,7 @@ from enmasse.wire.mqtt.packets import PublishProperties, Reason, Version, protoc
 
 # A connection, and what it publishes and receives, know each other: they are one client's.
 if TYPE_CHECKING:
+    from enmasse.messaging.address import Address
     from enmasse.messaging.delivery import Producer
     from enmasse.messaging.space import Space
     from enmasse.node.mqtt.connection import MqttConnection
@@ -91,7 +92,7 @@ class Publications:
         self.put_puback = connection.engine.put_puback
         self._session = connection.session
         self._is_lasting = connection.session.is_lasting
-        self._senders: dict[Any, Sender] = {}
+        self._senders: dict[tuple[Address, str], Sender] = {}
         self._targets: dict[str, Target] = {}
         self._dropped: list[tuple[Sender, AmqpError | None]] = []
         self._waiting = self._waiting_numbered = self._waiting_bytes = 0
@@ -134,16 +135,17 @@ class Publications:
         if target is not None:
             return target
         address = self._connection.find_name(name)
-        sender = self._senders.get(address)
+        own_name = name if address.names_apart else address.name
+        sender = self._senders.get((address, own_name))
         if sender is None:
-            sender = self._attach(address)
+            sender = self._attach(address, own_name)
         else:
             # The most recently used one is the last in order.
-            del self._senders[address]
-            self._senders[address] = sender
+            del self._senders[address, own_name]
+            self._senders[address, own_name] = sender
         link = self._connection.links[sender]
         producer: Producer
-        if name == address.name:
+        if name == own_name:
             assert link.end is not None
             producer = link.end  # type: ignore[assignment]  # it is a sender's
         else:
@@ -160,28 +162,28 @@ class Publications:
             self._targets[name] = target
         return target
 
-    def _attach(self, address: Any) -> Sender:
+    def _attach(self, address: Address, name: str) -> Sender:
         if len(self._senders) >= MAX_SENDERS:
             for known in self._senders.values():
                 if not known.waiting and not any(target.sender is known for target, _, _ in self.unanswered.values()):
                     self._remove(known)
                     break
         connection = self._connection
-        sender = Sender(self, address)
+        sender = Sender(self, address, name)
         self._handles += 1
-        link = ClientLink(sender, address.name, f"s{self._handles}", address.name, is_sender=True)
+        link = ClientLink(sender, name, f"s{self._handles}", name, is_sender=True)
         try:
             connection.count(link, address)
             port = connection.bounds.port(self.space, link, address)
-            end = address.attach_producer(port, address.name, AttachOptions(origin=self._session))
+            end = address.attach_producer(port, name, AttachOptions(origin=self._session))
         except RemoteError as error:
             connection.refused(link, error)
             raise
-        connection.joined(sender, link, end)
         sink, most_bytes = connection.bounds.sink(link, end, connection.bounds.size_limit(self.space, address))
         sender.most_bytes = min(most_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
         sender.sink = sink
-        self._senders[address] = sender
+        self._senders[address, name] = sender
+        connection.join(sender, link, end, lambda: None, lambda error: self._refuse(sender, error))
         return sender
 
     def drop(self, sender: Sender, error: AmqpError | None) -> None:
@@ -191,8 +193,8 @@ class Publications:
 
     def _remove(self, sender: Sender, error: AmqpError | None = None) -> None:
         sender.is_detach_sent = True
-        if self._senders.get(sender.address) is sender:
-            del self._senders[sender.address]
+        if self._senders.get((sender.address, sender.name)) is sender:
+            del self._senders[sender.address, sender.name]
         self.forget_targets()
         text = f"{sender.address.kind} {sender.address.name!r:.200} takes no more messages"
         if error is not None and error.description:
@@ -204,6 +206,17 @@ class Publications:
             self.forget_message(number)
             self.answer(number, Reason.IMPLEMENTATION_SPECIFIC_ERROR, text)
         self._connection.detached(sender)
+
+    def _refuse(self, sender: Sender, error: RemoteError) -> None:
+        """Remove a sender whose messages whoever is behind the address does not take, and answer them."""
+        for message in sender.waiting:
+            self.waited(message.number, len(message.payload))
+            self.space.unroutable += 1
+            if message.number:
+                self.forget_message(message.number)
+                self.refuse_message(message.number, error)
+        sender.waiting.clear()
+        self._remove(sender)
 
     # What has no answer
 
@@ -391,8 +404,10 @@ class Publications:
         """Offer what waits with QoS 0 for the last time, as the connection is closed."""
         for sender in self._senders.values():
             waiting, sender.waiting = list(sender.waiting), type(sender.waiting)()
+            if sender.is_detach_sent or self._connection.links[sender].is_opening:
+                continue
             for message in waiting:
-                if not message.number and not sender.is_detach_sent:
+                if not message.number:
                     sender.count_one()
                     message.target.end.on_crossed(message.payload, 0, True, 0)
         self.unanswered.clear()

@@ -80,13 +80,18 @@ class Target:
 
 
 class Sender(WaitingSender[Waiting]):
-    """The link of a connection to one address; a ``ProducerPort``."""
+    """The link of a connection to one address; a ``ProducerPort``.
 
-    __slots__ = ("_home", "_is_stuck", "_sink", "address")
+    Attributes:
+        name: the address, or the name below it that has a link of its own.
+    """
 
-    def __init__(self, home: Publications, address: Address) -> None:
+    __slots__ = ("_home", "_is_stuck", "_sink", "address", "name")
+
+    def __init__(self, home: Publications, address: Address, name: str) -> None:
         super().__init__(home.space.core)
         self.address = address
+        self.name = name
         self._home = home
         self._is_stuck = False
         """True once a message of QoS 0 has waited in vain, until there is credit: a thousand of them hold up what

@@ -1,9 +1,13 @@
-"""The subscriptions of one client's connection: the holder of its session, and the credit of its receivers."""
+"""The subscriptions of one client's connection: the holder of its session, and the credit of its receivers.
+
+A packet whose filters lead to addresses that others have to answer for has its SUBACK once they have.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from enmasse.errors import RemoteError
@@ -38,6 +42,9 @@ _CODES: Final = {
 
 FILTERS_AT_ONCE: Final = 8
 """Filters of a packet that are dealt with at once; of more, so many in a turn or two."""
+
+MAX_WAITING: Final = 8
+"""The most packets that wait for the answer to one filter."""
 
 FILTER_UNITS: Final = 150
 """The work that a filter is, as ``fan_out`` counts it: some 0.1 ms."""
@@ -79,8 +86,8 @@ class Subscriptions:
     """
 
     __slots__ = (
-        "_connection", "_handles", "_links", "_pending", "engine", "has_aliases", "is_full", "numbered", "session",
-        "spent", "written",
+        "_connection", "_handles", "_links", "_opening", "_pending", "engine", "has_aliases", "is_full", "numbered",
+        "session", "spent", "written",
     )  # fmt: skip
     session: Session
 
@@ -96,6 +103,8 @@ class Subscriptions:
         self._handles = 0
         self._pending: _Pending | None = None
         """The packets that are dealt with in turns to come."""
+        self._opening: dict[SessionLink, list[Callable[[RemoteError | None], None]]] = {}
+        """The links that others have to answer for, and who waits for that."""
 
     # Packets
 
@@ -148,7 +157,37 @@ class Subscriptions:
                 codes.append(_CODES.get(error.condition, Reason.UNSPECIFIED_ERROR))
                 text = text or f"{wanted.text!r:.200}: {error.description}"
         if len(codes) == len(packet.filters):
-            self.session.after_stored(lambda: self.engine.put_suback(packet.packet_id, codes, text))
+            self._answer(packet, codes, text)
+
+    def _answer(self, packet: Subscribe, codes: list[int], text: str) -> None:
+        """Answer once all filters have what they reach, and that is kept."""
+        left = 1
+
+        def end() -> None:
+            nonlocal left
+            left -= 1
+            if not (left or self.engine.closed):
+                self.session.after_stored(lambda: self.engine.put_suback(packet.packet_id, codes, text))
+
+        def decided(at: int, error: RemoteError | None) -> None:
+            nonlocal text
+            if error is not None:
+                codes[at] = _CODES.get(error.condition, Reason.UNSPECIFIED_ERROR)
+                text = text or f"{packet.filters[at].text!r:.200}: {error.description}"
+            end()
+
+        for at, wanted in enumerate(packet.filters if self._opening else ()):
+            if codes[at] < Reason.UNSPECIFIED_ERROR:
+                for waiting in self._waiting(wanted.text):
+                    left += 1
+                    waiting.append(partial(decided, at))
+        end()
+
+    def _waiting(self, text: str) -> list[list[Callable[[RemoteError | None], None]]]:
+        """Return who waits for what a filter reaches, of each link that others have to answer for."""
+        filter_ = self.session.filters.get(text)
+        links = () if filter_ is None else filter_.links.values()
+        return [self._opening[link] for link in links if link in self._opening]
 
     def _unsubscribe_all(self, packet: Unsubscribe) -> Iterator[int]:
         codes: list[Reason] = []
@@ -170,6 +209,10 @@ class Subscriptions:
         if len(filters) >= MAX_LINKS and wanted.text not in filters:
             raise AttachError(
                 "amqp:resource-limit-exceeded", f"the session has {MAX_LINKS} filters, as many as one may have"
+            )
+        if self._opening and any(len(waiting) >= MAX_WAITING for waiting in self._waiting(wanted.text)):
+            raise AttachError(
+                "amqp:resource-limit-exceeded", f"{MAX_WAITING} packets wait for the answer to this filter already"
             )
         return self.session.subscribe(
             SubscribeRequest(
@@ -262,11 +305,30 @@ class Subscriptions:
         self._tell_blocked()
 
     def joined(self, link: SessionLink) -> None:
-        """Register a link that has its consumer, and let it begin."""
+        """Register a link that has its consumer, and let it begin, now or when it is answered."""
         port = cast("Receiver", link.port)
-        self._connection.joined(port, self._links[port], link.consumer)
+        client_link = self._links[port]
+        self._connection.join(
+            port, client_link, link.consumer, lambda: self._begin(link, port), lambda error: self._refuse(link, error)
+        )
+        if client_link.is_opening:
+            self._opening[link] = []
+
+    def _begin(self, link: SessionLink, port: Receiver) -> None:
+        for told in self._opening.pop(link, ()):
+            told(None)
         self.numbered += port.is_numbered
         port.begin(self.room)
+
+    def _refuse(self, link: SessionLink, error: RemoteError) -> None:
+        """Leave an address that gives nothing; a filter that the client has just asked for ends with it."""
+        waiting = self._opening.pop(link, [])
+        text = link.filter.text
+        self.session.link_refused(link)
+        if waiting:
+            self.session.unsubscribe(text)
+        for told in waiting:
+            told(error)
 
     def left(self, link: SessionLink) -> None:
         """Forget a link whose consumer is gone, or that could not be attached."""
@@ -274,6 +336,8 @@ class Subscriptions:
         client_link = self._links.pop(port, None)
         if client_link is None:
             return
+        for told in self._opening.pop(link, ()):
+            told(RemoteError("amqp:link:detach-forced", "it ended before it was answered"))
         self.numbered -= port.has_begun and port.is_numbered
         port.is_detach_sent = True
         if port in self._connection.links:
@@ -349,6 +413,7 @@ class Subscriptions:
     def close(self) -> None:
         """Forget what the session has left behind, as the connection is closed."""
         self._links.clear()
+        self._opening.clear()
         self.written.clear()
         self.spent.clear()
 

@@ -303,8 +303,9 @@ class StompConnection(ClientConnection):
             self.due()
             return
         if command == b"SUBSCRIBE":
-            self._subscribe(headers)
-        elif command == b"UNSUBSCRIBE":
+            self._subscribe(headers, receipt)
+            return
+        if command == b"UNSUBSCRIBE":
             self._unsubscribe(headers)
         else:
             self.settling.begin(required(headers, "transaction", command.decode()))
@@ -355,10 +356,10 @@ class StompConnection(ClientConnection):
         except RemoteError as error:
             self.refused(link, error)
             raise
-        self.joined(sender, link, end)
         sender.sink, most_bytes = self.bounds.sink(link, end, self.bounds.size_limit(space, address))
         sender.most_bytes = min(most_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
         self._senders[destination] = sender
+        self.join(sender, link, end, lambda: None, sender.refuse)
         return sender
 
     def drop(self, sender: Sender) -> None:
@@ -414,7 +415,7 @@ class StompConnection(ClientConnection):
 
     # Receiving
 
-    def _subscribe(self, headers: dict[str, str]) -> None:
+    def _subscribe(self, headers: dict[str, str], receipt: bytes | None) -> None:
         destination = required(headers, "destination", "SUBSCRIBE")
         name = subscription_of(headers, "SUBSCRIBE")
         if name in self._receivers:
@@ -435,9 +436,15 @@ class StompConnection(ClientConnection):
         except RemoteError as error:
             self.refused(link, error)
             raise
-        self.joined(receiver, link, consumer)
+        receiver.consumer = consumer
+        receiver.receipt = receipt
         self._receivers[name] = receiver
-        receiver.begin(consumer)
+
+        def refuse(error: RemoteError) -> None:
+            receiver.is_detach_sent = True
+            self.fail(error.condition, error.description, receipt)
+
+        self.join(receiver, link, consumer, receiver.begin, refuse)
 
     def _options(self, headers: dict[str, str], name: str, source: str, mode: str) -> AttachOptions:
         rights = self.admission.rights
@@ -467,6 +474,8 @@ class StompConnection(ClientConnection):
         if receiver is None:
             raise RemoteError("amqp:not-found", f"there is no subscription {name!r:.100}")
         receiver.is_detach_sent = True
+        # One that ends before it was answered was dealt with, too.
+        receiver.put_receipt()
         # A durable subscription continues, unless the client names it to end it.
         is_lasting = isinstance(receiver.consumer, SubscriberConsumer) and durable_name(headers, name) is None
         self.detached(receiver, closed=not is_lasting)

@@ -184,6 +184,10 @@ class Sender(WaitingSender[Waiting]):
             condition, f"a message to {self.destination!r:.200} was not accepted: {description}", message.receipt
         )
 
+    def refuse(self, error: RemoteError) -> None:
+        """End the link, as whoever is behind the address takes nothing of it."""
+        self.detach(AmqpError(error.condition, error.description))
+
     def detach(self, error: Any = None) -> None:
         """End the link, as the address takes no more; the next message gets the reason."""
         if self.is_detach_sent:
@@ -264,7 +268,7 @@ class Receiver:
 
     __slots__ = (
         "_connection", "_gained", "_has_ack", "_head", "_prefix", "_size", "_skip", "_written", "consumer", "credit",
-        "destination", "is_auto", "is_cumulative", "is_detach_sent", "name", "prefix", "window",
+        "destination", "is_auto", "is_cumulative", "is_detach_sent", "name", "prefix", "receipt", "window",
     )  # fmt: skip
 
     def __init__(self, connection: StompConnection, name: str, destination: str, mode: str, window: int) -> None:
@@ -278,6 +282,8 @@ class Receiver:
         self.is_cumulative = mode == "client"
         self.is_detach_sent = False
         self.consumer: Consumer
+        self.receipt: bytes | None = None
+        """The receipt that the client waits for until it is subscribed."""
         self._connection = connection
         self._has_ack = connection.engine.version is Version.V1_2
         """True if the client acknowledges by the header ``ack``; before version 1.2, by message id."""
@@ -291,13 +297,19 @@ class Receiver:
 
     # Messages
 
-    def begin(self, consumer: Consumer) -> None:
-        """Begin to receive, given the link's end at the address."""
-        self.consumer = consumer
+    def begin(self) -> None:
+        """Tell the client that it is subscribed, and begin to receive."""
+        self.put_receipt()
         self.credit = self.window
-        consumer.on_credit(self.window, False)
+        self.consumer.on_credit(self.window, False)
         if self._connection.engine.is_blocked:
-            consumer.on_blocked(True)
+            self.consumer.on_blocked(True)
+
+    def put_receipt(self) -> None:
+        """Send the receipt that the client waits for, if it does."""
+        receipt, self.receipt = self.receipt, None
+        if receipt is not None:
+            self._connection.engine.put_receipt(receipt)
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message for one credit."""
