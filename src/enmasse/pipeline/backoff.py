@@ -17,7 +17,7 @@ class Backoff:
     """Growing pauses between attempts, until nothing has succeeded for too long.
 
     Args:
-        timeout_s: how long failures may go on.
+        timeout_s: the seconds that failures may go on.
         clock: seconds that only grow.
         sleep: waits for so many seconds.
     """

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 """As Kubernetes names a Secret, or freer; it cannot lead out of the folder."""
 
 _TOKEN = re.compile(r"[!-~]+")
-"""What may stand in a token [RFC 6750 2.1] and more, but nothing that would end it in SASL."""
+"""The characters of a token [RFC 6750 2.1] and more, but nothing that would end it in SASL."""
 
 LARGEST_FILE = 64 << 10
 """No user, password and token are longer; a Secret of Kubernetes has at most 1 MiB in all."""
@@ -57,7 +57,7 @@ class Arguments(TypedDict):
 
 @dataclass(frozen=True)
 class Login:
-    """What options say about who comes to a node, without any secret: it may lie in plans."""
+    """The part of options that says who comes to a node, without any secret: it may lie in plans."""
 
     credentials: str = ""
     """Name of the file ``NAME.json`` in the folder of ``ENMASSE_CREDENTIALS``; empty: the environment's user."""
@@ -76,7 +76,7 @@ class Login:
 
         Args:
             values: options by their proper names.
-            url: where it is to come in.
+            url: the URL at which it is to come in.
 
         Raises:
             OptionError: one of them is malformed, or they do not go together.
@@ -155,7 +155,7 @@ class Login:
         """Return who it is, for the message of an error.
 
         Args:
-            user: whom ``arguments`` named.
+            user: the user whom ``arguments`` named.
         """
         if self.certificate:
             return f"the certificate {self.certificate}"

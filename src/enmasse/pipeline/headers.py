@@ -63,7 +63,7 @@ class Header(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """What headers are in a message."""
+    """The headers of a message."""
 
     application: dict[str, Any]
     """The first of each name."""

@@ -22,7 +22,7 @@ from enmasse.pipeline.errors import PlanError, RegistryAwayError
 FILE: Final = "registry.json"
 """In the folder ``schemas`` of a space."""
 PATIENCE_S: Final = 20.0
-"""How long to wait for a younger copy."""
+"""The time to wait for a younger copy."""
 _POLL_S: Final = 0.05
 _NEVER: Final = 4_102_444_800  # the year 2100
 
@@ -37,7 +37,7 @@ def write_copy(path: Path, versions: Sequence[dict[str, Any]]) -> None:
     """Write a copy that nothing younger follows, for who has no registry.
 
     Args:
-        path: where.
+        path: the path of the copy.
         versions: the versions as the registry lists them.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ _PART_BYTES: Final = 64 << 10
 _MAX_PARTS: Final = 1000
 """Of four bytes each, in a page."""
 _FAR_S: Final = 10**9
-"""How far in the future a checksum's time is: Delta's library removes old files that no version of a table names."""
+"""The seconds that a checksum's time is ahead: Delta's library removes old files that no version of a table names."""
 _KEY: Final = "crc32"
 
 

@@ -92,7 +92,7 @@ class RestoredMarks:
         folder: the folder of the pipelines.
 
     Raises:
-        ConfigError: what is known of them cannot be read.
+        ConfigError: the record of them cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:

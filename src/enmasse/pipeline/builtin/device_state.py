@@ -43,7 +43,7 @@ class Keeper(Protocol):
         """Take a batch's rows.
 
         Args:
-            kept: what was kept of the batches before; None at the beginning.
+            kept: the state of the batches before; None at the beginning.
             rows: in the order of the stream; none when only time has passed.
             now_us: when the batch was made, in microseconds; the same when it is repeated.
 
@@ -58,7 +58,7 @@ def by_bucket(frame: DataFrame, keeper: Keeper, buckets: int, *, ticks: bool = F
     Args:
         frame: rows with ``device``, ``partition`` and ``offset``; every column is shuffled.
         keeper: is applied to them.
-        buckets: how many values of state there are.
+        buckets: the number of values of state.
         ticks: whether buckets are also visited when no row came.
     """
     keyed = frame.withColumn("bucket", F.pmod(F.hash("device"), F.lit(buckets)))
@@ -105,8 +105,8 @@ class Devices:
     """Numbers by name; a name is a device, or a device and a metric.
 
     Args:
-        columns: how many numbers there are for each.
-        kept: what ``to_bytes`` gave; None: nothing yet.
+        columns: the number of figures for each.
+        kept: the bytes that ``to_bytes`` gave; None: nothing yet.
     """
 
     def __init__(self, columns: int, kept: bytes | None = None) -> None:
@@ -157,7 +157,7 @@ class Devices:
         Args:
             column: holds when each was last seen.
             since: the same unit.
-            most: how many may stay.
+            most: the most that may stay.
         """
         seen = self.numbers[:, column]
         wanted = seen >= since

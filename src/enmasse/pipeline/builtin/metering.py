@@ -86,7 +86,7 @@ def streams_of(wanted: Sequence[str], addresses: Mapping[str, AddressFacts]) -> 
 
     Args:
         wanted: addresses and patterns.
-        addresses: what is known of the space's.
+        addresses: the facts about the space's addresses.
 
     Raises:
         PlanError: one is no stream, or nothing fits.

@@ -58,7 +58,7 @@ class Model:
     features: tuple[str, ...]
     target: str | None
     mean: tuple[float, ...]
-    """What is subtracted from each number that features are made."""
+    """The number that is subtracted from each one that features are made."""
     scale: tuple[float, ...]
     """The factor of each of them; 0 for one that never changed."""
     centres: tuple[tuple[float, ...], ...] = ()
@@ -255,7 +255,7 @@ def roll_back(folder: Path, version: str | None = None) -> str:
 
     Args:
         folder: ``models/<name>``.
-        version: which one.
+        version: the version.
 
     Raises:
         ModelMissingError: there is none such.

@@ -68,7 +68,7 @@ class OnnxModel:
     rows: int = 0
     quality: Mapping[str, float] = field(default_factory=dict)
     trained_at: str = ""
-    """When it was imported."""
+    """The time at which it was imported."""
     version: str = ""
 
     def predictions(self, folder: Path, columns: Sequence[pa.Array]) -> pa.Array:
@@ -102,8 +102,8 @@ def import_model(folder: Path, content: bytes, features: Sequence[str], output: 
     Args:
         folder: ``models/<name>``, for the name.
         content: the content of the file.
-        features: what its columns are called; empty: as its inputs are.
-        output: which of its outputs is the prediction; None: the first.
+        features: the names of its columns; empty: as its inputs are.
+        output: the output that is the prediction; None: the first.
 
     Raises:
         PlanError: it is no such model, or takes or gives something else than columns.

@@ -83,10 +83,10 @@ def compaction_of(context: PlanContext, table: str, *, every_s: float = EVERY_S,
     """Return a job that keeps a table quick to read.
 
     Args:
-        context: where the lake is.
+        context: the context, with the lake.
         table: the table; nothing is done while it is not there.
-        every_s: how often.
-        keep_s: how long files stay that were replaced, for readers of older versions.
+        every_s: the seconds between two runs.
+        keep_s: the seconds that files stay that were replaced, for readers of older versions.
     """
     path = context.place.lake / table
 

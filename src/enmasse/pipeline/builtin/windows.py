@@ -54,9 +54,9 @@ def windows_of(readings: DataFrame, size_ms: int, slide_ms: int, lateness_ms: in
 
     Args:
         readings: with ``device, metric, value, time``.
-        size_ms: how long a window is.
-        slide_ms: how far apart windows begin.
-        lateness_ms: how much older than the newest reading one may be and still count.
+        size_ms: the length of a window.
+        slide_ms: the time from one window's begin to the next.
+        lateness_ms: the most that a reading may be older than the newest one and still count.
     """
     window = F.window("time", f"{size_ms} milliseconds", f"{slide_ms} milliseconds")
     groups = readings.withWatermark("time", f"{lateness_ms} milliseconds").groupBy(window, "device", "metric")

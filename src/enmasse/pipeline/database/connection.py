@@ -42,7 +42,7 @@ def transaction(database: Database, application: str) -> Iterator[Any]:
 
     Args:
         database: of whose table it is.
-        application: what the server calls the connection.
+        application: the name of the connection for the server.
 
     Raises:
         DatabaseAwayError: it cannot be reached.

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from enmasse.model.kinds.pipelines.databases import Database
 
 DEFAULT_REFRESH: Final = "1m"
-"""How old a copy may be where the source does not say: each look has the database read the table."""
+"""The age of a copy where the source does not say: each look has the database read the table."""
 
 _DIGEST: Final = "enmasse.digest"
 _KEEP_H: Final = 24
-"""How long replaced files stay where readers have no links to them."""
+"""The hours that replaced files stay where readers have no links to them."""
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -61,7 +61,7 @@ def refresh_copy(database: Database, folder: Path, application: str, *, is_linke
     Args:
         database: the table.
         folder: the folder of the copy.
-        application: what the server calls the connection.
+        application: the name of the connection for the server.
         is_linked: whether readers have links of their own to the files that they need.
 
     Raises:

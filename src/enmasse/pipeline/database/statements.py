@@ -78,7 +78,7 @@ def noting_batch(table: str) -> str:
 
 @dataclass(frozen=True)
 class Merge:
-    """How staged rows change a table.
+    """The change of a table by staged rows.
 
     Attributes:
         table: ``machines`` or ``plant.machines``.

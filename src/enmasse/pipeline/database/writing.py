@@ -56,8 +56,8 @@ class DatabaseTable:
     """A table of a database that a query writes.
 
     Args:
-        target: which, and how.
-        owner: who writes it, as ``shop.readings/hot``.
+        target: the table, and how it is written.
+        owner: the name of the writer, as ``shop.readings/hot``.
         checkpoint: the query's.
     """
 

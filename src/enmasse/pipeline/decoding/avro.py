@@ -110,7 +110,7 @@ def read_record(content: bytes, begin: int, written: Any, wanted: Any, no_record
 
     Raises:
         RecordProblem: it is no record of the schema, or there is more.
-        SchemaResolutionError: what was written cannot be read by the other schema.
+        SchemaResolutionError: the record that was written cannot be read by the other schema.
     """
     file = io.BytesIO(content)
     file.seek(begin)

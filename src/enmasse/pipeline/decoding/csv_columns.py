@@ -38,7 +38,7 @@ def csv_columns(
         reader: with the options that are not CSV's.
         folder: with the files.
         columns: the columns that each line has, none of them a structure, an array or a map.
-        files: how they are written.
+        files: the form in which they are written.
     """
     quote = '"' if files.quote is None else files.quote
     # Quotes are doubled (RFC 4180).

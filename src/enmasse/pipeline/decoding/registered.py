@@ -30,12 +30,12 @@ Read = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """How messages with ids of schemas become columns.
+    """The decoding of messages with ids of schemas.
 
     Attributes:
         copy: the copy of the registry.
         format: the format of the messages.
-        schema: whose columns they get.
+        schema: the schema whose columns they get.
         is_subject: whether it is one of the registry; else it stands in the pipeline.
         of_all: the schema of messages without an id; None: each has one.
     """

@@ -25,9 +25,9 @@ BAD_ROWS: Final = "bad rows of "
 """Prefix of the observations that count what could not be decoded; the source's name follows."""
 
 COUNT_OF, EXAMPLE_OF = "count of ", "example of "
-"""What stands before the name of a column in observations about drift; alone: of messages as a whole."""
+"""The words before the name of a column in observations about drift; alone: of messages as a whole."""
 WHOLE_PROBLEMS: Final = "^(it is |it does |expected )"
-"""How problems begin that are those of a message as a whole."""
+"""The start of problems that are those of a message as a whole."""
 _MAX_FIELDS: Final = 40
 _EXAMPLE: Final = 120
 
@@ -72,7 +72,7 @@ def decode_registered(frame: DataFrame, registered: Registered, *, with_present:
 
     Args:
         frame: as for ``decode``.
-        registered: how they are read.
+        registered: the schema they are read with.
         with_present: whether rows have the column ``PRESENT``.
 
     Raises:
@@ -212,7 +212,8 @@ def bad(decoded: DataFrame, address: str) -> DataFrame:
 
     Args:
         decoded: by ``decode``.
-        address: where they came from, given in the property ``address`` where the rows have no such column.
+        address: the address that they came from, given in the property ``address`` where the rows have no such
+            column.
 
     Returns:
         ``value, properties`` and, where they are known, ``key, content_type``. Properties: ``reason``, ``address``

@@ -25,7 +25,7 @@ Shape = Callable[[Any], Any]
 Said = Callable[[Column, Any], str]
 
 BETWEEN_PROBLEMS: Final = "; "
-"""What stands between the problems of a message, and in none of them: values are quoted without it."""
+"""The mark between the problems of a message, and in none of them: values are quoted without it."""
 DATE: Final = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 """Days of the years 1 to 9999; it does not know how long months are."""
 _TIME: Final = "[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
@@ -49,7 +49,7 @@ class RecordProblem(ValueError):  # noqa: N818  # what becomes of it is a column
     """A message is no record of its schema.
 
     Attributes:
-        problems: where and why.
+        problems: sentences that say where and why.
         row: the values that are right, and None for the others; empty where nothing is.
     """
 

@@ -74,7 +74,7 @@ class Following:
         path: the path of the collection.
         changed: called after every change, and when all has been read.
         name: only the object of this name; empty: all.
-        keep: what is kept of an object; None: it is left out.
+        keep: returns what is kept of an object; None: it is left out.
     """
 
     def __init__(

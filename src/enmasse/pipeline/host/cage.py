@@ -65,7 +65,7 @@ def enter_namespaces(reach: Reach | None, *, is_alone: bool = False) -> list[soc
     """Leave the machine's mounts and System V objects, and its network.
 
     Args:
-        reach: what the new network leads to; None: this process keeps the one it has.
+        reach: the places that the new network leads to; None: this process keeps the one it has.
         is_alone: whether the next process that is started is the first one of a space of process numbers.
 
     Returns:
@@ -94,10 +94,10 @@ def make_view(
     """Hide what is to be hidden, and make what is needed reachable.
 
     Args:
-        user: who is to run here.
-        folder: what it may write.
-        see: what it must be able to read.
-        hide: what it must not see.
+        user: the user who is to run here.
+        folder: the folder that it may write.
+        see: the paths that it must be able to read.
+        hide: the paths that it must not see.
         reach: the hosts whose names it has to find in its own network; None: it has none.
         is_alone: whether this process is the first one of a space of process numbers, which it is to see.
     """

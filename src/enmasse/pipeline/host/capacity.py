@@ -101,7 +101,7 @@ def needs_of(pipeline: Pipeline | None, quotas: Iterable[QuotaFacts], machine: M
     Args:
         pipeline: with a session of its own; None: the runner is of a whole space.
         quotas: the quotas of the namespace.
-        machine: what there is, within the plan of its space.
+        machine: the machine, within the plan of its space.
     """
     is_counted = any(RUNNERS[name] == "cpu" for quota in quotas for name in quota.hard)
     memory, cpu = Decimal(DEFAULT_MEMORY), Decimal(1) if is_counted else machine.cpu
@@ -125,7 +125,7 @@ def check_capacity(
         needs: the needs of the one.
         running: of those of the namespace that run.
         quotas: the quotas of the namespace, by their names.
-        machine: what there is, within the plan of its space.
+        machine: the machine, within the plan of its space.
     """
     for what, field, is_there in (("memory", "memory", True), ("cores", "cpu", not needs.is_elsewhere)):
         asked, most = getattr(needs, field), getattr(machine, field)
@@ -183,7 +183,7 @@ def memory_of(needs: Needs, machine: Machine) -> int:
 
     Args:
         needs: the needs of the runner.
-        machine: what there is for all.
+        machine: the memory and cores for all.
     """
     workers = (WORKER_GIB << 30) * int(machine.cpu if needs.is_elsewhere else needs.cpu)
     return min(2 * int(needs.memory) + _JAVA_BYTES + workers, int(machine.memory))
@@ -199,7 +199,7 @@ def amounts_of(needs: Needs, machine: Machine) -> dict[str, str]:
 
     Args:
         needs: the needs of the runner.
-        machine: what there is for all.
+        machine: the memory and cores for all.
     """
     found = {
         "memory.max": str(memory_of(needs, machine)),
@@ -217,8 +217,8 @@ class Cgroups:
     """The control groups of one host's runners.
 
     Args:
-        root: where the tree is.
-        own: which group the host is in, as ``/proc/self/cgroup`` has it.
+        root: the root of the tree.
+        own: the file with the group that the host is in.
     """
 
     def __init__(self, root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> None:

@@ -116,7 +116,7 @@ class Host(Controller):
             space: ``<namespace>/<name>``.
             command: ``sql`` (left out: the lake's tables are listed), ``limit``, and ``as``.
             secret: a Secret of the namespace with the user who reads addresses; None: no user.
-            seconds: how long it may take.
+            seconds: the seconds that it may take.
             may_start: whether a runner may be started for it.
 
         Raises:

@@ -20,7 +20,7 @@ class LakeFacts:
     """The storage of a space's tables.
 
     Attributes:
-        settings: what a process of the space must find; empty: it cannot be used.
+        settings: the settings that a process of the space must find; empty: it cannot be used.
         reason: the reason of a condition.
         problem: why it cannot be used.
     """
@@ -35,7 +35,7 @@ def lake_facts(lake: S3Lake, hosts: str, namespace: str, secret: Mapping[str, An
 
     Args:
         lake: the lake as the space declares it.
-        hosts: what the operator lets runners of the namespace reach.
+        hosts: the hosts that the operator lets runners of the namespace reach.
         namespace: the namespace of the space.
         secret: the secret that the lake names; None: there is none.
     """

@@ -25,7 +25,7 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
 )
-"""What a runner asks of its own connections is heard by this side alone, so a place that vanishes is noticed here."""
+"""The probes of connections: those of a runner are heard by this side alone, so a lost place is noticed here."""
 _PART = 1 << 16
 
 
@@ -33,8 +33,8 @@ def carry(runner: socket.socket, reach: Reach) -> None:
     """Wait for the sockets, then carry connections until the runner is gone.
 
     Args:
-        runner: where the sockets come from; closed when the runner ends.
-        reach: where connections may lead to.
+        runner: the socket over which sockets come; closed when the runner ends.
+        reach: the places that connections may lead to.
     """
     word, numbers, _, _ = socket.recv_fds(runner, 1, 2 * MAX_PLACES)
     if word:

@@ -55,7 +55,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
 
     Args:
         settings: the operator's.
-        declared: what is declared.
+        declared: the declarations.
         folders: the folders of spaces.
         changed: called when one has started, ended or reported something.
     """
@@ -177,7 +177,7 @@ class Runners(Mapping[RunnerKey, SpaceRunner]):
         """Start a runner.
 
         Args:
-            key: which.
+            key: the key of the runner.
             space: its space.
             arguments: the arguments of the runner, by which it differs from others.
             pipeline: the pipeline that may have it for itself; None: it is for queries.

@@ -22,12 +22,12 @@ _AUTHORITY: Final = "ca.crt"
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What a pipeline's Secrets hold.
+    """The contents of a pipeline's Secrets.
 
     Attributes:
         entries: the entries of each that was read.
         reason: the reason of a condition.
-        problem: what is wrong; empty: nothing.
+        problem: the problem with one; empty: there is none.
     """
 
     entries: tuple[SecretEntries, ...] = ()

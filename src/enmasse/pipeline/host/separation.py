@@ -82,7 +82,7 @@ class Confines:
 
     Attributes:
         ours: host and port of each place of EnMasse that it may reach.
-        hosts: what an operator lets it reach besides, as that was written.
+        hosts: the other hosts that an operator lets it reach, as that was written.
         is_caged: whether it has a view of the file system and a network of its own.
         is_alone: whether it has process numbers of its own besides.
         is_everywhere: whether it may reach everything, because it has executors elsewhere; then the view alone.
@@ -106,7 +106,7 @@ def find_separation(data: Path, folders: Path) -> Separation:
 
     Args:
         data: the data directory.
-        folders: where the folders of spaces lie.
+        folders: the directory of spaces' folders.
     """
     if not sys.platform.startswith("linux"):
         return Separation(False, why := f"on {sys.platform} it is not known how", why, why, why)
@@ -159,9 +159,9 @@ def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path, conf
 
     Args:
         folder: the folder of the space.
-        command: what to run, its program as a whole path.
-        data: what it must not see, but for its folder.
-        confines: what it is kept to.
+        command: the command to run, its program as a whole path.
+        data: the directory that it must not see, but for its folder.
+        confines: the bounds that it is kept to.
     """
     options = ["--parent", str(os.getpid()), "--folder", str(folder.path), "--work", "work"]
     options += ["--hosts", confines.hosts]

@@ -181,7 +181,7 @@ def _processes_of(user: int) -> list[int]:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's count; empty when there is none."""
+    """Return the time at which a process began, in the kernel's count; empty when there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
     except (OSError, IndexError):
@@ -203,8 +203,8 @@ class SpaceFolder:
     """The folder of one space.
 
     Attributes:
-        path: where it is.
-        user: whose its contents are; None: ours, because processes cannot be separated.
+        path: the path of the folder.
+        user: the owner of its contents; None: ours, because processes cannot be separated.
     """
 
     path: Path
@@ -311,10 +311,10 @@ class SpaceFolders:
 
     Args:
         root: the folder that they lie in.
-        numbers: what the processes of spaces may run as.
+        numbers: the user numbers that the processes of spaces may run as.
 
     Raises:
-        ConfigError: what is known of them cannot be read.
+        ConfigError: the record of them cannot be read.
     """
 
     def __init__(self, root: Path, numbers: UserNumbers | None = None) -> None:

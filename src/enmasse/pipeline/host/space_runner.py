@@ -62,7 +62,7 @@ class SpaceRunner:
     """Supervises the process that runs some of a space's pipelines, and sends it these.
 
     Args:
-        key: which.
+        key: the key of the runner.
         space_uid: the identity of the space.
         folder: the folder of the space.
         command: the command that is to be supervised.
@@ -70,7 +70,7 @@ class SpaceRunner:
         arguments: the arguments of the runner, by which it differs from others.
         needs: memory and cores that it takes.
         changed: called when there is something new.
-        ui: where it serves Spark's pages; None: it does not.
+        ui: the socket on which it serves Spark's pages; None: it does not.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SpaceRunner:
         self.hosts = ""
         """The hosts that an operator lets it reach."""
         self.shown: tuple[str, ...] = ()
-        """What it keeps and shows of Spark, as arguments."""
+        """The settings of what it keeps and shows of Spark, as arguments."""
         self.cgroup: Path | None = None
         """The control group that bounds it."""
         self.is_ready = False
@@ -177,7 +177,7 @@ class SpaceRunner:
 
         Args:
             command: ``sql``, ``limit`` and what else a runner must know.
-            seconds: how long to wait for the answer, Spark's start included.
+            seconds: the seconds to wait for the answer, Spark's start included.
 
         Raises:
             UnavailableError: there are too many, or there was no answer in time.

@@ -30,7 +30,7 @@ class BoundedLog:
 
     Args:
         path: the file; made with the first line, for its owner alone.
-        max_bytes: how large it becomes.
+        max_bytes: the most bytes of it.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -122,7 +122,7 @@ class Supervisor:
     """Runs a command in a session of its own, again whenever it ends.
 
     Args:
-        command: what to run; it is to end in order when its standard input ends.
+        command: the command to run; it is to end in order when its standard input ends.
         log: bounded file that the command's standard error is appended to.
         on_event: called with each line of JSON that the command writes, and ``{"event": "started", "pid": ...}``
             and ``{"event": "ended", "status": ...}``; called from other threads.
@@ -288,7 +288,7 @@ def end_session(session: int, timeout_s: float = 10.0) -> bool:
 
     Args:
         session: the session's id, which is that of the process that began it.
-        timeout_s: how long to wait.
+        timeout_s: the seconds to wait.
 
     Returns:
         Whether nothing is left.

@@ -39,7 +39,7 @@ def python_rule(separation: Separation, spaces: int, *, is_api_open: bool) -> Ru
 
     Args:
         separation: whether processes of spaces can be kept from each other.
-        spaces: how many there are.
+        spaces: the number of spaces.
         is_api_open: whether everyone who reaches the API may run Python, because it asks for no proof of identity.
     """
     if is_api_open:
@@ -66,8 +66,8 @@ def cluster_rule(pipeline: Pipeline, spaces: int, hosts: str | None = None) -> R
 
     Args:
         pipeline: the pipeline that may name a cluster.
-        spaces: how many there are.
-        hosts: what the operator lets its runner reach; None: runners are not kept from other hosts.
+        spaces: the number of spaces.
+        hosts: the hosts that the operator lets its runner reach; None: runners are not kept from other hosts.
     """
     resources = pipeline.spec.resources
     master = resources.master if resources is not None else None
@@ -102,8 +102,8 @@ def database_rule(pipeline: Pipeline, hosts: str) -> Rule | None:
 
     Args:
         pipeline: the pipeline that may name databases.
-        hosts: what the operator lets runners of its namespace reach; what is not listed is refused, also where
-            runners share this machine's network.
+        hosts: the hosts that the operator lets runners of its namespace reach; what is not listed is refused, also
+            where runners share this machine's network.
     """
     databases = pipeline.spec.databases
     reach = Reach(parse_hosts(hosts)[0])
@@ -239,14 +239,14 @@ class Verdict:
     """The result for a pipeline.
 
     Attributes:
-        conditions: what holds.
+        conditions: the conditions that hold.
         is_wanted: whether a runner is to run it.
         rest: why it is not, if nothing is wrong.
         credentials: names and entries of the Secrets that the runner must find.
         modules: Python by file name that the runner must find.
-        put: what the runner is sent, without the resource.
+        put: the order that the runner is sent, without the resource.
         mark: changes when the runner must be sent it again.
-        unapplied: what of the declaration has no effect.
+        unapplied: the parts of the declaration that have no effect.
     """
 
     conditions: tuple[Condition, ...]
@@ -445,11 +445,11 @@ def compose(
 
     Args:
         pipeline: the pipeline as declared.
-        former: what was published last.
-        verdict: what the host found.
-        reported: what the runner reported of the present generation; None: nothing yet.
+        former: the status that was published last.
+        verdict: the verdict of the host.
+        reported: the runner's report on the present generation; None: nothing yet.
         now: the present, RFC 3339 in UTC.
-        ending: how the runner ended, if it has and is not ready again.
+        ending: the sentence of how the runner ended, if it has and is not ready again.
     """
     phase, reason, message = _phase(pipeline, verdict, reported, ending)
     conditions = [*verdict.conditions, *_more(verdict.conditions, reported)]

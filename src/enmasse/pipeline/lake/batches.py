@@ -72,7 +72,7 @@ Mode = Literal["append", "update", "complete"]
 
 @dataclass(frozen=True)
 class Layout:
-    """How rows are put into a table.
+    """The layout of a table's rows.
 
     Attributes:
         format: ``delta``, or ``parquet``: plain files that can only be appended to.
@@ -116,7 +116,7 @@ class Table(Protocol):
 
         Args:
             schema: the rows' columns.
-            owner: who writes the table, the same after every restart, as ``shop.readings/hot``.
+            owner: the name of the writer, the same after every restart, as ``shop.readings/hot``.
             checkpoint: the query's; need not be there.
             adopt: go on with another checkpoint than before, because a restart from another point was
                 asked for. Rows that are read again are then added again (``update``: merged again).
@@ -146,7 +146,7 @@ def check_writer(
 
     Args:
         name: the table's.
-        owner: who writes it now.
+        owner: the name of the present writer.
         query: the id of the query, once it has one.
         written_by: owner and query that wrote it until now.
         adopt: whether another checkpoint than before is meant.

@@ -82,8 +82,8 @@ def plan_compaction(
 
     Args:
         files: each file's partition and bytes.
-        bytes_at_once: what one step may rewrite; the first partition is taken whatever it has.
-        target_bytes: how large files are to be.
+        bytes_at_once: the most that one step rewrites; the first partition is taken whatever it has.
+        target_bytes: the size of files to make.
     """
     small: dict[tuple[str | None, ...], list[int]] = {}
     for partition, size in files:
@@ -106,7 +106,7 @@ def compact(path: LakePath, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_
     Args:
         path: the table's folder.
         keep_h: hours that files stay after they left the table.
-        bytes_at_once: what one step may rewrite.
+        bytes_at_once: the most that one step rewrites.
     """
     table = open_delta(path)
     if table is None:
@@ -159,7 +159,7 @@ def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | N
     Args:
         path: the table's folder.
         columns: the columns; none of those that lay out the table.
-        bytes_at_once: what one step may rewrite, so that larger partitions are left alone; None: everything.
+        bytes_at_once: the most that one step rewrites, so that larger partitions are left alone; None: everything.
 
     Returns:
         How many files were rewritten.

@@ -62,7 +62,7 @@ class DeltaLakeTable:
 
     Args:
         path: its folder.
-        layout: how rows are put into it.
+        layout: the layout of its rows.
     """
 
     def __init__(self, path: LakePath, layout: Layout | None = None) -> None:
@@ -291,7 +291,7 @@ def commit_actions(
     Args:
         path: the table's folder.
         table: the table as it was opened.
-        actions: what is added and removed.
+        actions: the files to add and remove.
         mode: ``overwrite`` removes all that is there.
         transactions: by the first of which it is told that they are in the table already.
         files: the files that are added, below the folder; they go if they are not in the table.

@@ -32,7 +32,7 @@ _RANK: Final = "__enmasse_rank"
 _ROW: Final = "__enmasse_row"
 _KNOWN: Final = "__enmasse_known"
 _ENDS, _IN_TABLE, _COMES = 0, 1, 2
-"""What is said of one moment of a key, from the weakest to the strongest."""
+"""The facts about one moment of a key, from the weakest to the strongest."""
 
 
 def with_columns(schema: StructType, order_by: str) -> StructType:
@@ -56,7 +56,7 @@ def changes(
 
     Args:
         rows: of a batch, one for each key and value of ``order_by``; ``DELETED``, if they have it, says which delete.
-        table: what is there.
+        table: the rows that are there.
         gone: the keys and ``order_by`` of earlier deletions.
         keys: the columns that name a row.
         order_by: the column that says from when a row holds.

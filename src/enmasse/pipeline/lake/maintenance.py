@@ -36,13 +36,13 @@ CLEAN_S: Final = 3600.0
 
 @dataclass(frozen=True)
 class Upkeep:
-    """How a table is kept.
+    """The upkeep of a table.
 
     Attributes:
         joins: whether small files are joined.
         keep_h: hours that files stay after they left the table.
         rows_column: the TIMESTAMP or DATE by which rows are too old; empty: none is.
-        rows_s: how old a row may become, in seconds.
+        rows_s: the greatest age of a row, in seconds.
         z_order_by: columns by which rows are laid beside each other.
     """
 
@@ -58,7 +58,7 @@ class Maintenance:
 
     Args:
         path: the table's folder.
-        upkeep: how it is kept.
+        upkeep: the upkeep of the table.
         log: takes a line about what was deleted, or failed.
         clock: returns seconds that only grow.
     """

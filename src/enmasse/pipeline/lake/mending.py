@@ -149,7 +149,7 @@ def _accounted(path: LakePath, query: str) -> int | None:
     """Return up to which batch the log need have none; None: nothing is known of the query.
 
     Raises:
-        TableDamagedError: what was written down is not as it was.
+        TableDamagedError: the account is not as it was written.
     """
     file = path / _ACCOUNT
     try:

@@ -38,14 +38,14 @@ class Merging:
 
     Args:
         path: the table's folder.
-        layout: how rows are put into it.
+        layout: the layout of its rows.
         partitions: the columns that lay it out.
     """
 
     def __init__(self, path: LakePath, layout: Layout, partitions: Partitions) -> None:
         self._path = path
         self.staging: Path | None = path / STAGING if isinstance(path, Path) else None
-        """Where rows wait to be merged; None: not known yet."""
+        """The folder where rows wait to be merged; None: not known yet."""
         self._layout = layout
         self._partitions = partitions
         order_by = layout.order_by

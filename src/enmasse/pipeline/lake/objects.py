@@ -40,7 +40,7 @@ CONNECT_S: Final = 5
 REQUEST_S: Final = 20
 RETRY_S: Final = 30
 ATTEMPTS: Final = 4
-"""What is slow or throttled has its time; what is away is said within a minute, and a query tries again by itself."""
+"""The attempts: a slow store has its time; one away is said within a minute, and a query tries again by itself."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def storage_of(credentials: Path) -> Storage | None:
     """Return the storage that a folder of credentials names; None: tables are in a folder.
 
     Raises:
-        LakeAwayError: what it says of it cannot be read.
+        LakeAwayError: the file about it cannot be read.
     """
     file = credentials / FILE
     try:
@@ -306,7 +306,7 @@ def storage_failure(text: str) -> str | None:
 
 
 _SAID: Final = re.compile(r"(?:Generic S3 error|AWS Error|lacked the necessary privileges).*(?:\n(?!\s+at ).*){0,8}")
-"""How the two libraries begin what storage said; Java's stack may follow."""
+"""The start of what storage said, in the words of the two libraries; Java's stack may follow."""
 _FAILURES: Final = tuple(
     (re.compile(words), meaning)
     for words, meaning in (

@@ -71,7 +71,7 @@ class Version:
         name: the number of a Delta table's version, or what stands for it.
         at: when a batch first joined it, RFC 3339.
         files: all that it has.
-        folder: where they are kept for the query; empty: in the table.
+        folder: the folder where they are kept for the query; empty: in the table.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Pins:
         """Return the version that the batch joins whose offsets were written last.
 
         Args:
-            refresh_s: how old a version may be before another is looked for.
+            refresh_s: the greatest age of a version before another is looked for.
             fields: the columns that are read.
         """
         batches = [int(entry.name) for entry in (self._checkpoint / "offsets").glob("[0-9]*") if entry.name.isdigit()]
@@ -319,7 +319,7 @@ def followed(
         path: the table's folder.
         checkpoint: the checkpoint of the query.
         query: names the query among all of the space.
-        refresh_s: how old the version of a batch may be; 0: the present one is looked for each time.
+        refresh_s: the greatest age of a batch's version; 0: the present one is looked for each time.
         database: the table that this one is a copy of, and that is copied again; None: it is none.
 
     Raises:

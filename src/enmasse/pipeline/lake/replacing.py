@@ -100,7 +100,7 @@ def choose(
         partition_by: as declared.
         values: columns, and the text that they have.
         start: a moment in UTC; None: any time.
-        end: where it ends; not a part of it.
+        end: the moment at which it ends; not a part of it.
         brought: the columns of rows before any is made to lay out the table.
 
     Raises:

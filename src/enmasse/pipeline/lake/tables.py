@@ -17,7 +17,7 @@ def open_table(path: LakePath, layout: Layout | None = None, **fields: Any) -> T
 
     Args:
         path: its folder, ``lake/<table>``.
-        layout: how rows are put into it.
+        layout: the layout of its rows.
         fields: of ``Layout``, as ``mode="append"``.
 
     Raises:

@@ -37,7 +37,7 @@ _INSTEAD = {
     "STREAMING_OUTPUT_MODE": "give the source a watermark and group by window(...), or the sink mode update; ",
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "set perBatch on the step; ",
 }
-"""What to write instead, by Spark's name of the problem."""
+"""The words that say what to write instead, by Spark's name of the problem."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

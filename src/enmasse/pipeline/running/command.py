@@ -131,7 +131,7 @@ def require_executor(spark: SparkSession, url: str, seconds: float = EXECUTOR_S)
     Args:
         spark: the session.
         url: the url of the cluster, for the error.
-        seconds: how long to wait.
+        seconds: the seconds to wait.
 
     Raises:
         UnavailableError: it has given none.

@@ -131,7 +131,7 @@ def shorten(log: Path, most_files: int = MAX_FILES) -> bool:
 
     Args:
         log: the folder of an application.
-        most_files: how many files it may have.
+        most_files: the most files that it may have.
     """
     files = sorted((int(match[1]), path) for path in log.iterdir() if (match := _NAME.fullmatch(path.name)))
     # The one that must stay is one of them.

@@ -40,18 +40,18 @@ _SLOW = "waiting for the Python worker to connect back"
 _NO_SPACE = "No space left on device"
 _FILE = re.compile(r"(?<![\w.:/])/[^\s:'\"()]+")
 _CHANGED = re.compile(r"Checksum error: (?:file:)?(/.+?) at \d+ exp: ")
-"""What Hadoop says of a file."""
+"""The words of Hadoop about a file."""
 _GONE = re.compile(r"File (?:file:)?(/\S+/checkpoints/.+?) does not exist")
 _IN_LAKE = re.compile(r"(.+/lake)/([^/]+)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+|$)", re.MULTILINE)
-"""What a frame of ours has Spark raise: a constraint, an expectation, a message that does not fit."""
+"""The words of an error that our frame has Spark raise: a constraint, an expectation, a message that does not fit."""
 _COMPUTED = re.compile(
     r"\[[A-Z][A-Z0-9_.]+\] (?P<words>[^\n]+?)\s*SQLSTATE: 22\w{3}(?P<place>[^\n]*\n(?:[^\n]*\n){0,8})?"
 )
 """An expression that cannot be computed: its class of SQLSTATE is "data exception". Its place may follow."""
 _PLACE = re.compile(r"== SQL .*==\n(?P<line>[^\n]*)\n(?P<marks> *\^+)")
 _SETTING = re.compile(r"\s*If necessary,? set [^.]*(?:\.[^.\s][^.]*)*\.?")
-"""What Spark says of a setting that no user has."""
+"""The words of Spark about a setting that no user has."""
 REMEDY_OF_EXPRESSIONS: Final = (
     "write it in its try_ form, as try_divide or try_cast, or compute it of single rows in a step whose onError says "
     "what becomes of one that fails"

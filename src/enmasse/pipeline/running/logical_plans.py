@@ -122,7 +122,7 @@ def _goes_by_clock(plan: Any) -> bool:
 
 _WINDOW: Final = re.compile(r"named_struct\(start, .*precisetimestampconversion")
 _FIXED_END: Final = re.compile(r" \+ (\d+)\), LongType, Timestamp(?:NTZ)?Type\)\)\)$")
-"""How the end of a window is computed: its start, in microseconds, and its size."""
+"""The end of a window as it is computed: its start, in microseconds, and its size."""
 
 
 def seconds_of_windows(frame: DataFrame) -> float:

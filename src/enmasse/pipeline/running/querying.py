@@ -59,9 +59,9 @@ DEFAULT_SECONDS: Final = 60.0
 MAX_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
 OF_TABLES, OF_ADDRESSES = "table:", "address:"
-"""What stands before a name of which there are both a table and an address."""
+"""The words before a name of which there are both a table and an address."""
 ABOUT_TABLES: Final = {HISTORY: history, "statistics:": statistics}
-"""What stands before the name of a table of which its log says something, and gives that."""
+"""The words before a table's name that ask for what its log says, and the function that gives it."""
 OF_MODELS: Final = "models:"
 """The relation of all versions of all models."""
 TABLE_COLUMNS: Final = [
@@ -80,7 +80,7 @@ class Queries:
 
     Args:
         spark: the process's session.
-        place: where the lake and the addresses are.
+        place: the place of the lake and the addresses.
         guard: judges SQL.
         emit: called with each answer.
     """
@@ -314,7 +314,7 @@ def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, A
     Args:
         schema: the columns.
         found: the rows, by ``as_numbers``.
-        limit: how many are wanted.
+        limit: the number of rows that are wanted.
     """
     columns = [{"name": field.name, "type": field.dataType.simpleString().upper()} for field in schema.fields]
     kept, more = _bounded(schema, found, limit)

@@ -94,7 +94,7 @@ class Runner:
 
     Args:
         spark: the process's session; stopped by ``close``.
-        place: where things are.
+        place: the places of lake, space and folders.
         emit: called with each event.
     """
 

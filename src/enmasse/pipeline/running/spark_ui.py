@@ -71,7 +71,7 @@ class UiServer:
     """Answers requests for Spark's pages.
 
     Args:
-        listener: where requests come in.
+        listener: the socket at which requests come in.
         url: the url of Spark's own server.
         key: the key that it asks for.
     """

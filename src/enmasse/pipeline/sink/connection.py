@@ -55,7 +55,7 @@ class SpaceConnection:
     """One connection to a space; given up when it is lost.
 
     Args:
-        options: where, and as whom.
+        options: the options, with node, space and user.
 
     Raises:
         UnavailableError: the node cannot be reached.
@@ -127,8 +127,8 @@ class SpaceConnection:
         """Send, and wait for the outcomes as long as some come.
 
         Args:
-            parcels: what to send.
-            stall_s: how long nothing may happen; what has no outcome then is ``None``, and is not sent if it
+            parcels: the parcels to send.
+            stall_s: the seconds that nothing may happen; what has no outcome then is ``None``, and is not sent if it
                 was not yet.
 
         Raises:
@@ -140,9 +140,9 @@ class SpaceConnection:
         """Send as much as receivers ask for, and wait for their outcomes.
 
         Args:
-            parcels: what to send.
-            credit_s: how long a receiver is waited for; what has no credit then is not sent, and ``None``.
-            answer_s: how long nothing may happen to what was sent; it is given as a ``UnansweredError`` then.
+            parcels: the parcels to send.
+            credit_s: the seconds that a receiver is waited for; what has no credit then is not sent, and ``None``.
+            answer_s: the seconds that nothing may happen to what was sent; it is given as a ``UnansweredError`` then.
 
         Raises:
             UnavailableError: the connection is not up.

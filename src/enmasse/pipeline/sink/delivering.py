@@ -71,10 +71,10 @@ class Delivering:
     """Delivers what one task of one batch has to send.
 
     Args:
-        options: how long to wait, and what to do where nobody receives.
+        options: the options, with the time to wait, and what to do where nobody receives.
         carrier: gives a connection, a new one after the last was lost.
-        info: what is known of an address.
-        make_patience: how long failures may go on; another one for each reason.
+        info: returns the facts about an address.
+        make_patience: makes one that says how long failures may go on; another one for each reason.
     """
 
     def __init__(

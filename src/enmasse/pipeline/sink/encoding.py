@@ -51,10 +51,10 @@ class _RowProblem(ValueError):  # noqa: N818  # it becomes a message, or another
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How rows become messages.
+    """The encoding of rows as messages.
 
     Attributes:
-        subject: whose schema it is.
+        subject: the subject of the schema.
         schema: as it is registered.
         bad_records: the address of rows that do not fit; None: there are none.
         with_id: whether messages begin with the schema's id.

@@ -103,9 +103,9 @@ class Packer:
     """Packs one task's rows for one address.
 
     Args:
-        address: where they go.
-        info: what that is.
-        identity: whose rows they are.
+        address: the address to which they go.
+        info: the facts about the address.
+        identity: the identity of the rows.
         encoder: makes messages.
     """
 

@@ -75,8 +75,8 @@ class SinkTask:
     """Writes the rows of one task of one batch.
 
     Args:
-        options: where to, and how.
-        identity: whose rows they are.
+        options: the options of the sink.
+        identity: the identity of the rows.
         connect: gives a connection, a new one after the last was lost.
     """
 

@@ -79,7 +79,7 @@ class EnmasseStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query, each row once where the address finds duplicates.
 
     Args:
-        options: where to, and how.
+        options: the options of the sink.
         schema: of what is written.
 
     Raises:

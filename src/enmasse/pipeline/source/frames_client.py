@@ -90,8 +90,8 @@ class StreamConnection:
     """One stream, seen through one connection that is given up when it is lost.
 
     Args:
-        url: where to connect.
-        options: which stream, in which space.
+        url: the URL to connect to.
+        options: the options, with the stream and its space.
 
     Raises:
         UnavailableError: the node cannot be reached.

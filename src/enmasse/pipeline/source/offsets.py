@@ -119,7 +119,7 @@ def resolve_bounds(
 
     Args:
         name: the name of the option, for the message of an error.
-        bounds: what it says.
+        bounds: the value of the option.
         state: of the stream.
         moments: the offsets, by partition, of every moment among the bounds.
 
@@ -176,8 +176,8 @@ def plan_end(
     """Return where the next batch ends.
 
     Args:
-        start: where it begins.
-        state: what is stored.
+        start: the start of the batch.
+        state: the state of the stream.
         max_rows: rows to admit at most, spread in proportion to the partitions' backlogs.
         max_bytes: the same in bytes, a row counted as the mean of its partition; one row is always admitted.
         target: never go beyond this; for a query that ends.

@@ -78,9 +78,9 @@ class Planner:
     """Plans the micro-batches of one query.
 
     Args:
-        options: what the user asked for.
+        options: the options of the user.
         watch: gives a connection, a new one after the last was lost.
-        backoff: how long the node may stay away.
+        backoff: the time that the node may stay away.
     """
 
     def __init__(self, options: SourceOptions, watch: Callable[[], OffsetWatch], backoff: Backoff) -> None:
@@ -138,7 +138,7 @@ class Planner:
         Who started a query learns so at once that it runs.
 
         Args:
-            start: where the batch begins; everything before it has been dealt with.
+            start: the start of the batch; everything before it has been dealt with.
             max_rows: rows to admit at most.
             max_bytes: bytes to admit at most, a row counted as the mean of its partition.
 

@@ -132,8 +132,8 @@ def restrict(
     """Return the part of a reading that can be wanted; partitions that are not wanted are left out.
 
     Args:
-        start: where it begins.
-        end: where it ends.
+        start: the start of the reading.
+        end: the end of the reading.
         wanted: derived from the filters.
         first: by partition the first row of the time wanted.
         after: by partition the first row behind that time.

@@ -81,10 +81,10 @@ def read_span(
     """Yield the rows of one range.
 
     Args:
-        span: what to read.
+        span: the range to read.
         access: gives a connection, a new one after the last was lost.
         fail_on_data_loss: whether a gap is an error.
-        backoff: how long the node may stay away.
+        backoff: the time that the node may stay away.
         properties_of: the stream's address, if what precedes the body is wanted as columns.
         with_headers: whether the application properties are wanted in order and with their types.
         topic: not None, if the names are wanted that messages of topics were sent to; see ``frame_to_batch``.

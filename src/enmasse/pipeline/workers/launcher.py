@@ -64,7 +64,7 @@ def write_launcher(folder: Path, zygote: Path) -> Path:
     """Write what Spark is to start as Python: this very Python, which finds modules where this process does.
 
     Args:
-        folder: where to.
+        folder: the folder to write to.
         zygote: the socket of the process to be forked; where no process listens, Python is started as it is.
     """
     path = os.environ.get("PYTHONPATH")

@@ -49,7 +49,7 @@ class Request:
         module: to be run.
         arguments: the arguments of the module.
         environment: all of it.
-        folder: where it begins.
+        folder: the folder in which it begins.
         files: its standard input, output and error.
     """
 
@@ -64,8 +64,8 @@ def serve(listening: socket.socket, lifeline: int) -> Request | None:
     """Fork a process for each who asks.
 
     Args:
-        listening: where they ask.
-        lifeline: what is open for reading as long as this is to go on.
+        listening: the socket at which they ask.
+        lifeline: the file that is open for reading as long as this is to go on.
 
     Returns:
         In a process that was forked, what it is to become; None in this one, at its end.

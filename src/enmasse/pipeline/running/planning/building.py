@@ -40,7 +40,7 @@ def build_plans(
     """Return the queries of a pipeline.
 
     Args:
-        context: what they are made with.
+        context: the context of the pipeline.
         pipeline: the pipeline as it was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OF_QUERIES: Final = re.compile(r"org\.apache\.spark\.sql\.catalyst\.(?:plans\.logical|analysis)\.")
-"""Where the classes of plans are that a query is parsed to; HAVING and names of relations are in the second."""
+"""The packages of the plans that a query is parsed to; HAVING and names of relations are in the second."""
 _FORBIDDEN_PLANS: Final = frozenset({"ScriptTransformation", "InsertIntoStatement"})
 
 _LEAVES: Final = frozenset({"LogicalRDD", "LocalRelation", "OneRowRelation", "Range", "CTERelationRef"})

@@ -94,7 +94,7 @@ class AddressTarget:
     on_no_consumer: str = "fail"
     bad_records: str | None = None
     encoding: Encoding | None = None
-    """How rows become messages; None: as JSON, or as they are."""
+    """The encoding of rows as messages; None: as JSON, or as they are."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class SharedTarget:
 
 @dataclass(frozen=True)
 class PerBatch:
-    """What is done with each micro-batch of a query as a whole, before it goes to its target."""
+    """A function over each micro-batch of a query as a whole, before it goes to its target."""
 
     schema: StructType
     """The columns of the rows that it gives."""

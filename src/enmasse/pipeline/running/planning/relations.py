@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from enmasse.pipeline.running.planning.guard import Guard
 
 _POSITIONS: Final = (("_partition", "_offset"), ("partition", "offset"))
-"""Where rows have their place in the stream, decoded and raw."""
+"""The columns with the place of rows in the stream, decoded and raw."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class _Made:
     dead: dict[str, DataFrame] = field(default_factory=dict)
     """Messages of the rows that their expectations send to dead letters."""
     state: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What functions keep for them, a line for each."""
+    """The facts about the state that functions keep for them, a line for each."""
     base: dict[str, str] = field(default_factory=dict)
     """For relations that are made of batches, of which relation."""
     failed: set[str] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Relations:
     """Makes the plans of a pipeline's queries.
 
     Args:
-        context: what they are made with.
+        context: the context of the pipeline.
         spec: the spec as the pipeline was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.
@@ -96,7 +96,7 @@ class Relations:
         """Relations whose dead letters no query sends so far."""
         self._has_letters = bool(self._unsent)
         self._times = 0
-        """How often relations were made."""
+        """The number of times that relations were made."""
         self._read = _Made()
         """The sources that are the same for all queries."""
         self._made: _Made | None = None

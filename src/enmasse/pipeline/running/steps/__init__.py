@@ -1,1 +1,1 @@
-"""What steps of a pipeline do besides SQL: functions of Python, state by key, models, expectations, late rows."""
+"""Steps of a pipeline besides SQL: functions of Python, state by key, models, expectations, late rows."""

@@ -48,7 +48,7 @@ class DeadRows:
         """Return where there is no letter; those that there are will have been sent.
 
         Args:
-            place: which of the relation's stages it is.
+            place: the stage of the relation.
             letters: structures of the columns of a message, or NULL.
         """
         from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415  # loaded when the session was made

@@ -58,10 +58,11 @@ def hold(
     Args:
         frame: the rows.
         name: the name of the relation.
-        expectations: what they are to meet.
+        expectations: the expectations that they are to meet.
         sql: runs checked SQL over the relation ``rows``.
         origin: the address that the rows came from as they are; None: they were made of others.
-        times: how often relations were made for queries: what is made again is observed under another name.
+        times: the number of times that relations were made for queries: what is made again is observed under another
+            name.
 
     Raises:
         PlanError: a condition is none.

@@ -52,7 +52,7 @@ def check_function(place: str, name: str, modules: Mapping[str, str]) -> tuple[s
 
     Args:
         place: the field, for the error.
-        name: what it says.
+        name: the value of the field.
         modules: the pipeline's code, source by module name.
 
     Returns:

@@ -78,7 +78,7 @@ class KeyState:
 
     @property
     def timer(self) -> datetime | None:
-        """When the function is called for the key though no row comes; None: it is not."""
+        """The time at which the function is called for the key though no row comes; None: it is not."""
         return self._timer
 
     @property
@@ -124,7 +124,7 @@ class KeyStates:
 
     Args:
         kind: the columns of a state.
-        kept: what ``to_bytes`` gave; None: nothing yet.
+        kept: the bytes that ``to_bytes`` gave; None: nothing yet.
     """
 
     def __init__(self, kind: pa.StructType, kept: bytes | None = None) -> None:
@@ -270,7 +270,7 @@ class StatefulCall:
         Args:
             states: the states of its keys; they are changed.
             rows: the rows of a batch.
-            now_us: what timers go by, in microseconds.
+            now_us: the time that timers go by, in microseconds.
             made_us: when the batch was made.
 
         Returns:
@@ -328,7 +328,7 @@ def by_key(frame: DataFrame, call: StatefulCall, by: str, columns: str, mode: st
         frame: the stream.
         call: the function.
         by: the column that holds the key.
-        columns: what it gives, as DDL.
+        columns: the columns that it gives, as DDL.
         mode: the output mode of the query, ``append`` or ``update``.
     """
     from pyspark.sql import functions as F  # noqa: PLC0415  # workers need it not

@@ -41,21 +41,21 @@ _QUERIES: Final = frozenset({"Exists", "InSubquery", "LateralSubquery", "ListQue
 
 @dataclass(frozen=True)
 class Judging:
-    """How the rows of a relation are judged."""
+    """The judging of a relation's rows."""
 
     relation: str
     times: int
-    """How often relations were made for queries: what is made again is observed under another name."""
+    """The number of times that relations were made for queries: what is made again is observed under another name."""
     is_null: bool
     """True if what fails is NULL; else the row is left out."""
     sent: Callable[[str, Column], Column] | None = None
     """Returns of a place in the relation and its column with letters, which is NULL where a row is good, whether that
     is so, and sends the letters; None: the rows are only left out."""
     address: str | None = None
-    """Where the rows came from as they are; None: from none, or from several."""
+    """The address that the rows came from as they are; None: from none, or from several."""
     is_counted: bool = True
     place: str = ""
-    """What is judged, if it is not what makes the relation."""
+    """The place that is judged, if it is not what makes the relation."""
 
 
 def name_of(observation: str) -> str | None:
@@ -114,7 +114,7 @@ class Verdicts:
     """Judges the rows of one relation.
 
     Args:
-        judging: how.
+        judging: the judging of its rows.
         functions: the pipeline's own of SQL by name, in the form that gives a structure of ``value`` and ``error``.
     """
 

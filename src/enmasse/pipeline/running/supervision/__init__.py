@@ -1,1 +1,1 @@
-"""What watches pipelines that run: supervisors of pipelines, queries and backfills; checkpoints and progress."""
+"""Supervision of pipelines that run: supervisors of pipelines, queries and backfills; checkpoints and progress."""

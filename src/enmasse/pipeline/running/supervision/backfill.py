@@ -132,10 +132,10 @@ def _read(streams: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a query has come.
+    """The place that a query has reached.
 
     Attributes:
-        position: where it goes on.
+        position: the position where it goes on.
         watermark: the moment before which its windows are in the table.
     """
 
@@ -203,7 +203,7 @@ class BackfillSupervisor:
 
     Args:
         running: the pipeline.
-        wanted: what is to be computed again.
+        wanted: the partitions to compute again.
         log: takes a line for each event.
     """
 
@@ -336,8 +336,8 @@ def _check_windows(windows_s: float, until: Reached, chosen: Chosen) -> datetime
     """Make sure that the query has written all windows of some partitions; return since when messages belong to them.
 
     Args:
-        windows_s: how long they are; 0: there are none, infinity: they have no fixed size.
-        until: how far the query has come.
+        windows_s: the length of windows; 0: there are none, infinity: they have no fixed size.
+        until: the place that the query has reached.
         chosen: the partitions.
 
     Raises:

@@ -98,7 +98,7 @@ class Checkpoints:
 
         Args:
             query: its name.
-            fingerprint: what must stay the same, line by line.
+            fingerprint: the facts that must stay the same, line by line.
 
         Raises:
             CheckpointMisfitError: it does not; the message holds the first line that differs.

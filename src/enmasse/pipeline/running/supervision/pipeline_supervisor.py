@@ -68,7 +68,7 @@ class Order:
 
     @property
     def spec(self) -> PipelineSpec:
-        """What queries are made of: a backfill goes on beside them."""
+        """The spec that queries are made of: a backfill goes on beside them."""
         return self.pipeline.spec.model_copy(update={"backfill": None})
 
 
@@ -78,7 +78,7 @@ class PipelineSupervisor:
     Args:
         name: ``shop.hot``.
         spark: the process's session; the pipeline gets one of its own from it.
-        place: where things are.
+        place: the places of lake, space and folders.
         guard: judges SQL.
         limiter: few queries start at a time.
         emit: called with each event.
@@ -119,7 +119,7 @@ class PipelineSupervisor:
         self._ended_at_of = ended_at
         self._began_at = 0.0
         self.ended_at = 0.0
-        """When all of its queries had ended well, in the clock's seconds; 0: they have not."""
+        """The time at which all of its queries had ended well, in the clock's seconds; 0: they have not."""
         self._counted: dict[str, Progress] = {}
         """Rows and other progress of earlier runs, by query; empty unless a schedule or ``after`` runs it again."""
         self._last_run: datetime | None = None

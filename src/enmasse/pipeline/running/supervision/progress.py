@@ -54,7 +54,7 @@ class Progress:
     last: Mapping[str, Any] = field(default_factory=dict)
     """The newest report."""
     batch_ms: int | None = None
-    """How long the last batch took, without the time in which there was nothing to do."""
+    """The time that the last batch took, without the time in which there was nothing to do."""
     processed: float | None = None
     """Its rows a second."""
     reported: tuple[str, int, str] | None = None
@@ -98,7 +98,7 @@ class Progress:
         Args:
             name: the query's name within its pipeline.
             state: whether it runs.
-            restarts: how often it was started again.
+            restarts: the number of its restarts.
             error: the error of its last failure.
             is_counted: whether the newest report says what is there to be read: of what comes while the query does
                 not run, or does a batch for long, Spark says nothing.

@@ -77,9 +77,9 @@ SILENT_S: Final = 35.0
 """A query that has nothing to do asks the node for news for up to 30 s, and reports; one that is silent for longer is
 doing a batch."""
 PROCESSING: Final = "Processing new data"
-"""What Spark says of a query while it does a batch (``StreamingQueryStatus.message``)."""
+"""The word of Spark while a query does a batch (``StreamingQueryStatus.message``)."""
 PROGRESS_S: Final = 60.0
-"""How often the log tells how far a query is that does batches."""
+"""The time between two lines of the log about a query that does batches."""
 MAX_CAUSES: Final = 20
 MAX_JAVA_FAILURES: Final = 3
 """Starts in a row that end with an error of Java itself before it is taken for Java's state, which another start in
@@ -103,7 +103,7 @@ class QuerySupervisor:
         tables: returns the tables that it joins, and the versions of its last batch.
         on_first_batch: called once it has done a batch since it was started.
         has_order: returns whether its pipeline is to change, for which no start is waited for.
-        progress: what its former runs have counted, where it runs again and again.
+        progress: the counts of its former runs, where it runs again and again.
         sums: those of groups that it computes, for an error that does not say which one.
     """
 
@@ -142,7 +142,7 @@ class QuerySupervisor:
         self.state: QueryState = "Starting"
         self.error: str | None = None
         self.long_since: datetime | None = None
-        """When it reported last, if it has been doing one batch for long."""
+        """The time of its last report, if it has been doing one batch for long."""
 
     @property
     def java_problem(self) -> str:

@@ -107,7 +107,7 @@ class Entry(Generic[Handle]):
     """A batch that Spark may still ask for.
 
     Args:
-        file: where it lies.
+        file: the file in which it lies.
         identities: the identities of its rows, where they have any.
         handles: the rows' deliveries, where they are alive.
     """

@@ -133,7 +133,7 @@ class Link:
     """One connection with one receiver, given up when it is lost.
 
     Args:
-        options: what to receive.
+        options: the options, with the address to receive from.
 
     Raises:
         UnavailableError: the node cannot be reached.

@@ -148,7 +148,7 @@ def place_of(options: Mapping[str, str]) -> tuple[SourceOptions, str]:
     """Read where the address is, and its type if it is given; other options are ignored.
 
     Raises:
-        OptionError: what is needed for that is missing or malformed.
+        OptionError: an option that is needed for that is missing or malformed.
     """
     named = {name.lower(): value for name, value in options.items()}
     kind = named.get(ADDRESS_TYPE.lower(), "").strip().lower()

@@ -66,10 +66,10 @@ class ConsumedPlanner:
     """Plans the micro-batches of one query.
 
     Args:
-        options: what the user asked for.
+        options: the options of the user.
         spool: the spool of the query; closed with the planner.
         link: makes a connection, a new one after the last was lost.
-        backoff: how long the node may stay away, or the disk be full.
+        backoff: the time that the node may stay away, or the disk be full.
         wall_us: the time in microseconds since 1970 UTC.
     """
 
@@ -123,7 +123,7 @@ class ConsumedPlanner:
         """Return where the next batch ends; waits for messages for up to the poll time-out.
 
         Args:
-            start: where the batch begins; what is below is committed.
+            start: the start of the batch; what is below is committed.
             max_rows: messages to take at most.
 
         Returns:

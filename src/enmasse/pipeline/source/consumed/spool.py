@@ -93,7 +93,7 @@ class Row(NamedTuple):
     """One message."""
 
     timestamp_us: int
-    """When it was received, in microseconds since 1970 UTC."""
+    """The time at which it was received, in microseconds since 1970 UTC."""
     identity: bytes | None
     """The identity of the message, if it has one."""
     message: bytes
@@ -226,12 +226,12 @@ class Spool:
     Args:
         folder: made if need be; nobody else's.
         owner: the owner of the query.
-        disk: what it is written with.
+        disk: the disk that it is written to.
 
     Raises:
         SpoolInUseError: another query holds the folder.
         SpoolMismatchError: it belongs to another checkpoint or address.
-        SpoolDamagedError: what it holds cannot be understood.
+        SpoolDamagedError: the contents cannot be understood.
         SpoolFullError: it cannot be written.
     """
 
