@@ -13,7 +13,7 @@ from enmasse.message.types import Described, Symbol, ULong
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections.connections import Connections
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.engine_pair import EnginePair

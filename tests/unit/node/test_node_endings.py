@@ -21,7 +21,7 @@ import enmasse
 from enmasse.message.outcomes import Accepted
 from enmasse.message.types import Symbol
 from enmasse.node.connections.client_connection import ClientConnection
-from enmasse.node.http import asking
+from enmasse.node.http import request_reply
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.wire.amqp.performatives import Coordinator, Detach, End, Source
 from enmasse.wire.mqtt.packets import PublishProperties, Will
@@ -611,7 +611,7 @@ def test_nothing_of_an_http_client_waits_for_the_collector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_http2: bool
 ) -> None:
     monkeypatch.setattr(http_scene.Scene, "is_http2", is_http2)
-    monkeypatch.setattr(asking, "LINGER_S", 0.01)
+    monkeypatch.setattr(request_reply, "LINGER_S", 0.01)
 
     async def story(scene: http_scene.Scene) -> None:
         async def all_of_it() -> None:

@@ -10,7 +10,7 @@ from enmasse.message.outcomes import Accepted
 from enmasse.message.types import Symbol
 from enmasse.node.amqp.recovery import Recovery
 from enmasse.node.errors import EntityError
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.performatives import Source, Target
 from tests.unit.node.test_node_binding import Client, Node, message

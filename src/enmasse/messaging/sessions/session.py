@@ -1,7 +1,7 @@
 """A session: what a client has subscribed to, what waits for it, and what is in flight between both.
 
 Rules:
-1. A session is a named set of subscriptions: its filters have what they reach (``reaching``).
+1. A session is a named set of subscriptions: its filters have what they reach (``filter_targets``).
 2. What several filters of one session want comes once (``joint``); or, as [MQTT-3.3.4-2] allows, a copy for each,
    with its own QoS and identifier, if the space said so when the session began.
 """
@@ -16,7 +16,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SESSION_BYTES, Footprint, memory_of
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.session_subscription import SessionRoom, footprint_at
-from enmasse.messaging.sessions import reaching, records
+from enmasse.messaging.sessions import filter_targets, records
 from enmasse.messaging.sessions.crowd import MAX_MATCHES, Crowd
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.messaging.sessions.incoming import Incoming
@@ -202,11 +202,11 @@ class Session:
         filter_.apply(wish)
         self._has_no_local = self._has_no_local or wish.no_local
         if before is not None and (was_durable != filter_.is_durable or self._is_moved(filter_, had_qos, no_local)):
-            reaching.disconnect(filter_)
-            reaching.forget_kept(filter_)
+            filter_targets.disconnect(filter_)
+            filter_targets.forget_kept(filter_)
         elif before is not None:
-            reaching.options_changed(filter_)
-        reached = reaching.reach(filter_, is_new=True)
+            filter_targets.options_changed(filter_)
+        reached = filter_targets.reach(filter_, is_new=True)
         if before is None:
             first = footprint_at(reached[0][1]).size if reached else 0
             self.sessions.space.usage.require_room(Footprint(1, filter_.footprint.size + first))
@@ -219,10 +219,10 @@ class Session:
         )
         fresh: Sequence[SessionLink | None]
         if before is not None:
-            fresh = reaching.connect_all(filter_, reached)
+            fresh = filter_targets.connect_all(filter_, reached)
         else:
             try:
-                fresh = [reaching.connect(filter_, address, source) for address, source in reached]
+                fresh = [filter_targets.connect(filter_, address, source) for address, source in reached]
             except AttachError:
                 self._drop(filter_)
                 raise
@@ -232,7 +232,7 @@ class Session:
             if link is not None:
                 self.require_holder().joined(link)
         if wants_retained:
-            reaching.give_retained(filter_)
+            filter_targets.give_retained(filter_)
         return wish.qos
 
     def _is_moved(self, filter_: SessionFilter, had_qos: bool, no_local: bool) -> bool:
@@ -278,8 +278,8 @@ class Session:
         self.sessions.space.usage.take(filter_.footprint)
 
     def _drop(self, filter_: SessionFilter) -> None:
-        reaching.disconnect(filter_)
-        reaching.forget_kept(filter_)
+        filter_targets.disconnect(filter_)
+        filter_targets.forget_kept(filter_)
         del self.filters[filter_.text]
         if self._crowd is not None:
             self._crowd.remove(filter_)
@@ -308,7 +308,7 @@ class Session:
         link.is_open = False
         filters = [link.filter] if link.joint is None else list(link.joint.users_of(link))
         is_leftover = link in self.leftover_links.values()
-        reaching.forget(link)
+        filter_targets.forget(link)
         holder = self.holder
         if holder is not None:
             holder.left(link)
@@ -320,7 +320,7 @@ class Session:
 
     def link_refused(self, link: SessionLink) -> None:
         """Leave an address that answered late that it gives nothing."""
-        reaching.leave(link)
+        filter_targets.leave(link)
         self.sessions.unreached += 1
 
     @property
@@ -385,16 +385,16 @@ class Session:
                 "amqp:unauthorized-access",
                 f"user {self.user!r} may not receive from {filter_.filter.topic!r:.200} any more",
             )
-            lost = [name for name in filter_.links if not self.may_reach(reaching.source_at(filter_, name))]
+            lost = [name for name in filter_.links if not self.may_reach(filter_targets.source_at(filter_, name))]
             for name in lost:
-                reaching.address_went(filter_, name)
+                filter_targets.address_went(filter_, name)
             if lost and not filter_.links:
                 self.unsubscribe(filter_.text)
                 holder.filter_ended(filter_.text, error)
             elif lost:
                 holder.filter_ended(filter_.text, error)
             elif filter_.filter.is_wild:
-                reaching.join_all(filter_)
+                filter_targets.join_all(filter_)
             if self.holder is not holder:
                 return
 
@@ -404,14 +404,14 @@ class Session:
         """Begin to send, once the client knows that it is connected: first what was in flight, then what waits."""
         holder = self.require_holder()
         for filter_ in list(self.filters.values()):
-            reaching.join_leftovers(filter_)
-            reached = reaching.reach(filter_)
+            filter_targets.join_leftovers(filter_)
+            reached = filter_targets.reach(filter_)
             names = {address.name for address, source in reached if self.may_reach(source)}
             for name in list(filter_.kept):
                 if name not in names:
                     # The grants do not cover it any more, or a name leads elsewhere now.
-                    reaching.address_went(filter_, name)
-            reaching.connect_all(filter_, reached)
+                    filter_targets.address_went(filter_, name)
+            filter_targets.connect_all(filter_, reached)
         fresh = list(self.links)
 
         def go_on() -> None:
@@ -434,7 +434,7 @@ class Session:
         self.outgoing.detach()
         self.incoming.detach()
         for link in list(self.links):
-            reaching.leave(link)
+            filter_targets.leave(link)
         self.holder = self.may_receive = self.may_send = None
         self._waiting.clear()
 
@@ -463,7 +463,7 @@ class Session:
         self.incoming.clear()
         for filter_ in list(self.filters.values()):
             self._drop(filter_)
-            reaching.forget_offset(filter_)
+            filter_targets.forget_offset(filter_)
         self.journal.forget(self)
 
     def adopted(self) -> Operation | None:
@@ -494,7 +494,7 @@ class Session:
         """Take up the subscriptions, and what was in flight, of an earlier run of the node."""
         for filter_ in self.filters.values():
             if filter_.is_durable or filter_.group is not None:
-                reaching.connect_all(filter_, reaching.reach(filter_))
+                filter_targets.connect_all(filter_, filter_targets.reach(filter_))
         self.outgoing.load(flights)
 
     def store(self, operations: list[Operation]) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.owners import is_open_to
-from enmasse.messaging.sessions import reaching, records
+from enmasse.messaging.sessions import filter_targets, records
 from enmasse.messaging.sessions.delays import Delays
 from enmasse.messaging.sessions.filters import ROOT
 from enmasse.messaging.sessions.groups import Groups
@@ -395,7 +395,7 @@ class Sessions:
             session, wanted = filter_.session, filter_.filter
             is_there = not session.is_over and session.filters.get(wanted.text) is filter_
             if is_there and (kind in REACHED or not wanted.is_wild):
-                reaching.address_came(filter_, name, owns_subtree=owns_subtree)
+                filter_targets.address_came(filter_, name, owns_subtree=owns_subtree)
                 yield ENDING_UNITS
 
     def address_made(self, address: Address) -> Iterator[int]:
@@ -416,14 +416,14 @@ class Sessions:
     def _leave(self, name: str) -> Iterator[int]:
         for filter_ in self._reaching(name):
             if not filter_.session.is_over:
-                reaching.address_went(filter_, name)
+                filter_targets.address_went(filter_, name)
                 yield ENDING_UNITS
 
     def address_gone(self, name: str) -> Iterator[int]:
         """Let exact names lead elsewhere, as an address is deleted, part by part; each says the work that it was."""
         for filter_ in self._reaching(name):
             if not (filter_.filter.is_wild or filter_.session.is_over):
-                reaching.address_came(filter_, name, owns_subtree=True)
+                filter_targets.address_came(filter_, name, owns_subtree=True)
                 yield ENDING_UNITS
 
     def _reaching(self, name: str) -> list[SessionFilter]:

@@ -10,7 +10,7 @@ from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.limits import least
 from enmasse.messaging.metering import MeteredPort
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

@@ -24,7 +24,7 @@ from enmasse.messaging.address import AttachOptions
 from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
 from enmasse.node.devices.messages import Command, DeviceError, RequestIds, check_volume, command_of, target_of
 from enmasse.node.devices.tenants import COMMAND, Device, Tenant
-from enmasse.node.gathered import Gathered
+from enmasse.node.large_messages import Gathered
 from enmasse.node.plain_values import as_bytes
 
 # A connection at which a device listens knows its tenant's commands.

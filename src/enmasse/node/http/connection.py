@@ -27,9 +27,8 @@ from enmasse.messaging.budget import Holder
 from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink
 from enmasse.node.connections.waiting import Waker
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
 from enmasse.node.health_port import health_answer
-from enmasse.node.http.asking import post_request
+from enmasse.node.http.browse import get_messages
 from enmasse.node.http.description import DESCRIPTION_PATH, description
 from enmasse.node.http.devices import (
     DEVICE,
@@ -42,10 +41,11 @@ from enmasse.node.http.devices import (
 from enmasse.node.http.events import get_events
 from enmasse.node.http.leases import LeaseOwner, Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
-from enmasse.node.http.looking import get_messages
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
+from enmasse.node.http.request_reply import post_request
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.pending import Pending
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import Connection

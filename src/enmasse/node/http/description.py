@@ -8,11 +8,11 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from enmasse.node.http.asking import ANSWER_S
 from enmasse.node.http.cloudevents import BATCH_TYPE, EVENT_TYPE
 from enmasse.node.http.events import MAX_WINDOW, WINDOW
 from enmasse.node.http.messages import PRIORITY, PROPERTIES, TTL
 from enmasse.node.http.receiving import LEASE_S, MAX_LEASE_S, MAX_MESSAGES, OUTCOMES
+from enmasse.node.http.request_reply import ANSWER_S
 from enmasse.node.http.routes import ACTIONS, PARAMETERS, PATH, STATUSES
 from enmasse.node.http.sending import LINES_TYPE, MAX_WAIT_S, WAIT_S
 from enmasse.node.http.values import MAX_IDENTITY, Whole, identity_of

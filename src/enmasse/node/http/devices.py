@@ -29,8 +29,8 @@ from enmasse.node.devices.messages import (
     seconds_of,
 )
 from enmasse.node.devices.tenants import COMMAND, EVENT, HTTP, INQUIRY, TELEMETRY, Device
-from enmasse.node.http.asking import Asking, Headers
 from enmasse.node.http.links import Post
+from enmasse.node.http.request_reply import Asking, Headers
 from enmasse.node.http.routes import RETRY, Route, decoded, query_of
 from enmasse.wire.http.answers import HttpError, head
 

@@ -15,9 +15,9 @@ from weakref import ref
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.rows import OFFSET
+from enmasse.node.http.browse import offset_of
 from enmasse.node.http.documents import from_sections
 from enmasse.node.http.leases import Holder
-from enmasse.node.http.looking import offset_of
 from enmasse.node.http.receiving import LEASE_S, MAX_LEASE_S, STEP_BYTES, Receiving
 from enmasse.node.http.routes import Route, check_query, number, seconds
 from enmasse.node.http.values import INVALID, dumped

@@ -22,13 +22,13 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Re
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.node.connections.client_connection import ClientLink, require_filters
-from enmasse.node.gathered import Gathered
 from enmasse.node.http.cloudevents import BATCH_TYPE, event_of
 from enmasse.node.http.documents import from_sections
 from enmasse.node.http.leases import Confirmation, Holder
 from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
 from enmasse.node.http.sending import MAX_WAIT_S
 from enmasse.node.http.values import INVALID, dumped, read_json, size_of
+from enmasse.node.large_messages import Gathered
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from enmasse.messaging.sessions.wills import WillMessage
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink
 from enmasse.node.connections.waiting import PATIENCE_S, Waker
 from enmasse.node.devices.tenants import MQTT
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, NoSession
 from enmasse.node.mqtt.login import Login, Refusal
 from enmasse.node.mqtt.messages import to_sections

@@ -26,7 +26,7 @@ KINDS: Final = {
     "inquiry": INQUIRY,
     "i": INQUIRY,
 }
-"""What each word means with which a topic begins; no connector has such a name."""
+"""The meaning of each word with which a topic begins; no connector has such a name."""
 
 ON_ERROR: Final = ("default", "disconnect", "ignore", "skip-ack")
 MAX_PROPERTIES: Final = 20

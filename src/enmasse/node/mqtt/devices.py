@@ -35,7 +35,7 @@ from enmasse.node.devices.messages import (
     seconds_of,
 )
 from enmasse.node.devices.tenants import COMMAND, INQUIRY, MQTT, Device
-from enmasse.node.gathered import Gathered
+from enmasse.node.large_messages import Gathered
 from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic
 from enmasse.node.mqtt.publications import Publications
 from enmasse.node.plain_values import as_bytes

@@ -18,7 +18,7 @@ from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.queues.topic_producer import TopicProducer
 from enmasse.messaging.transaction import TakesMessages
 from enmasse.node.connections.client_connection import ClientLink
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.node.mqtt.messages import is_lasting
 from enmasse.node.mqtt.publishing import (
     LARGE_BYTES,

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, AmqpError
-from enmasse.node.gathered import Gathered
+from enmasse.node.large_messages import Gathered
 from enmasse.node.mqtt.messages import Content, find_body, from_sections, topic_of
 from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties, encode_variable, with_properties
 

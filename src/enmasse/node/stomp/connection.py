@@ -22,7 +22,7 @@ from enmasse.messaging.queues.subscribing import SubscriberConsumer
 from enmasse.messaging.streams.readers import CONSUMER
 from enmasse.node.connections.client_connection import ClientConnection, ClientLink, require_filters
 from enmasse.node.connections.waiting import PATIENCE_S, WaitingRoom, Waker
-from enmasse.node.gathered import MAX_MESSAGE_BYTES
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.node.stomp.headers import (
     INVALID,
     durable_name,

@@ -19,7 +19,7 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Re
 from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import UNSTORED
 from enmasse.node.connections.waiting import PATIENCE_S, WaitingMessage, WaitingSender
-from enmasse.node.gathered import Gathered
+from enmasse.node.large_messages import Gathered
 from enmasse.node.stomp.messages import from_sections
 from enmasse.wire.stomp.frames import Version, encode_frame
 
