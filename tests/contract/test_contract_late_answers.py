@@ -7,16 +7,20 @@ from typing import Any, Protocol
 
 import pytest
 
-from enmasse.message.outcomes import ACCEPTED
+from enmasse.message.codec import encode
+from enmasse.message.outcomes import ACCEPTED, Released
 from enmasse.message.sections import Header, Sections, encode_message
+from enmasse.message.types import Described, Symbol, UInt, ULong, UShort
 from enmasse.messaging.errors import AttachError
 from enmasse.node.connections.client_connection import ClientConnection
 from enmasse.node.connections.connections import Connections
 from enmasse.node.http.connection import HttpConnection
+from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.node.ports import ServedHosts
 from enmasse.node.protocols import PROTOCOLS
 from enmasse.node.users.gate import Gate
-from enmasse.wire.amqp.link import ReceivingLink
+from enmasse.wire.amqp.link import ReceivingLink, SendingLink
+from enmasse.wire.amqp.performatives import Attach, Source, Target
 from enmasse.wire.mqtt.packets import Filter, Reason, Version
 from tests.support.late_address import LateAddress, LateConsumer, LateProducer
 from tests.unit.node import entities_scene, mqtt_scene, stomp_scene, test_node_binding
@@ -506,6 +510,78 @@ def test_amqp_a_session_that_ends_takes_links_without_an_answer_with_it() -> Non
         end.opening.settle(None)
     assert client.heard() == []
     assert other.credits == []
+
+
+FILTERS = {
+    Symbol("mine"): Described(Symbol("other:filter:list"), [UInt(5), ULong(6), 7]),
+    Symbol("jms-selector"): Described(ULong(0x0000468C00000004), "a = 1"),
+    Symbol("plain"): UShort(8),
+}
+
+
+def test_amqp_an_attach_is_carried_whole_and_answered_as_it_was_granted() -> None:
+    client = Amqp()
+    asked = Source(
+        address=NAME, filter=FILTERS, capabilities=("queue",), default_outcome=Released(), distribution_mode="copy"
+    )
+    client.client.receiver(asked, credit=0, properties={Symbol("paid"): UInt(3)}, desired_capabilities=("x",))
+    came = only_end(client).options.attach
+    assert (came.source.address, came.source.distribution_mode, came.source.default_outcome) == (
+        NAME,
+        "copy",
+        Released(),
+    )
+    assert encode(came.source.filter) == encode(FILTERS)
+    assert {type(value) for value in came.properties.values()} == {UInt}
+    assert came.desired_capabilities == ("x",)
+    granted = Attach(
+        "theirs",
+        7,
+        False,
+        snd_settle_mode=1,
+        source=Source(address="orders", filter={Symbol("mine"): FILTERS[Symbol("mine")]}, durable=2),
+        target=Target(address="there"),
+        offered_capabilities=("y",),
+        properties={Symbol("product"): "remote"},
+    )
+    only_end(client).granted = granted
+    only_end(client).opening.settle(None)
+    client.client.go()
+    (link,) = client.client.session.by_name.values()
+    answer = link.remote_attach
+    assert answer is not None
+    assert isinstance(answer.source, Source)
+    # The client knows it by its own name.
+    assert (answer.name, answer.source.address, answer.source.durable) == ("in", NAME, 2)
+    assert encode(answer.source.filter) == encode(granted.source.filter if granted.source else None)
+    assert (answer.snd_settle_mode, answer.target) == (1, Target(address="there"))
+    assert (answer.offered_capabilities, answer.properties) == (("y",), {"product": "remote"})
+
+
+@pytest.mark.parametrize(("theirs", "told"), [(1000, 1000), (None, MAX_MESSAGE_BYTES), (1 << 40, MAX_MESSAGE_BYTES)])
+def test_amqp_a_sender_is_told_what_others_have_granted(theirs: int | None, told: int) -> None:
+    client = Amqp()
+    client.client.sender(Target(address=NAME, capabilities=("queue",)), properties={Symbol("paid"): UInt(3)})
+    came = only_end(client).options.attach
+    assert (came.target.capabilities, came.properties) == (("queue",), {"paid": 3})
+    only_end(client).granted = Attach(
+        "theirs",
+        7,
+        True,
+        source=Source(),
+        target=Target(address="orders", durable=1),
+        max_message_size=theirs,
+        properties={Symbol("product"): "remote"},
+    )
+    only_end(client).open()
+    client.client.go()
+    (link,) = client.client.session.by_name.values()
+    answer = link.remote_attach
+    assert answer is not None
+    assert answer.target == Target(address=NAME, durable=1)
+    assert (answer.max_message_size, answer.properties) == (told, {"product": "remote"})
+    assert isinstance(link, SendingLink)
+    assert link.credit == 10
 
 
 def test_stomp_a_receipt_of_a_later_subscription_does_not_wait() -> None:

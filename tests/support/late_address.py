@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.message.outcomes import ACCEPTED
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 class LateProducer(Producer):
     """A sender's end, which keeps what it is given."""
 
-    __slots__ = ("left", "opening", "payloads", "settles")
+    __slots__ = ("granted", "left", "opening", "options", "payloads", "settles")
 
-    def __init__(self, address: Address, port: ProducerPort, target: str) -> None:
+    def __init__(self, address: Address, port: ProducerPort, target: str, options: AttachOptions) -> None:
         super().__init__(address, port, target)
+        self.options = options
+        self.granted = None
         self.opening: Pending[AttachError | None] = Pending()
         self.payloads: list[bytes] = []
         self.settles = True
@@ -51,12 +54,13 @@ class LateProducer(Producer):
 class LateConsumer(Consumer):
     """A receiver's end, which keeps what it is told."""
 
-    __slots__ = ("credits", "left", "opening", "options", "outcomes", "waiting")
+    __slots__ = ("credits", "granted", "left", "opening", "options", "outcomes", "waiting")
 
     def __init__(self, address: Address, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(address, port, options.presettle)
         self.opening: Pending[AttachError | None] = Pending()
         self.options = options
+        self.granted = None
         self.credits: list[tuple[int, bool]] = []
         """The credit of the port and whether it was to be drained, each time that it was told."""
         self.waiting: list[bytes] = []
@@ -110,9 +114,13 @@ class LateAddress(Address):
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """Attach a sender, whose answer comes later."""
-        end = LateProducer(self, port, target)
+        end = LateProducer(self, port, target, options)
         self.made.append(end)
         return self.add_producer(end)
+
+    def known_filters(self, options: AttachOptions) -> Collection[str]:
+        """Return all of them: others know which there are."""
+        return options.filters
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """Attach a receiver, whose answer comes later."""

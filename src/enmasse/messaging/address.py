@@ -60,10 +60,12 @@ class AttachOptions:
         expiry_policy: the event that starts the time that it lasts then: ``link-detach``, ``session-end``,
             ``connection-close`` or ``never``.
         expiry_timeout_s: that time in seconds.
+        attach: the attach as it came, where the protocol has one, for who passes it on to others; addresses of
+            this node do not look at it.
     """
 
-    __slots__ = ("browse", "capabilities", "container", "expiry_policy", "expiry_timeout_s", "filters", "is_durable",
-                 "may_manage", "name", "origin", "owner", "presettle", "properties", "source", "url",
+    __slots__ = ("attach", "browse", "capabilities", "container", "expiry_policy", "expiry_timeout_s", "filters",
+                 "is_durable", "may_manage", "name", "origin", "owner", "presettle", "properties", "source", "url",
                  "user")  # fmt: skip
 
     def __init__(
@@ -85,6 +87,7 @@ class AttachOptions:
         expiry_policy: str = "session-end",
         expiry_timeout_s: int = 0,
         origin: Origin | None = None,
+        attach: Any = None,
     ) -> None:
         self.presettle = presettle
         self.filters = filters or {}
@@ -102,6 +105,7 @@ class AttachOptions:
         self.expiry_policy = expiry_policy
         self.expiry_timeout_s = expiry_timeout_s
         self.origin = origin
+        self.attach = attach
 
 
 @dataclass(frozen=True, slots=True)

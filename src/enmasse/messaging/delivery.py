@@ -176,6 +176,8 @@ class Producer:
     """True if each message stands for itself, and so can be part of a transaction."""
     opening: Pending[AttachError | None] | None = None
     """The answer to the attach, or the reason why it is refused, if that comes later; None: it is attached."""
+    granted: Any = None
+    """The attach by which others have answered that of the client (``AttachOptions.attach``), if they have."""
 
     __slots__ = (
         "accepted", "address", "is_user", "messages_in", "place", "port", "rejected", "seen", "settle", "target",
@@ -247,6 +249,8 @@ class Consumer:
 
     opening: Pending[AttachError | None] | None = None
     """The answer to the attach, or the reason why it is refused, if that comes later; None: it is attached."""
+    granted: Any = None
+    """The attach by which others have answered that of the client (``AttachOptions.attach``), if they have."""
 
     __slots__ = (
         "address", "deliveries", "is_blocked", "modified", "place", "port", "presettle", "rejected", "released",

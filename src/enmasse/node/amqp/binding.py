@@ -16,6 +16,7 @@ from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import least
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY, subtree
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.subscribing import SubscriberConsumer
@@ -28,6 +29,7 @@ from enmasse.node.amqp.receipts import Attachment
 from enmasse.node.amqp.recovery import Key, Recovery, unsettled_map
 from enmasse.node.amqp.terminus import (
     address_of,
+    as_named,
     attach_properties,
     dynamic_properties,
     dynamic_request,
@@ -350,13 +352,17 @@ class Binding(ClientConnection):
 
         def begin() -> None:
             sink, most_bytes = self.bounds.sink(known, producer, self.bounds.size_limit(space, producer.address))
+            granted: Any = producer.granted
+            if granted is not None:
+                most_bytes = least(most_bytes or 0, granted.max_message_size or 0) or None
+            offered = options.capabilities or None
             link.accept(
                 sink,
-                source=attach.source or Source(),
-                target=answer,
+                source=attach.source or Source() if granted is None else granted.source,
+                target=answer if granted is None else as_named(granted.target, name),
                 max_message_size=most_bytes,
-                offered_capabilities=options.capabilities or None,
-                properties=properties,
+                offered_capabilities=offered if granted is None else granted.offered_capabilities,
+                properties=properties if granted is None else granted.properties,
                 unsettled=None if attachment is None else attachment.unsettled,
                 incomplete_unsettled=attachment is not None and attachment.is_incomplete,
             )
@@ -413,9 +419,13 @@ class Binding(ClientConnection):
             if leases is not None and isinstance(consumer, BacklogConsumer):
                 resumption = leases.resume(link, consumer)
                 unsettled, is_incomplete = unsettled_map(resumption.states, self.engine.remote_max_frame_size)
-            link.accept(
-                consumer,
-                source=Source(
+            granted: Any = consumer.granted
+            if granted is not None:
+                answer, target = as_named(granted.source, source.address), granted.target
+                snd_settle_mode = granted.snd_settle_mode
+                offered, told = granted.offered_capabilities, granted.properties
+            else:
+                answer = Source(
                     address=address.name if source.dynamic else source.address,
                     durable=source.durable,
                     expiry_policy=source.expiry_policy,
@@ -427,16 +437,23 @@ class Binding(ClientConnection):
                     default_outcome=source.default_outcome,
                     outcomes=source.outcomes,
                     capabilities=source.capabilities,
-                ),
-                target=attach.target if isinstance(attach.target, Target) else Target(),
-                snd_settle_mode=1 if options.presettle else attach.snd_settle_mode,
-                offered_capabilities=options.capabilities or None,
-                properties=_described(address, consumer) if ADDRESS_TYPE in options.capabilities else None,
+                )
+                target = attach.target if isinstance(attach.target, Target) else Target()
+                snd_settle_mode = 1 if options.presettle else attach.snd_settle_mode
+                offered = options.capabilities or None
+                told = _described(address, consumer) if ADDRESS_TYPE in options.capabilities else None
+            link.accept(
+                consumer,
+                source=answer,
+                target=target,
+                snd_settle_mode=snd_settle_mode,
+                offered_capabilities=offered,
+                properties=told,
                 unsettled=unsettled,
                 incomplete_unsettled=is_incomplete,
             )
-            if source.default_outcome is not None:
-                link.session.default_outcomes[consumer] = known_outcome(source.default_outcome)
+            if answer.default_outcome is not None:
+                link.session.default_outcomes[consumer] = known_outcome(answer.default_outcome)
             if resumption is not None:
                 resumption.begin(is_limited=attach.incomplete_unsettled)
 

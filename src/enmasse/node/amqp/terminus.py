@@ -6,7 +6,8 @@ This includes dynamic termini: the node that a link asks for, and the properties
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from enmasse.message.types import Array, Described, Symbol, ULong
 from enmasse.messaging.address import Address, AttachOptions
@@ -21,6 +22,8 @@ from enmasse.wire.amqp.performatives import Attach, Source, Target
 
 if TYPE_CHECKING:
     from enmasse.node.users.rights import Rights
+
+TerminusT = TypeVar("TerminusT", Source, Target)
 
 ADDRESS_TYPE = "enmasse:address-type"
 PARTITIONS = "enmasse:partitions"
@@ -104,7 +107,10 @@ def sender_options(attach: Attach, target: Target) -> AttachOptions:
     """
     _check(target)
     return AttachOptions(
-        capabilities=_capabilities(attach, target), properties=_plain(attach.properties), name=attach.name
+        capabilities=_capabilities(attach, target),
+        properties=_plain(attach.properties),
+        name=attach.name,
+        attach=attach,
     )
 
 
@@ -147,7 +153,13 @@ def receiver_options(attach: Attach, source: Source, container: str, url: str, r
         is_durable=bool(source.durable),
         expiry_policy=str(source.expiry_policy),
         expiry_timeout_s=source.timeout,
+        attach=attach,
     )
+
+
+def as_named(granted: TerminusT, address: Any) -> TerminusT:
+    """Return a terminus that others have granted, with the address by which the client knows it."""
+    return replace(granted, address=address)
 
 
 def granted_filters(source: Source) -> dict[Any, Any] | None:
