@@ -128,6 +128,14 @@ def provider(sockets: Sockets, listed: tuple[str, ...] | None = ()) -> bool:
     return len(sockets.connected) > before
 
 
+def connector(sockets: Sockets, listed: tuple[str, ...] = ()) -> bool:
+    """Return true if a connector's server is one that a node would connect to."""
+    try:
+        return bool(asyncio.run(Reach.of_connectors(["public", *listed]).addresses(HOST, 5671)))
+    except EgressError:
+        return False
+
+
 def relay(sockets: Sockets, host: str = HOST) -> bool:
     """Return true if a runner's relay connects to a host that the operator lists."""
     place = place_of(host, 443)
@@ -152,6 +160,7 @@ USERS: dict[str, tuple[Callable[[Sockets], bool], bool, bool]] = {
     # Each with whether private addresses and this machine are reached: of hosts that an operator lists, or names.
     "a webhook": (webhook, False, False),
     "a provider that a space names": (provider, False, False),
+    "a connector, where public addresses are allowed": (connector, False, False),
     "a provider of the operator's": (lambda sockets: provider(sockets, None), True, True),
     "a relay, by a name that is listed": (relay, True, False),
     "a relay, by a network that is listed": (lambda sockets: relay(sockets, "0.0.0.0/0"), True, False),
@@ -177,7 +186,7 @@ def test_a_host_leads_where_it_may(words: str, sockets: Sockets) -> None:
             assert use(sockets) is is_reached, (words, address)
 
 
-@pytest.mark.parametrize("use", [webhook, provider])
+@pytest.mark.parametrize("use", [webhook, provider, connector])
 def test_of_a_name_with_an_address_that_is_not_public_none_is_connected_to(
     use: Callable[..., bool], sockets: Sockets
 ) -> None:

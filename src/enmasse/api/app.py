@@ -22,6 +22,7 @@ from enmasse.api.access.authentication import Authenticator
 from enmasse.api.access.authorization import Access, review_routes
 from enmasse.api.access.guard import Guard
 from enmasse.api.broker.osb import broker_routes
+from enmasse.api.connectors import connector_routes
 from enmasse.api.console import console_routes
 from enmasse.api.kube.actions import action_routes
 from enmasse.api.kube.discovery import discovery_routes
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from enmasse.api.pipelines import PipelineHost
     from enmasse.control.context import Context
     from enmasse.control.ports import (
+        ConnectorTester,
         FiguresSource,
         FrameTracer,
         MessageAdmin,
@@ -98,6 +100,7 @@ class NodeAccess:
         canary: tests messaging through it.
         traces: the frames of its connections.
         users: the judge of what its users may do.
+        connectors: the tester of connectors.
     """
 
     messages: MessageAdmin | None = None
@@ -107,6 +110,7 @@ class NodeAccess:
     canary: Canary | None = None
     traces: FrameTracer | None = None
     users: UserJudge | None = None
+    connectors: ConnectorTester | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +209,9 @@ def create_app(parts: ApiParts) -> Starlette:
         routes += retained_routes(registry, retained)
     if users := [node.users for node in nodes if node.users is not None]:
         routes += user_check_routes(registry, users[0])  # each node has all users
+    testers = {name: node.connectors for name, node in parts.nodes.items() if node.connectors is not None}
+    if context is not None and testers:
+        routes += connector_routes(context, testers)
     routes += builtin_routes()
     if parts.pipelines is not None:
         routes += pipeline_routes(registry, parts.pipelines)

@@ -204,6 +204,7 @@ COMMANDS = {
         "use.tail:tail",
         "Show what comes to an address from now on, and take nothing away, until Ctrl-C.",
     ),
+    "connector": _Command(_USE, "use.connector:connector", "Connections of spaces to other messaging services."),
     "retained": _Command(
         _USE, "use.retained:retained", "List, read and clear the values that topics keep of each name."
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
+from enmasse.net.egress import CONNECTORS
 from enmasse.net.origins import HTTP_NAME as HTTP_NAME_FLAG
 from enmasse.net.origins import plain_name
 
@@ -62,6 +63,12 @@ HTTP_NAME = NodeOption(
     "a host name by which clients of HTTP come that is no space's and in no certificate, as that of a reverse proxy: "
     "shop.example.org; may be given more than once",
     "HOST",
+)
+CONNECTOR_NETWORK = NodeOption(
+    CONNECTORS,
+    "a network that connectors may go to, such as 10.1.0.0/16, or public for all public addresses; may be given more "
+    "than once; without it they go nowhere",
+    "CIDR",
 )
 ALLOW_INSECURE_PLAIN = NodeOption(
     "--allow-insecure-plain", "let users send their passwords without TLS, where others may read them"

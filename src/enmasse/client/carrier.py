@@ -18,7 +18,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, TlsError, UnavailableError
 from enmasse.client.options import Authentication, Options, Url, explain_tls, has_certificate
@@ -39,6 +39,13 @@ CLOSE_TIMEOUT_S = 3.0
 UNAUTHORIZED = "amqp:unauthorized-access"
 
 
+Step = Literal["TLS", "SASL", "open"]
+
+
+def _ignore(_step: Step) -> None:
+    """Do nothing when a step is done."""
+
+
 class Carrier:
     """The handler of one engine.
 
@@ -47,6 +54,7 @@ class Carrier:
         url: the URL to connect to.
         on_gone: called once, after a successful ``dial``, when the carrier can carry no more.
         next_delivery_id: of the first message that is sent.
+        on_step: called when a step of dialling is done: TLS, SASL and the open of AMQP.
     """
 
     def __init__(
@@ -55,8 +63,10 @@ class Carrier:
         url: Url,
         on_gone: Callable[[Carrier, EnmasseError], None],
         next_delivery_id: int = 0,
+        on_step: Callable[[Step], None] = _ignore,
     ) -> None:
         self._options = options
+        self._on_step = on_step
         self.url = url
         self._next_delivery_id = next_delivery_id
         self._on_gone = on_gone
@@ -111,13 +121,13 @@ class Carrier:
                 _, self._shell = await loop.create_unix_connection(make_shell, url.path)
             elif url.is_websocket:
                 await self._connect_websocket(loop, make_shell(), context)
-            elif context is None:
-                _, self._shell = await loop.create_connection(make_shell, url.host, url.port)
             else:
-                name = self._options.server_name(url)
-                _, self._shell = await loop.create_connection(
-                    make_shell, url.host, url.port, ssl=context, server_hostname=name
-                )
+                name = None if context is None else self._options.server_name(url)
+                if self._options.connect is None:
+                    made: dict[str, Any] = {"host": url.host, "port": url.port}
+                else:
+                    made = {"sock": await self._options.connect(url)}
+                _, self._shell = await loop.create_connection(make_shell, ssl=context, server_hostname=name, **made)
         except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
             if context is None:
                 raise UnavailableError(f"{url} hung up before the connection was open") from error
@@ -153,8 +163,10 @@ class Carrier:
     def _make_engine(self, shell: EngineProtocol, turn: Turn) -> Engine:
         assert isinstance(shell, _Shell)
         options = self._options
-        sasl = self._sasl = Authentication(options, self.url)
         self._shell = shell
+        if self.url.is_tls:
+            self._on_step("TLS")
+        sasl = self._sasl = Authentication(options, self.url, lambda: self._on_step("SASL"))
         self.engine = Engine(
             self,
             container_id=options.container_id,
@@ -163,6 +175,7 @@ class Carrier:
             now=turn.now,
             hostname=sasl.hostname,
             idle_timeout_s=options.idle_timeout_s,
+            max_frame_size=options.max_frame_size,
             properties={"product": "enmasse-python", "version": __version__, **options.properties},
         )
         return self.engine
@@ -176,6 +189,20 @@ class Carrier:
                     await self._shell.wait_closed()
             except TimeoutError:
                 await self.abort()
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """The TLS of the connection, while there is one."""
+        found: ssl.SSLObject | None = (
+            None if self._shell is None else self._shell.transport.get_extra_info("ssl_object")
+        )
+        return found
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of SASL that was chosen; empty before."""
+        chosen = None if self._sasl is None else self._sasl.mechanism
+        return "" if chosen is None else chosen.name
 
     async def wait_gone(self) -> None:
         """Wait until the socket is closed, after the peer or we have ended the connection."""
@@ -194,6 +221,7 @@ class Carrier:
     def on_opened(self, connection: Engine, remote: Open) -> None:
         """The peer has let us in, or is about to say why not."""
         self.remote = remote
+        self._on_step("open")
         connection.begin()
 
     def on_begun(self, session: Session) -> None:

@@ -6,14 +6,16 @@ Of the credentials follow the SASL mechanisms to use at a place, the best first.
 from __future__ import annotations
 
 import secrets
+import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from enmasse.client.errors import TlsError, UrlError
+from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE
 from enmasse.wire.amqp.performatives import Composite, SaslMechanisms
 from enmasse.wire.amqp.sasl import SaslClient
 from enmasse.wire.sasl.mechanisms import (
@@ -256,6 +258,9 @@ class Options:
     """Made of ``tls`` where a place needs it."""
     shuffle: bool = False
     idle_timeout_s: float = 60.0
+    max_frame_size: int = MAX_FRAME_SIZE
+    connect: Callable[[Url], Awaitable[socket.socket]] | None = None
+    """Makes the socket to a place; by default it is connected to any address of the host."""
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def server_name(self, url: Url) -> str:
@@ -289,9 +294,11 @@ class Authentication(SaslClient):
 
     A password or a token never leaves this machine as it is unless that was allowed, or TLS has shown who gets it:
     what would show it is left out otherwise. With a user given, ANONYMOUS is used only if it was asked for.
+    ``on_admitted`` is called when the server has let us in.
     """
 
-    def __init__(self, options: Options, url: Url) -> None:
+    def __init__(self, options: Options, url: Url, on_admitted: Callable[[], None]) -> None:
+        self._on_admitted = on_admitted
         is_trusted = bool(url.path) or (url.is_tls and is_verifying(options.tls))
         self._is_tapped = not (is_trusted or options.allow_insecure_plain)
         self._is_tls = url.is_tls
@@ -322,6 +329,8 @@ class Authentication(SaslClient):
             self.error = f"the server refused the credentials ({self.mechanism.name}){asked}"
             if self.mechanism.name == "ANONYMOUS":
                 self.error = f"the server lets nobody in without a name: {GIVE}"
+        elif self.code is SaslCode.OK and self.error is None:
+            self._on_admitted()
         return answer
 
     def _explain(self, offered: Sequence[str]) -> str:

@@ -297,6 +297,52 @@ class SessionAdmin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorServer:
+    """A server of a connector, with all that a node needs to connect to it.
+
+    Attributes:
+        host: its name or address.
+        port: its port.
+        is_tls: whether the connection is protected by TLS.
+        secrets: authorities, our certificate and its key, all in PEM, user and password, by the entries of secrets
+            that they are by default; those that are missing are not given.
+        idle_timeout_s: seconds of its silence after which the connection counts as lost; None: the node's own.
+        max_frame_size: the most bytes of a frame; None: the node's own.
+    """
+
+    host: str
+    port: int
+    is_tls: bool
+    secrets: Mapping[str, str] = field(repr=False)
+    idle_timeout_s: int | None
+    max_frame_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStep:
+    """A step of a connection to a connector's server.
+
+    Attributes:
+        step: DNS, TCP, TLS, SASL, open or attach.
+        succeeded: whether it did.
+        milliseconds: how long it took.
+        message: what was found, or why it failed and what to do.
+    """
+
+    step: str
+    succeeded: bool
+    milliseconds: float
+    message: str
+
+
+class ConnectorTester(Protocol):
+    """The port to the tests of connectors by a node, which connects from there; errors are those of ``NodeAdmin``."""
+
+    async def test_connector(self, space: str, server: ConnectorServer, address: str) -> list[ConnectorStep]:
+        """Connect to a server, attach to an address unless it is empty, and return the steps up to a failure."""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageChoice:
     """The messages of an address that are meant; all of them unless something is said.
 

@@ -51,6 +51,7 @@ class NodeLinks:
             canary=self.canary,
             traces=AmqpTracer(self.admin),
             users=self.users,
+            connectors=self.admin,
         )
 
 

@@ -1,6 +1,6 @@
 """The rule where connections go whose hosts a tenant names: to no address that the operator does not allow.
 
-For webhooks, and for providers of identities that a space chooses.
+For webhooks, for providers of identities that a space chooses, and for connectors.
 
 Rules:
 1. A name is resolved for each connection, and the connection goes to an address that was looked at: a name that means
@@ -23,13 +23,19 @@ from ipaddress import ip_network
 from typing import Final
 
 from enmasse.errors import ConfigError, EnmasseError
-from enmasse.net.special_addresses import Network, is_public, parse_address
+from enmasse.net.special_addresses import Network, is_listed, is_public, parse_address
 
 CONNECT_S: Final = 5.0
 """The time that one address may take to connect while there are others."""
 
 WEBHOOKS: Final = "--webhook-network"
 """The option by which an operator allows webhooks, and providers of identities, what is not public."""
+
+CONNECTORS: Final = "--connector-network"
+"""The option by which an operator allows connectors to go anywhere."""
+
+PUBLIC: Final = "public"
+"""The word that stands for all public addresses, where they have to be allowed."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -61,17 +67,30 @@ class Reach:
 
     Attributes:
         option: the option by which an operator allows more.
-        networks: networks that are allowed although they are not public.
+        networks: networks that are allowed.
+        has_public: whether public addresses are allowed, too.
         lookup: returns the addresses of a host.
     """
 
     option: str
     networks: tuple[Network, ...] = ()
+    has_public: bool = True
     lookup: Resolve = _resolve
+
+    @classmethod
+    def of_connectors(cls, texts: Sequence[str]) -> Reach:
+        """Return where connectors may go: nowhere, but for the networks that an operator has named.
+
+        Raises:
+            ConfigError: one is none.
+        """
+        given = [text for text in texts if text != PUBLIC]
+        return cls(CONNECTORS, networks_of(CONNECTORS, given), has_public=len(given) < len(texts))
 
     def allows(self, address: str) -> bool:
         """Return true if connections may go to an address."""
-        return is_public(parse_address(address), self.networks)
+        parsed = parse_address(address)
+        return is_public(parsed, self.networks) if self.has_public else is_listed(parsed, self.networks)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of a host, all of which are allowed.
@@ -83,14 +102,42 @@ class Reach:
         found = await self.lookup(host.strip("[]"), port)
         # Which address it is would tell a tenant how names are resolved here.
         if not found or not all(map(self.allows, found)):
+            what = "not public" if self.has_public else "not allowed"
             raise EgressError(
-                f"{host} has an address that is not public, or none; the operator allows it by {self.option}"
+                f"{host} has an address that is {what}, or none; the operator allows it by {self.option}"
             )
         return found
 
 
+async def connect_to(addresses: Sequence[str], port: int) -> socket.socket:
+    """Return a socket that is connected to the first of some addresses that takes the connection.
+
+    Raises:
+        OSError: none does; TimeoutError if the last one does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    for number, address in enumerate(addresses, 1):
+        made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        made.setblocking(False)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.sock_connect(made, (address, port))
+        except BaseException as error:
+            made.close()
+            if not isinstance(error, OSError) or number == len(addresses):
+                raise
+        else:
+            return made
+    raise OSError("no address to connect to")
+
+
 @lru_cache(maxsize=64)
 def trust_of(authorities: str | None) -> ssl.SSLContext:
+    """Return what hosts are verified by; for all who ask for the same the same."""
+    return new_trust(authorities)
+
+
+def new_trust(authorities: str | None) -> ssl.SSLContext:
     """Return what hosts are verified by.
 
     Args:

@@ -123,6 +123,13 @@ def is_public(address: Address, listed: Sequence[Network] = ()) -> bool:
     return _is_in(address, _WAYS) or (address in _GIVEN_OUT and not _is_in(address, _SPECIAL))
 
 
+def is_listed(address: Address, listed: Sequence[Network]) -> bool:
+    """Return true if an operator lists an address, or what it leads to."""
+    if _is_in(address, listed):
+        return True
+    return _is_in(address, _WAYS) and all(is_listed(each, listed) for each in _carried(address))
+
+
 def is_own(address: Address) -> bool:
     """Return true if an address leads to this machine, or is secret."""
     return _is_in(address, _LOOPBACK) or is_secret(address) or any(map(is_own, _carried(address)))

@@ -50,6 +50,11 @@ def presented_chain_of(tls: ssl.SSLObject) -> tuple[bytes, ...]:
     """
     if not isinstance(tls, ServerTls) or tls.context.verify_mode == ssl.CERT_NONE:
         return ()
+    return chain_of(tls)
+
+
+def chain_of(tls: ssl.SSLObject) -> tuple[bytes, ...]:
+    """Return the certificates that a peer has presented, in DER, its own first, verified or not."""
     # Public from Python 3.13 on; there since 3.10, with None in it for a client that has no certificate.
     chain: Any = tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001
     return tuple(each.public_bytes(_DER) for each in chain or () if each is not None)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.messaging.transaction import TRANSACTION_TIMEOUT_S, TransactionLimits
+from enmasse.net.egress import Reach
 from enmasse.net.logs import set_up_logging
 from enmasse.net.loop import run as run_loop
 from enmasse.node.ports import PortOptions
@@ -66,6 +67,7 @@ def run(
     domain: str = DOMAIN,
     machine: frozenset[str] = frozenset(),
     management: tuple[str, Path] | None = None,
+    reach: Reach | None = None,
 ) -> int:
     """Run a node until it gets a signal to stop.
 
@@ -85,6 +87,7 @@ def run(
         domain: the domain of the spaces' hosts.
         machine: this machine's own names, in lower case.
         management: ``HOST:PORT`` for the control process on another machine, with the certificates for it.
+        reach: where connectors may go; by default nowhere.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -108,6 +111,7 @@ def run(
                 domain,
                 machine,
                 management,
+                reach,
             )
         )
     except EnmasseError as error:
@@ -154,6 +158,7 @@ async def _main(
     domain: str,
     machine: frozenset[str],
     management: tuple[str, Path] | None,
+    reach: Reach | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -176,6 +181,7 @@ async def _main(
         domain=domain,
         machine=machine,
         marker=marker_path(data, name),
+        reach=reach,
     )
     if supervised or management is not None:
         server.devices.expect_tenants()

@@ -26,6 +26,7 @@ from enmasse.messaging.core import Core
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.space import Service, Space
 from enmasse.messaging.transaction import TransactionLimits
+from enmasse.net.egress import Reach
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.connections.connections import Connections, LaneWatcher
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.listener import MakeEngine
     from enmasse.net.transport import Engine
+    from enmasse.node.errors import EntityError
+    from enmasse.node.uplinks.testing import ConnectorTests
     from enmasse.node.users.users_file import UsersFile
 
 
@@ -140,6 +143,7 @@ class Server:
         machine: this machine's own names, in lower case, which never mean a space.
         marker: the file that shows that there was a journal; see ``JournalLink``.
         protocols: the protocols of clients by name; peers that none recognises get the first.
+        reach: where connectors may go; by default nowhere.
 
     Raises:
         ConfigError: the file of users or a certificate cannot be read, or is wrong.
@@ -160,8 +164,11 @@ class Server:
         machine: frozenset[str] = frozenset(),
         marker: str | None = None,
         protocols: Mapping[str, ProtocolRow] = PROTOCOLS,
+        reach: Reach | None = None,
     ) -> None:
         self.name = name
+        self._reach = reach or Reach.of_connectors(())
+        self._connector_tests: ConnectorTests | None = None
         self.protocols = protocols
         self.instance = secrets.token_hex(8)
         """An id of this start of the node."""
@@ -297,7 +304,16 @@ class Server:
                 **Inspection(self.entities, self.connections).operations,
             },
             {USER_TYPE: self.stored_users, INSTALLATION_TYPE: self.installation},
+            {(SPACE_TYPE, "TEST-CONNECTOR"): self._test_connector},
         )
+
+    def _test_connector(self, _space: str, body: Any, answer: Callable[[dict[str, Any] | EntityError], None]) -> None:
+        if self._connector_tests is None:
+            # Most nodes test none, and start faster without it.
+            from enmasse.node.uplinks.testing import ConnectorTests  # noqa: PLC0415
+
+            self._connector_tests = ConnectorTests(self._reach, self.name)
+        self._connector_tests.start(body, answer)
 
     def _read_users(self, path: Path) -> None:
         from enmasse.node.users.users_file import UsersFile  # noqa: PLC0415  YAML is not loaded where there are no users
@@ -521,6 +537,8 @@ class Server:
                 shell.abort()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
+        if self._connector_tests is not None:
+            await self._connector_tests.stop()
         self.watch.stop()
         self._heap.stop()
         await self.federation.close()

@@ -12,6 +12,7 @@ from enmasse.model.schema import kinds
 from enmasse.model.schema.subresources import (
     BUILTINS,
     CHECK,
+    CONNECTOR_TEST,
     MESSAGES,
     MOVE,
     NODES,
@@ -141,6 +142,8 @@ TENANT_EDIT: Final = Role(
             (_MESSAGING,),
             tuple(f"{kinds.ADDRESS.plural}/{below.name}" for below in (PURGE, MOVE, REPLAY, RECEIVE)),
         ),
+        # A test shows what a connector's secrets are for.
+        Rule(CONNECTOR_TEST.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{CONNECTOR_TEST.resource}",)),
         # What messages say is for those alone who may change what they are in.
         Rule(MESSAGES.verbs, (_MESSAGING,), (f"{kinds.ADDRESS.plural}/{MESSAGES.name}",)),
         # A query reads messages, which a viewer may not.

@@ -19,6 +19,8 @@ from enmasse.client.management import Management, ManagementError
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import (
     AddressEntity,
+    ConnectorServer,
+    ConnectorStep,
     Entity,
     EntityType,
     NodeFigures,
@@ -72,6 +74,15 @@ _OBSERVED_AT_ONCE = 200  # entities that a node identifies in one go: four milli
 _NOT_FOUND, _NOT_KNOWN = 404, 501
 _STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
 _IDENTITY = ("name", "space", "address", "addressType")
+_CONNECTOR_SECRETS = {
+    "ca.crt": "authorities",
+    "tls.crt": "certificate",
+    "tls.key": "key",
+    "username": "username",
+    "password": "password",
+}
+"""The node's names of what a connector has from secrets."""
+
 _SPACE_LIMITS = {
     "max_connections": "maxConnections",
     "max_devices": "maxDevices",
@@ -305,6 +316,28 @@ class AmqpNodeAdmin:
         except NodeRefusedError as error:
             if error.status not in (_NOT_FOUND, _NOT_KNOWN):
                 raise  # it may be of an older version, or not know the space yet
+
+    async def test_connector(self, space: str, server: ConnectorServer, address: str) -> list[ConnectorStep]:
+        """Connect to a server of a connector, and attach to an address of it unless that is empty; the steps."""
+        arguments = {
+            "host": server.host,
+            "port": server.port,
+            "tls": server.is_tls,
+            "idleTimeout": server.idle_timeout_s,
+            "maxFrameSize": server.max_frame_size,
+            "address": address,
+            **{_CONNECTOR_SECRETS[entry]: text for entry, text in server.secrets.items()},
+        }
+        try:
+            with _Errors():
+                done = await self._reachable(self._actions).perform("TEST-CONNECTOR", _SPACE, space, arguments)
+        except NodeRefusedError as error:
+            if error.status != _NOT_KNOWN:
+                raise
+            raise NodeUnavailableError(
+                f"node {self._name} is of an older version, which tests no connectors: update it"
+            ) from None
+        return [ConnectorStep(**step) for step in done["steps"]]
 
     async def act_on_messages(self, operation: str, name: str, arguments: dict[str, Any]) -> int:
         """Have something done to the messages of an address; how many they were."""

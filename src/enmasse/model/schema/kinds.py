@@ -18,6 +18,7 @@ from enmasse.model.schema.names import PLAN_NAMESPACE
 from enmasse.model.schema.subresources import (
     CHECK,
     CONNECTIONS,
+    CONNECTOR_TEST,
     LINKS,
     MESSAGES,
     MOVE,
@@ -315,6 +316,7 @@ KINDS: tuple[Kind, ...] = (
             TRACE,
             QUERY,
             TABLES,
+            CONNECTOR_TEST,
         ),
         columns=(
             _TYPE,

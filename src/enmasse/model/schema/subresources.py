@@ -352,6 +352,22 @@ CHECK: Final = Subresource(
     ),
 )
 
+CONNECTOR_TEST: Final = Subresource(
+    "connectors/{connector}/test",
+    ("create",),
+    "ConnectorTest",
+    "report",
+    (
+        ListedField("host", "The server."),
+        ListedField("port", "Its port.", "integer"),
+        ListedField("succeeded", "Whether every step did.", "boolean"),
+        ListedField(
+            "steps", "DNS, TCP, TLS, SASL, open, attach: what was found, or why not, and the time.", "objects"
+        ),
+    ),
+    body=(ListedField("address", "An address over there, to which a receiver is attached.", is_always=False),),
+)
+
 ROWS_OF_SPACES: Final = Subresource(
     "rows/addressspaces",
     ("get", "watch"),

@@ -33,6 +33,8 @@ _IDENTIFYING = frozenset({"name", "space", "uid", "generation", "digest"})
 Reply = Callable[[int, str, Any], None]
 Views = dict[str, Callable[[], View[Any]]]
 Operations = dict[tuple[str, str], Callable[[str, Any], dict[str, Any]]]
+LateOperations = dict[tuple[str, str], Callable[[str, Any, Callable[[dict[str, Any] | EntityError], None]], None]]
+"""Operations that give the body of their answer, or an error, when they have it."""
 
 
 class EntityStore(Protocol):
@@ -69,6 +71,7 @@ class Management:
         operations: further operations, by entity type and name: each gets the entity's name (may be empty) and the
             request's body, and returns the body of the answer.
         others: further entities that can be created, changed and deleted, by entity type.
+        late: further operations that take their time.
     """
 
     def __init__(
@@ -79,12 +82,14 @@ class Management:
         is_there: Callable[[str], bool],
         operations: Operations | None = None,
         others: Mapping[str, EntityStore] | None = None,
+        late: LateOperations | None = None,
     ) -> None:
         self._entities = entities
         self._views = views
         self._answer = answer
         self._is_there = is_there
         self._operations = operations or {}
+        self._late = late or {}
         self._declared: dict[str, EntityStore] = {SPACE_TYPE: entities, ADDRESS_TYPE: entities, **(others or {})}
 
     def serve(self, payload: bytes) -> None:
@@ -125,7 +130,7 @@ class Management:
         found |= {entity_type: {"READ": ()} for entity_type in self._views}
         found[ADDRESS_TYPE] |= ACTIONS
         found[SPACE_TYPE] |= RETAINED_ACTIONS
-        for entity_type, operation in self._operations:
+        for entity_type, operation in (*self._operations, *self._late):
             found[entity_type][operation] = ARGUMENTS[operation]
         return found
 
@@ -148,6 +153,10 @@ class Management:
         asked_for = self._operations.get((entity_type, str(operation)))
         if asked_for is not None:
             reply(200, "OK", asked_for(name, body))
+            return
+        takes_time = self._late.get((entity_type, str(operation)))
+        if takes_time is not None:
+            takes_time(name, body, lambda found: _answer_late(found, reply))
             return
         if operation in ACTIONS and entity_type == ADDRESS_TYPE:
             self._act_on_messages(operation, name, body, reply, is_wanted)
@@ -217,6 +226,13 @@ class Management:
         else:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
         reply(200, "OK", table(found, names))
+
+
+def _answer_late(found: dict[str, Any] | EntityError, reply: Reply) -> None:
+    if isinstance(found, EntityError):
+        reply(found.status, found.description, {})
+    else:
+        reply(200, "OK", found)
 
 
 Operation = Callable[[str, Any], dict[str, Any]]

@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, HTTP_NAME, USERS, WEB_ORIGIN, names_of
+from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, CONNECTOR_NETWORK, HTTP_NAME, USERS, WEB_ORIGIN, names_of
 from enmasse.drivers.data_directory import Layout, make_private
 from enmasse.drivers.supervisor.child import die_with_parent
 from enmasse.drivers.supervisor.endpoints import machine_names, require_loopback
 from enmasse.errors import ConfigError
 from enmasse.messaging.transaction import TRANSACTION_TIMEOUT_S
 from enmasse.net.connection_limiter import ConnectionLimits
+from enmasse.net.egress import Reach
 from enmasse.net.logs import FORMATS
 from enmasse.node.main import run
 from enmasse.node.ports import PortOptions
@@ -42,6 +43,7 @@ def run_node(arguments: Sequence[str]) -> int:
         make_private(options.data)
         os.umask(0o077)
         names = names_of(options.http_name)
+        reach = Reach.of_connectors(options.connector_network or ())
         admin = options.admin
         if admin is None:
             admin = Layout(options.data).admin_socket(options.name)
@@ -67,6 +69,7 @@ def run_node(arguments: Sequence[str]) -> int:
         domain=options.domain.lower(),
         machine=machine_names(hosts),
         management=None if options.management is None else (options.management, options.management_tls),
+        reach=reach,
         gate=GateOptions(
             allow_insecure_plain=options.allow_insecure_plain,
             allow_anonymous=options.allow_anonymous,
@@ -141,6 +144,7 @@ def _add_port_options(parser: argparse.ArgumentParser) -> None:
     )
     WEB_ORIGIN.add_to(parser, action="append")
     HTTP_NAME.add_to(parser, action="append")
+    CONNECTOR_NETWORK.add_to(parser, action="append")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -35,13 +35,21 @@ from enmasse.cli.commands.run.control import (
     control,
     oidc_settings,
 )
-from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, HTTP_NAME, USERS, WEB_ORIGIN, names_of, written
+from enmasse.cli.node_options import (
+    ALLOW_INSECURE_PLAIN,
+    CONNECTOR_NETWORK,
+    HTTP_NAME,
+    USERS,
+    WEB_ORIGIN,
+    names_of,
+    written,
+)
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice, arguments_of
 from enmasse.cli.output import Writer, make_table
 from enmasse.drivers.supervisor.endpoints import is_loopback, require_loopback
 from enmasse.drivers.supervisor.supervisor import UpSettings, run_supervisor
 from enmasse.errors import ConfigError
-from enmasse.net.egress import WEBHOOKS, networks_of
+from enmasse.net.egress import WEBHOOKS, Reach, networks_of
 from enmasse.node.protocols import further_protocols
 from enmasse.node.users.users_file import load_users
 
@@ -124,6 +132,7 @@ def up(
     users: Annotated[Path | None, USERS.for_typer] = None,
     web_origin: Annotated[list[str] | None, WEB_ORIGIN.for_typer] = None,
     http_name: HttpName = None,
+    connector_network: Annotated[list[str] | None, CONNECTOR_NETWORK.for_typer] = None,
     allow_insecure_plain: Annotated[bool, ALLOW_INSECURE_PLAIN.for_typer] = False,
     allow_python: Annotated[
         bool, typer.Option("--allow-python", help="Run Python of pipelines with --api-auth open, too.")
@@ -174,6 +183,7 @@ def up(
     # Errors in these are better reported here than in control's log.
     networks_of(WEBHOOKS, webhook_network or ())
     names_of(http_name)
+    Reach.of_connectors(connector_network or ())
     certificate_pair(api_cert, api_key, "--api-cert, --api-key")
     certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")
     oidc_settings(
@@ -207,6 +217,7 @@ def up(
         *written(USERS.flag, users),
         *written(WEB_ORIGIN.flag, web_origin),
         *written(HTTP_NAME.flag, http_name),
+        *written(CONNECTOR_NETWORK.flag, connector_network),
         *written(ALLOW_INSECURE_PLAIN.flag, allow_insecure_plain),
     ]
     settings = UpSettings(
