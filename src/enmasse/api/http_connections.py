@@ -123,7 +123,7 @@ class HttpProtocol(H11Protocol):
     function that closes the connection at once and drops unsent data.
 
     Attributes:
-        since: when it was accepted, by the clock of the loop.
+        since: the time at which it was accepted, by the clock of the loop.
     """
 
     def __init__(

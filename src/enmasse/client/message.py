@@ -49,7 +49,7 @@ class Message:
         durable: whether the message is to survive a restart of where it is stored.
         ttl: seconds until it is worthless.
         priority: 0 to 9.
-        creation_time: when it was made, in seconds since 1970 UTC.
+        creation_time: the time at which it was made, in seconds since 1970 UTC.
         delivery_count: the number of times that a delivery of it has failed before.
     """
 

@@ -399,7 +399,7 @@ class Browsing:
         id: the id of the only one that is wanted.
         selector: the selector that they match, where the address has selectors.
         offset: the offset at which to begin in each partition of a stream.
-        time_ms: when to begin in a stream, since 1970.
+        time_ms: the time at which to begin in a stream, since 1970.
         matches: chooses among the payloads that were read; None: all are wanted.
     """
 
@@ -445,7 +445,7 @@ class TracedFrame:
     """A frame of a connection.
 
     Attributes:
-        time: when it came or went, RFC 3339; empty: what follows is no frame, but a remark.
+        time: the time at which it came or went, RFC 3339; empty: what follows is no frame, but a remark.
         is_outgoing: whether the node sent it.
         text: the frame in words, with what authenticates somebody masked.
         size: in bytes.

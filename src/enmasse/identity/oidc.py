@@ -56,7 +56,7 @@ class Identity:
         username: the name of the user.
         groups: in the token.
         scopes: the scopes of the token.
-        expires_at: when the token ends, in seconds since 1970 UTC; None for a login by password.
+        expires_at: the time at which the token ends, in seconds since 1970 UTC; None for a login by password.
     """
 
     issuer: str
@@ -233,7 +233,7 @@ class IdToken:
         claims: all that it says.
         settings: the settings of its provider.
         subject: the permanent id of the user at the provider.
-        expires_at: when it ends, in seconds since 1970 UTC.
+        expires_at: the time at which it ends, in seconds since 1970 UTC.
     """
 
     claims: Mapping[str, Any] = field(repr=False)

@@ -42,7 +42,7 @@ class Proof(enum.StrEnum):
     VOUCHED = "vouched"
     """The operator has said so."""
     PRESUMED = "presumed"
-    """It was the only one that had it when there were no proofs yet."""
+    """True if it was the only one that had it when there were no proofs yet."""
 
 
 class Authority(NamedTuple):
@@ -52,7 +52,7 @@ class Authority(NamedTuple):
         id: among those of its tenant.
         key: a digest of its key.
         proof: why its tenant is believed to have its key; None: it is not.
-        proved: when that was shown, RFC 3339; empty: never.
+        proved: the time at which that was shown, RFC 3339; empty: never.
         counts: true if it vouches for devices that name no tenant.
         problem: why it does not, as a sentence without its subject; empty: it does.
     """

@@ -219,7 +219,7 @@ class CommandRows:
             devices: the id of the command for each, and the device.
             document: the content.
             now: the time.
-            expires: when it is worthless.
+            expires: the time at which it is worthless.
             key: the key of those that it takes the place of.
             batch: the id of all these commands together.
 

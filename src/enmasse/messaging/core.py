@@ -45,7 +45,7 @@ MAX_UNCONFIRMED_BYTES = 64 << 20
 
 
 SET_US = 500_000
-"""By how much the wall clock must be off from what it should show, to have been set: less is unsteady reading."""
+"""The least by which the wall clock is off when it has been set: less is unsteady reading."""
 
 MAX_UNITS = 2_000
 """The work of addresses in one turn of the core; a unit is a microsecond or two, about one message handed out."""
@@ -170,7 +170,7 @@ class Core:
         self.steady_us = 0
         """The wall clock as it would be if it had not been set since the node's start: relative times run by it."""
         self.shift_us = 0
-        """By how much the wall clock has been set since then."""
+        """The time by which the wall clock has been set since then."""
         self._base_us: int | None = None
         self.gathered_bytes = 0
         """Bytes that logs hold for the next batch; they keep this account."""

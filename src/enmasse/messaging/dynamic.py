@@ -75,7 +75,7 @@ class DynamicRequest(NamedTuple):
 
     Attributes:
         kind: one of ``DYNAMIC_KINDS``.
-        lifetime: when it is deleted.
+        lifetime: the time at which it is deleted.
     """
 
     kind: str = Anycast.kind

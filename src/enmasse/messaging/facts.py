@@ -60,7 +60,7 @@ class Facts:
         durable: whether it is to survive a restart.
         priority: 0 to 255, of which clients use 0 to 9; higher goes first.
         ttl_ms: the milliseconds that it may wait, from its arrival; 0 is for ever.
-        expires_ms: when it expires by its sender's clock, in milliseconds since 1970; 0 is never.
+        expires_ms: the time at which it expires by its sender's clock, in milliseconds since 1970; 0 is never.
         group: messages of the same group go to the same receiver.
         group_sequence: the place in the group.
         delivery_time_ms: not to be delivered before, in milliseconds since 1970; 0 is at once.

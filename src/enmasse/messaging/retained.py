@@ -51,9 +51,9 @@ class Value:
         payload: the message as its address gave it to its receivers.
         facts: the facts of the message.
         home: the values of the address that it belongs to.
-        since_us: when it came, by the core's steady clock.
+        since_us: the time at which it came, by the core's steady clock.
         version: the space's count of changes when it came.
-        ends_us: when its time to live is over, by the same clock; 0 is never.
+        ends_us: the time at which its time to live is over, by the same clock; 0 is never.
     """
 
     __slots__ = ("ends_us", "facts", "home", "name", "payload", "since_us", "step", "version")
@@ -237,7 +237,7 @@ class Retained:
             name: its name.
             payload: the message.
             facts: the facts of the message.
-            since_us: when it came, by the core's steady clock; 0 is in this turn.
+            since_us: the time at which it came, by the core's steady clock; 0 is in this turn.
         """
         value = self._values.get(name)
         if value is None:

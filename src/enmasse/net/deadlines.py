@@ -74,7 +74,7 @@ class Deadlines:
         """Have ``timed.on_deadline`` called.
 
         Args:
-            at: when, by the loop's clock.
+            at: the time, by the loop's clock.
             timed: the object that has the deadline.
 
         Returns:

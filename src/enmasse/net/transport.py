@@ -64,7 +64,7 @@ STALL_CHECKS = 6
 """Looks at it in that time."""
 
 NEW_LOOKS = 5
-"""As many times more often it is looked at a peer that has never taken what waited for it."""
+"""The factor by which a peer that has never taken what waited for it is looked at more often."""
 
 READ_BYTES = 1 << 20
 """A peer that has acknowledged more has read: its system keeps less for a program that does not."""

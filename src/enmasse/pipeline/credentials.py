@@ -1,4 +1,4 @@
-"""As whom the source and the sink come to a node, and whom they trust there.
+"""The users as whom the source and the sink come to a node, and the authorities that they trust.
 
 A secret stands in files or in the environment of the driver and the executors, and nowhere else: Spark shows
 options in its plans, event logs and pages, so an option only names a file. Files are read anew for each connection,
@@ -29,7 +29,7 @@ LOGIN_OPTIONS: Final = ("credentials", "tokenFile", "tlsCertificate", "tlsKey", 
 """The options that a ``Login`` is made of."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
-"""As Kubernetes names a Secret, or freer; it cannot lead out of the folder."""
+"""A name as Kubernetes gives to a Secret, or freer; it cannot lead out of the folder."""
 
 _TOKEN = re.compile(r"[!-~]+")
 """The characters of a token [RFC 6750 2.1] and more, but nothing that would end it in SASL."""

@@ -63,7 +63,7 @@ class BrowserLogin:
         state: comes back in that URL.
         nonce: comes back in the ID token.
         verifier: the secret with which the code is redeemed [RFC 7636].
-        began: when it began, in seconds since 1970 UTC.
+        began: the time at which it began, in seconds since 1970 UTC.
         is_fresh: whether the provider has to ask for a proof even of a person whom it knows.
     """
 

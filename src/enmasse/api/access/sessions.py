@@ -60,8 +60,8 @@ class Session:
         id: names it, and is no secret.
         requester: the person who has logged in.
         password: the hash of the account's password, with which the session ends; None: it is of no account.
-        began: when it began, in seconds of the clock of sessions.
-        used: when it was used last.
+        began: the time at which it began, in seconds of the clock of sessions.
+        used: the time at which it was used last.
         host: the host from which it was begun.
         agent: the browser, by its own word.
         provider: the proof by a provider, with which the session ends; None: it is of no provider.

@@ -24,7 +24,7 @@ MAX_RECORDED: Final = 500
 """Connections that are recorded although nobody looks at them."""
 
 LOOKED_AT_S: Final = 900.0
-"""So long after somebody looked at a connection those of its space are recorded."""
+"""The time that a space's connections are recorded after somebody looked at one."""
 
 _MAX_POINTS: Final = 200_000  # of forty bytes; an hour of a busy connection has 720
 _PATIENCE_S: Final = 10.0

@@ -128,7 +128,7 @@ class Recorded:
 
         Args:
             name: of one.
-            times: when it was read.
+            times: the time at which it was read.
             after: only what came later.
         """
         first = bisect_right(times, after)

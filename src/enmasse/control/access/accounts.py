@@ -152,9 +152,9 @@ class Token:
         id: names it, and is no secret.
         account: its owner.
         note: the purpose, in its owner's words.
-        created: when it was made.
-        expires: when it expires.
-        used: when it was used last, to the minute.
+        created: the time at which it was made.
+        expires: the time at which it expires.
+        used: the time at which it was used last, to the minute.
         made_by: the proof that it was made with: ``session``, ``token``, ``certificate`` or ``operator``; empty: a
             version that did not record it made it.
         parent: the token that it was made with, and ends with; empty: there is none.

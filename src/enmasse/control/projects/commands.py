@@ -64,7 +64,7 @@ class Seen:
     Attributes:
         at_ms: the time in milliseconds since 1970 UTC.
         is_connected: whether it was connected and not disconnected since.
-        events: when it was connected and disconnected, the latest last.
+        events: the time at which it was connected and disconnected, the latest last.
     """
 
     __slots__ = ("at_ms", "events", "is_connected")
@@ -145,7 +145,7 @@ class CommandDispatcher:
         Args:
             tenant: the tenant of the device.
             device: its id, which a former one may have had.
-            since_ms: when it was registered.
+            since_ms: the time at which it was registered.
         """
         found = self._seen.get((tenant, device))
         if found is None or found.at_ms < since_ms:

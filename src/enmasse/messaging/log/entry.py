@@ -292,7 +292,7 @@ class SpecialEntry(Entry):
         priority: 0 to 9, 4 being normal.
         group: messages of one group go to one receiver.
         facts: the facts of the message.
-        since_us: when it arrived, by the core's steady clock; 0 is in this turn.
+        since_us: the time at which it arrived, by the core's steady clock; 0 is in this turn.
         expires_us: the end of its time to live, by the same clock; 0 is never.
         key: the key of the last-value option.
     """

@@ -89,7 +89,7 @@ class Timing(Part["Backlog"]):
             producer: as of an entry.
             producer_id: as of an entry.
             facts: its wishes.
-            since_us: when it arrived, by the core's steady clock; 0 is in this turn.
+            since_us: the time at which it arrived, by the core's steady clock; 0 is in this turn.
         """
         options = self.whole.options
         if facts.is_plain and not (options.ttl_maximum or options.ttl_minimum or options.last_value_key):

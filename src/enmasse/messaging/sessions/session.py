@@ -72,7 +72,7 @@ class Session:
         has_leftovers: true if an older version may have kept a subscription for each filter.
         leftover_links: the links to these while a client is connected.
         holder: the connection that has it, while there is one.
-        left_us: when its client went, by the wall clock; 0 while one is there.
+        left_us: the time at which its client went, by the wall clock; 0 while one is there.
         will: the will of the connection.
     """
 

@@ -64,7 +64,7 @@ class KeycloakSettings(Model):
     url: str
     """The URL of the service, as `https://keycloak.example.com`."""
     credentials_secret: ServiceSecret
-    """Of an administrator of the realm `master`: entries `admin.username` and `admin.password`."""
+    """The credentials of an administrator of the realm `master`: entries `admin.username` and `admin.password`."""
     ca_cert_secret: ServiceSecret | None = None
     """The authority to trust: entry `ca.crt`."""
 
@@ -111,7 +111,7 @@ class OidcSettings(Model):
     issuer: str
     """The provider, as its tokens name it; its document of discovery lies below."""
     audience: str | None = Field(default=None, min_length=1)
-    """For whom tokens must be made out; left out: the client id."""
+    """The audience that tokens must be made out for; left out: the client id."""
     client_id: str | None = None
     """The client that asks for tokens on behalf of users that log in with a password."""
     client_secret: ServiceSecretKey | None = None
@@ -131,7 +131,7 @@ class OidcSettings(Model):
     leeway: int = Field(default=10, ge=0, le=300)
     """The seconds that clocks may differ."""
     password_cache: int = Field(default=60, ge=0, le=3600)
-    """For how many seconds a password that was right is not shown to the provider again."""
+    """The seconds that a password that was right is not shown to the provider again."""
 
 
 class ExternalAuthentication(Model):

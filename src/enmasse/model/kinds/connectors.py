@@ -116,7 +116,7 @@ class Connector(Model):
     tls: ConnectorTls | None = None
     """The authorities to trust and the certificate to show; `{}`: TLS with those of the machine; left out: no TLS."""
     credentials: ConnectorCredentials | None = None
-    """As whom to log in; left out: anonymously."""
+    """The user to log in as; left out: anonymously."""
     addresses: tuple[ConnectorAddress, ...] = Field(default=(), strict=False)
     """The addresses that are reached over there."""
 

@@ -130,7 +130,7 @@ class ServiceSpec(Model):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] = "ClusterIP"
     ports: tuple[ServicePort, ...] = Field(default=(), strict=False)
     external_name: str | None = None
-    """Of type ExternalName: the host that it stands for."""
+    """The host that type ExternalName stands for."""
     selector: dict[str, str] = Field(default_factory=dict)
 
 
@@ -183,7 +183,7 @@ class Event(Data):
     api_version: Literal["v1"] = "v1"
     kind: Literal["Event"] = "Event"
     involved_object: ObjectReference
-    """To what it happened."""
+    """The object that it happened to."""
     type: str = "Normal"
     """Normal or Warning."""
     reason: str = ""

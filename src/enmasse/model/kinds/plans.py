@@ -104,7 +104,7 @@ class AddressPlanSpec(_Described):
     retention_bytes: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
     """The bytes of a stream that are kept; an address may ask for less."""
     retention_age: Duration | None = None
-    """For how long a stream is kept; an address may ask for less."""
+    """The time that a stream is kept; an address may ask for less."""
     limits: AddressLimits | None = None
     """An address may ask for less, never for more."""
     full_policy: FullPolicy | None = None

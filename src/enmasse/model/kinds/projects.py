@@ -27,7 +27,7 @@ class ProvidedStrategy(Model):
     """A space that is there."""
 
     namespace: str | None = None
-    """That of the project; no other is allowed."""
+    """The namespace of the project; no other is allowed."""
     address_space_name: str
     """The name of the space."""
 

@@ -54,7 +54,7 @@ class AuthenticationServiceReference(Model):
     type: Literal["none", "standard", "external"] | None = None
     """Instead of a name: the first service of this type."""
     overrides: AuthenticationOverrides | None = None
-    """Of an external service that allows it."""
+    """The overrides of an external service that allows them."""
 
     @property
     def is_none(self) -> bool:
@@ -79,9 +79,9 @@ class Certificate(Model):
     secret_name: str | None = None
     """The secret that holds it."""
     tls_cert: str | None = None
-    """Of a certBundle: the certificate in PEM, in base64."""
+    """The certificate of a certBundle in PEM, in base64."""
     tls_key: str | None = Field(default=None, repr=False)
-    """Of a certBundle: its key in PEM, in base64."""
+    """The key of a certBundle in PEM, in base64."""
 
 
 class Exposure(Model):
@@ -241,7 +241,7 @@ class AddressSpaceStatus(ResourceStatus):
     routers: tuple[RouterStatus, ...] = Field(default=(), strict=False)
     """The state of its nodes."""
     limits: SpaceLimits | None = None
-    """In effect: the least of what space and plan say."""
+    """The limits in effect: the least of what space and plan say."""
 
 
 class AddressSpace(Resource):

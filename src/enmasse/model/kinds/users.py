@@ -55,13 +55,13 @@ class UserAuthentication(Model):
     )
     """The password in base64. It is never shown again: what is kept cannot be turned back into it."""
     provider: str | None = None
-    """Of a federated user: who knows it."""
+    """The provider that knows a federated user."""
     federated_userid: str | None = None
-    """Of a federated user: its id there."""
+    """The id of a federated user there."""
     federated_username: str | None = None
-    """Of a federated user: its name there."""
+    """The name of a federated user there."""
     subject: str | None = Field(default=None, min_length=1, max_length=1024)
-    """Of a certificate: its subject, or one of its other names; left out: the username."""
+    """The subject of a certificate, or one of its other names; left out: the username."""
 
 
 class Authorization(Model):

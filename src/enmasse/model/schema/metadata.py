@@ -54,7 +54,7 @@ class Metadata(Model):
     namespace: str = ""
     """The namespace; empty for what is of the whole installation."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """For choosing objects by."""
+    """The labels, by which objects are chosen."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Notes of people and programs."""
     finalizers: tuple[str, ...] = Field(default=(), strict=False, json_schema_extra={"x-kubernetes-list-type": "set"})

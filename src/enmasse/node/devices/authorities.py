@@ -81,7 +81,7 @@ class Presented:
         is_new_welcome: true if a device that is not known is registered.
         is_gateway: true if that is as a gateway.
         authority: the public key of the authority, as the registry has it.
-        ends_at: when certificate or authority end, whichever is sooner, in seconds since 1970 UTC.
+        ends_at: the time at which certificate or authority end, whichever is sooner, in seconds since 1970 UTC.
     """
 
     __slots__ = (

@@ -53,11 +53,11 @@ class Proof:
         auth_id: their name.
         login: the credentials, as they were then.
         secret: the one of them that was right.
-        until: when the proof ends by itself, as a token and a certificate do; in seconds since 1970 UTC; None: never.
+        until: the time at which the proof ends by itself, as a token's does, in seconds since 1970 UTC; None: never.
         authority: the public key of the tenant's authority that has vouched for it; empty: none was needed.
 
     Attributes:
-        ends_at: when it ends, as far as is known now; None: never.
+        ends_at: the time at which it ends, as far as is known now; None: never.
     """
 
     __slots__ = ("_material", "_until", "auth_id", "authority", "ends_at", "kind", "login")

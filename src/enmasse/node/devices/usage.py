@@ -33,7 +33,7 @@ class Period(NamedTuple):
     """The present period of a limit.
 
     Attributes:
-        since_s: when it began, in seconds since 1970 UTC; it tells one period from another.
+        since_s: the time at which it began, in seconds since 1970 UTC; it tells one period from another.
         most: the most that may be used in it.
     """
 
@@ -76,7 +76,7 @@ class Count:
     Attributes:
         used: the use in the present period, at this node since it started.
         most: the most that may be used at this node: what the limit and all others leave.
-        since_s: when the period began; 0: nothing is limited now.
+        since_s: the time at which the period began; 0: nothing is limited now.
         is_news: true if it is to be told.
     """
 

@@ -22,7 +22,7 @@ class PeerInfo(NamedTuple):
         refusal: the reason why the node has no room for the connection, if it has none.
         shown: the client's certificates, if an authority of a tenant of devices vouches for them.
         is_vouched_for: returns true if an authority of the operator's vouches for the client's certificate now.
-        certified_until: when that certificate ends, in seconds since 1970 UTC.
+        certified_until: the time at which that certificate ends, in seconds since 1970 UTC.
     """
 
     peer: str

@@ -45,7 +45,7 @@ class Keeper(Protocol):
         Args:
             kept: the state of the batches before; None at the beginning.
             rows: in the order of the stream; none when only time has passed.
-            now_us: when the batch was made, in microseconds; the same when it is repeated.
+            now_us: the time at which the batch was made, in microseconds; the same when it is repeated.
 
         Returns:
             What is to be kept, and rows to give.

@@ -51,7 +51,7 @@ def read_senml(content: bytes, accepted_s: float) -> list[dict[str, Any]]:
 
     Args:
         content: the message.
-        accepted_s: when the address accepted it, in seconds since 1970.
+        accepted_s: the time at which the address accepted it, in seconds since 1970.
 
     Raises:
         RecordProblem: it is no SenML pack.

@@ -69,7 +69,7 @@ class Version:
 
     Attributes:
         name: the number of a Delta table's version, or what stands for it.
-        at: when a batch first joined it, RFC 3339.
+        at: the time at which a batch first joined it, RFC 3339.
         files: all that it has.
         folder: the folder where they are kept for the query; empty: in the table.
     """

@@ -179,7 +179,7 @@ class _Sorted:
 
     def __init__(self) -> None:
         self.left: list[Parcel] = []
-        """To be sent again, in order; those that stalled included."""
+        """The parcels to send again, in order; those that stalled included."""
         self.stalled: list[Parcel] = []
         self.refusals: list[Refusal] = []
         self.moving: set[LinkKey] = set()

@@ -46,7 +46,7 @@ class SinkOptions:
     space: str = ""
     """Host name that chooses the space in ``open``; empty: the URL's own host."""
     login: Login = ENVIRONMENT_LOGIN
-    """As whom to come there, and whom to trust."""
+    """The user to come as, and the authorities to trust."""
     bad_records: str = ""
     """The address of refused rows; empty: the batch fails."""
     skips_no_consumer: bool = False

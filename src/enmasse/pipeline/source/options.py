@@ -81,7 +81,7 @@ class SourceOptions:
     space: str = ""
     """Host name that chooses the space in ``open``; empty: the URL's own host."""
     login: Login = ENVIRONMENT_LOGIN
-    """As whom to come there, and whom to trust."""
+    """The user to come as, and the authorities to trust."""
     starting: Bounds = LATEST
     """The bound where a query without a checkpoint begins."""
     ending: Bounds = LATEST

@@ -278,7 +278,7 @@ class Filter:
     Attributes:
         no_local: whether the client's own messages are left out.
         retain_as_published: whether messages keep their RETAIN flag.
-        retain_handling: when retained messages are sent: 0 always, 1 for a new subscription, 2 never.
+        retain_handling: the time at which retained messages are sent: 0 always, 1 for a new subscription, 2 never.
     """
 
     text: str

@@ -240,7 +240,7 @@ class Capture:
         """Add a protocol header or a whole frame.
 
         Args:
-            time_us: when, in microseconds since 1970 UTC.
+            time_us: the time, in microseconds since 1970 UTC.
             connection: its number.
             peer: the client's address, as ``host:port``.
             row: the protocol that it speaks.

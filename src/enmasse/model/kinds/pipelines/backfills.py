@@ -43,7 +43,7 @@ class BackfillStatus(Model):
     tasks: int | None = None
     """Parts of the work that are known yet."""
     tasks_done: int | None = None
-    """Those of them that are done."""
+    """The parts that are done."""
     rows: int | None = None
     """Rows that it put into the table."""
     rows_before: int | None = None

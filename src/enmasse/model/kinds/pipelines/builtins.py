@@ -227,9 +227,9 @@ class AnomaliesParameters(_Alerting):
     metrics: FieldNames = ()
     """The fields of the messages that are checked; left out: every one that holds a number."""
     bands: dict[str, Band] = Field(default_factory=dict)
-    """By metric, the values that are as they should be."""
+    """The values by metric that are as they should be."""
     device_bands: dict[str, dict[str, Band]] = Field(default_factory=dict)
-    """By device and metric, bands instead of those."""
+    """Bands by device and metric, instead of those."""
     deviations: float | None = Field(default=None, gt=0)
     """The standard deviations that a reading may be away from its device's mean; left out: any number."""
     alpha: float = Field(default=0.05, ge=0, le=1)
@@ -290,17 +290,17 @@ class TrainParameters(BuiltinParameters):
     features: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     """The fields of a message, or columns, that the model uses."""
     one_hot: FieldNames = ()
-    """Those of the features that are text, each of whose values becomes a number, 0 or 1."""
+    """The features that are text, each of whose values becomes a number, 0 or 1."""
     index: FieldNames = ()
-    """Those that are text, whose values are numbered, the most frequent first."""
+    """The features that are text, whose values are numbered, the most frequent first."""
     impute: Literal["mean", "median"] | None = None
     """The value of the training rows that stands for a missing feature; left out: rows that lack one do not count."""
     scale: Literal["standard", "minMax", "none"] = "standard"
     """The scale of features: by mean and deviation, to 0 to 1, or none."""
     target: str | None = None
-    """Of a regression: the field that it predicts."""
+    """The field that a regression predicts."""
     clusters: int = Field(default=4, ge=1, le=1000)
-    """Of kmeans: how many centres."""
+    """The number of centres of kmeans."""
     quantile: float = Field(default=0.999, gt=0, lt=1)
     """The share of the training rows that are as they should be; what scores higher is an anomaly."""
     within: Duration | None = None
@@ -369,7 +369,7 @@ class MeteringParameters(BuiltinParameters):
 
 
 class CommandsParameters(BuiltinParameters):
-    """From an alert to a command that a device can take."""
+    """A command, as a device can take it, for each alert."""
 
     does = "sends a command to a queue for each alert"
 
@@ -384,7 +384,7 @@ class CommandsParameters(BuiltinParameters):
     body: dict[str, Any] = Field(default_factory=lambda: {"alert": "{id}", "device": "{device}", "text": "{text}"})
     """The command, as JSON; ``{field}`` in a text stands for a field of the alert."""
     once_within: Duration = "10m"
-    """For how long an alert that comes again is known."""
+    """The time that an alert which comes again is known."""
     starting_offsets: str | None = None
     """The start of a new pipeline."""
 

@@ -104,9 +104,9 @@ class Resources(Model):
     cores: int | None = Field(default=None, ge=1)
     """Of a session of its own."""
     memory: Quantity | None = None
-    """Of a session of its own: Java's heap."""
+    """The heap of Java, for a session of its own."""
     master: str | None = None
-    """Of a session of its own: the cluster, as `spark://host:7077`; left out: this machine."""
+    """The cluster for a session of its own, as `spark://host:7077`; left out: this machine."""
 
 
 class PipelineSpec(Model):

@@ -29,7 +29,7 @@ class Expectation(Model):
     name: str
     """Names it in status and in dead letters."""
     condition: str = Field(min_length=1)
-    """In SQL over the columns of the relation; a row meets it where it is true."""
+    """The condition in SQL over the columns of the relation; a row meets it where it is true."""
     action: Literal["keep", "drop", "dead-letter", "fail"] | None = None
     """``keep`` (the default): they are counted; ``drop``: they are left out; ``dead-letter``: they go to
     ``badRecords``; ``fail``: the query fails."""

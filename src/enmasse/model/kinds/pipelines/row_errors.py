@@ -128,7 +128,7 @@ def _step_problems(spec: PipelineSpec, one: _Relation, found: RowErrors) -> Iter
 class _Relation:
     name: str
     sources: tuple[SourceSpec, ...]
-    """Those that its rows come from."""
+    """The relations that its rows come from."""
     step: StepSpec | None = None
     index: int = 0
     whole: str = ""

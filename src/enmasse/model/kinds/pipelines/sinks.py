@@ -81,16 +81,16 @@ class SinkSpec(Model):
     trigger: str | None = None
     """The time between this sink's queries for new rows, ``0s`` for at once; left out: as the pipeline says."""
     schema_registry: RegistrySpec | None = None
-    """Of an address: rows become messages by a schema of the space's registry, in its wire format."""
+    """The encoding for an address: rows become messages by a schema of the space's registry, in its wire format."""
     mode: OutputMode | None = None
     """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
     keys: tuple[str, ...] = Field(default=(), strict=False)
     """With mode ``update``: the columns that name a row."""
     order_by: str | None = None
-    """Of a table with mode ``update``: the column whose greater value wins, so that an older row never replaces a
+    """The column of a table with mode ``update`` whose greater value wins, so that an older row never replaces a
     newer one; left out: what comes later wins."""
     delete_when: str | None = Field(default=None, min_length=1)
-    """Of a table with mode ``update``: a condition in SQL over the relation; rows for which it holds delete those
+    """The condition, for a table with mode ``update``, in SQL over the relation; rows for which it holds delete those
     with their keys."""
     update: Literal["whole", "present"] | None = None
     """Of a table with mode ``update``: whether a row replaces the ``whole`` one that is there (the default), or only
@@ -100,17 +100,17 @@ class SinkSpec(Model):
     them. The columns ``valid_from``, ``valid_to`` and ``is_current`` say when each held (type 2 of slowly changing
     dimensions)."""
     constraints: dict[str, str] = Field(default_factory=dict)
-    """Of a Delta table: conditions in SQL by name, for which every row must be true; one that is not fails its
+    """Conditions of a Delta table in SQL by name, for which every row must be true; one that is not fails its
     batch."""
     evolve: Literal["add"] | None = None
     """Of a table: ``add`` adds columns that are new; left out: they are refused."""
     partition_by: tuple[str, ...] = Field(default=(), strict=False)
-    """Of a table: the columns that lay out its folders, or ``year(c)``, ``month(c)``, ``day(c)``, ``hour(c)`` of a
+    """The columns that lay out a table's folders, or ``year(c)``, ``month(c)``, ``day(c)``, ``hour(c)`` of a
     TIMESTAMP or ``bucket(16, c)``, which make a column ``c_year`` and so on."""
     maintenance: TableMaintenance | None = None
-    """Of a Delta table: how it is kept."""
+    """The upkeep of a Delta table."""
     on_no_consumer: Literal["fail", "skip"] | None = None
-    """Of a direct address: what happens to rows while nobody listens; left out: the batch is tried again."""
+    """The fate of a direct address's rows while nobody listens; left out: the batch is tried again."""
     bad_records: str | None = None
     """The address that rows go to which the target refuses; left out: the batch fails."""
 

@@ -85,18 +85,18 @@ class Files(Model):
     format: Literal["csv", "json", "parquet"]
     """``json``: an object on each line."""
     header: bool | None = None
-    """Of CSV: whether the first line names the columns; left out: it does not."""
+    """True if the first line of CSV names the columns; left out: it does not."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
-    """Of CSV: what is between values; left out: a comma."""
+    """The delimiter of CSV's values; left out: a comma."""
     quote: str | None = Field(default=None, max_length=1)
-    """Of CSV: what stands around values that hold a delimiter, twice where it is part of one; left out: ``"``; empty:
-    nothing does."""
+    """The quote of CSV around values that hold a delimiter, twice where it is part of one; left out: ``"``; empty:
+    there is none."""
     decimal: Literal[".", ","] | None = None
-    """Of CSV: what stands before the digits after the point; left out: a point."""
+    """The mark of CSV before the digits after the point; left out: a point."""
     encoding: Literal["UTF-8", "UTF-16", "ISO-8859-1", "ISO-8859-15", "windows-1252"] | None = None
-    """Of CSV: how characters are written; left out: UTF-8."""
+    """The encoding of CSV's characters; left out: UTF-8."""
     multi_line: bool | None = None
-    """Of CSV: whether values within quotes may hold ends of lines; left out: they may. ``false`` reads one large file
+    """True if CSV's values within quotes may hold ends of lines; left out: they may. ``false`` reads one large file
     in several tasks."""
     max_files_per_batch: int | None = Field(default=None, ge=1)
     """Files of one micro-batch at most."""
@@ -122,24 +122,23 @@ class SourceSpec(Model):
     database: Database | None = None
     """A table of a database. Batches join it as it was at the last look."""
     stream: bool | None = None
-    """Of a Delta table: whether its rows are read as a stream, those that are there and then those that each version
+    """True if a Delta table's rows are read as a stream, those that are there and then those that each version
     adds; left out: batches join it."""
     skip_change_commits: bool | None = None
-    """Of a table as a stream: whether versions that delete or replace rows are skipped; left out: the query fails."""
+    """True if a stream skips a table's versions that delete or replace rows; left out: the query fails."""
     refresh: str | None = None
-    """Of a table: `batch` (the default): each batch looks for its present version; a duration (the default of a
-    database: `1m`): it may be so old; `onStart`, not of a database: as it is when the query starts."""
+    """The refresh of a table: `batch` (the default): each batch looks for its present version; a duration (the
+    default of a database: `1m`): it may be so old; `onStart`, not of a database: as it is when the query starts."""
     when_empty: Literal["wait", "warn"] | None = None
-    """Of a table without rows, when the query is to start: `wait` (the default) until it has some, or go on and
-    `warn`."""
+    """The start of a query while its table is empty: `wait` (the default) until it has some, or go on and `warn`."""
     format: DecodingFormat | None = None
     """The format in which bodies are decoded; left out: as the address's ``schema`` says, or raw."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
     schema_registry: RegistrySpec | None = None
-    """Of ``avro`` and ``json``: messages are in the wire format of schema registries."""
+    """The registry of ``avro`` and ``json``: messages are in the wire format of schema registries."""
     starting_offsets: str | None = None
-    """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
+    """The start of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
     include_properties: bool | None = None
     """True if there are columns for properties, annotations and content type."""
     include_headers: bool | None = None

@@ -118,13 +118,13 @@ class QueryStatus(Model):
     lag: int | None = None
     """Rows that are there and were not read yet; left out while the query does not run or does one batch for long."""
     bad_records: int | None = None
-    """That could not be decoded, or were refused."""
+    """The messages that could not be decoded, or were refused."""
     drift: tuple[DriftedField, ...] = Field(default=(), strict=False)
     """The fields that do not fit the schemas of its sources, by column."""
     expectations: tuple[ExpectationStatus, ...] = Field(default=(), strict=False)
     """The expectations of rows, and how many rows did not meet them, since the runner started."""
     failed_rows: tuple[FailedRows, ...] = Field(default=(), strict=False)
-    """For how many rows an expression failed, by relation."""
+    """The number of rows that an expression failed for, by relation."""
     restarts: int = 0
     """The number of starts after a failure."""
     sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)
@@ -132,7 +132,7 @@ class QueryStatus(Model):
     tables: tuple[JoinedTable, ...] = Field(default=(), strict=False)
     """The tables that its batches join, each as the last batch did."""
     error: str | None = None
-    """Of the last failure."""
+    """The error of the last failure."""
 
 
 class PipelineStatus(ResourceStatus):
@@ -152,9 +152,9 @@ class PipelineStatus(ResourceStatus):
     last_error: str | None = None
     """The last failure of any query."""
     last_run: str | None = None
-    """Of one that ends and runs again: when it ended well."""
+    """The time at which one that ends and runs again ended well."""
     next_run: str | None = None
-    """Of one with a schedule: when it runs again."""
+    """The time at which one with a schedule runs again."""
     restarted_at: str | None = None
     """The last ``restart.at`` that was done."""
     backfill: BackfillStatus | None = None

@@ -46,7 +46,7 @@ class KeyState:
     """The state of a key, as a function sees it.
 
     Attributes:
-        now: when the batch was made; with timers by event time, the watermark.
+        now: the time at which the batch was made; with timers by event time, the watermark.
         has_timed_out: whether the call is for the key's timer, without rows.
     """
 
@@ -271,7 +271,7 @@ class StatefulCall:
             states: the states of its keys; they are changed.
             rows: the rows of a batch.
             now_us: the time that timers go by, in microseconds.
-            made_us: when the batch was made.
+            made_us: the time at which the batch was made.
 
         Returns:
             What it gave.
