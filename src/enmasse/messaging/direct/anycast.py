@@ -16,7 +16,7 @@ from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.fallback import Direct
-from enmasse.messaging.direct.large import LargeDelivery
+from enmasse.messaging.direct.large import LargeDelivery, PassingConsumer, PassingProducer
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Declaration
@@ -33,16 +33,11 @@ DELIVERY_OVERHEAD_BYTES = 300
 """Bytes that a waiting delivery costs beside its payload."""
 
 
-class AnycastProducer(Producer):
+class AnycastProducer(PassingProducer):
     """A sender's end at an anycast address."""
 
-    __slots__ = ("large",)
+    __slots__ = ()
     address: Anycast
-
-    def __init__(self, address: Anycast, port: ProducerPort, target: str) -> None:
-        super().__init__(address, port, target)
-        self.large: LargeDelivery | None = None
-        """The large message that is being received."""
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Hand the message to a receiver at once, if one can take it."""
@@ -105,30 +100,12 @@ class AnycastProducer(Producer):
             large.start(cast("AnycastConsumer", consumer))
         return large
 
-    def on_detached(self) -> None:
-        """Note that the link is detached, maybe in the middle of a message."""
-        if self.large is not None:
-            self.large.abort()
-        super().on_detached()
 
-
-class AnycastConsumer(Consumer):
+class AnycastConsumer(PassingConsumer):
     """A receiver's end at an anycast address."""
 
-    __slots__ = ("large",)
+    __slots__ = ()
     address: Anycast
-
-    def __init__(self, address: Anycast, port: ConsumerPort, presettle: bool) -> None:
-        super().__init__(address, port, presettle)
-        self.large: LargeDelivery | None = None
-        """The large message that is being sent."""
-
-    def on_blocked(self, blocked: bool) -> None:
-        """Note that the receiver's connection takes no more for now, or again."""
-        if self.large is not None:
-            self.large.on_blocked(blocked)
-        else:
-            super().on_blocked(blocked)
 
     def count_available(self) -> int | None:
         """Return the messages that came for credit of receivers whose connections take no more for now."""
@@ -231,9 +208,10 @@ class Anycast(Direct):
         )
 
     def forget(self, delivery: Delivery) -> None:
-        """Let a delivery wait no longer."""
-        self.backlog.remove(delivery)
-        self.backlog_bytes -= delivery.waiting_bytes + DELIVERY_OVERHEAD_BYTES
+        """Let a delivery wait no longer, if it does."""
+        if delivery in self.backlog:
+            self.backlog.remove(delivery)
+            self.backlog_bytes -= delivery.waiting_bytes + DELIVERY_OVERHEAD_BYTES
 
     def unpromised(self) -> int:
         """Return the receivers' credit that neither a sender holds nor a waiting delivery needs."""

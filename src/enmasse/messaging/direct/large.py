@@ -13,12 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from enmasse.message.outcomes import ACCEPTED, RELEASED
-from enmasse.messaging.delivery import FAILED, Delivery
+from enmasse.messaging.delivery import FAILED, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 
-# An anycast address and its large messages know each other.
 if TYPE_CHECKING:
-    from enmasse.messaging.delivery import Producer
-    from enmasse.messaging.direct.anycast import AnycastConsumer, AnycastProducer
+    from enmasse.messaging.address import Address
 
 
 LARGE_BYTES = 1 << 20
@@ -70,16 +68,71 @@ class HeldPort(Protocol):
         """Leave what the sender sends unread, or read on."""
 
 
-def _port_of(consumer: AnycastConsumer) -> PassingPort:
+class KeepsDeliveries(Protocol):
+    """The address of a large message, which may wait there for a receiver."""
+
+    backlog_bytes: int
+    """Bytes of the messages that wait."""
+
+    def forget(self, delivery: Delivery) -> None:
+        """Let a delivery wait no longer, if it does."""
+
+
+class PassingProducer(Producer):
+    """A sender's end that passes large messages on while they come; its address is a ``KeepsDeliveries``."""
+
+    __slots__ = ("large",)
+
+    def __init__(self, address: Address, port: ProducerPort, target: str) -> None:
+        super().__init__(address, port, target)
+        self.large: LargeDelivery | None = None
+        """The large message that is being received."""
+
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> LargeDelivery:
+        """Pass a large message on while it comes, to a receiver that can take it now or soon."""
+        raise NotImplementedError
+
+    def on_detached(self) -> None:
+        """Note that the link is detached, maybe in the middle of a message."""
+        if self.large is not None:
+            self.large.abort()
+        super().on_detached()
+
+
+class PassingConsumer(Consumer):
+    """A receiver's end to which large messages are passed on while they come; its port is a ``PassingPort``."""
+
+    __slots__ = ("large",)
+
+    def __init__(self, address: Address, port: ConsumerPort, presettle: bool) -> None:
+        super().__init__(address, port, presettle)
+        self.large: LargeDelivery | None = None
+        """The large message that is being sent."""
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Note that the receiver's connection takes no more for now, or again."""
+        if self.large is not None:
+            self.large.on_blocked(blocked)
+        else:
+            super().on_blocked(blocked)
+
+
+def _port_of(consumer: PassingConsumer) -> PassingPort:
     return cast("PassingPort", consumer.port)
 
 
-def _input_of(producer: AnycastProducer) -> HeldPort:
+def _input_of(producer: PassingProducer) -> HeldPort:
     return cast("HeldPort", producer.port)
 
 
+def _room_of(producer: PassingProducer) -> KeepsDeliveries:
+    return cast("KeepsDeliveries", producer.address)
+
+
 class LargeDelivery(Delivery):
-    """A large message at an anycast address; ``Passage`` of the engine calls it for the sender's link."""
+    """A large message on its way; ``Passage`` of the engine calls it for the sender's link."""
 
     __slots__ = (
         "_ahead",
@@ -94,16 +147,16 @@ class LargeDelivery(Delivery):
         "is_complete",
         "sender",
     )
-    sink: AnycastConsumer | None
+    sink: PassingConsumer | None
 
     def __init__(
-        self, payload: bytes, producer: AnycastProducer, producer_id: int, settled: bool, message_format: int
+        self, payload: bytes, producer: PassingProducer, producer_id: int, settled: bool, message_format: int
     ) -> None:
         super().__init__(payload, None, producer_id, settled, message_format)
         self.sender = producer
         # Outcomes are reported to this object, which knows when to pass them to the sender.
         self.producer = cast("Producer", self)
-        self.consumer: AnycastConsumer | None = None
+        self.consumer: PassingConsumer | None = None
         """The current receiver."""
         self.is_complete = False
         self._more = bytearray()
@@ -159,8 +212,8 @@ class LargeDelivery(Delivery):
         self.is_complete = True
         self.settled = True
         self.sender.large = None
-        if self.consumer is None and self in self.sender.address.backlog:
-            self.sender.address.forget(self)
+        if self.consumer is None:
+            _room_of(self.sender).forget(self)
         self._give_up()
 
     # Its way to a receiver
@@ -175,7 +228,7 @@ class LargeDelivery(Delivery):
             wait = self._wait
             self.sender.address.core.call_later(PATIENCE_S, lambda: self._on_patience(wait))
 
-    def start(self, consumer: AnycastConsumer) -> None:
+    def start(self, consumer: PassingConsumer) -> None:
         """Give what has come to a receiver, and what comes from now on."""
         payload, self.payload = self.payload, b""
         more, self._more = self._more, bytearray()
@@ -228,7 +281,7 @@ class LargeDelivery(Delivery):
             self.hold()
         if self._is_stalled:
             self._ahead += size
-            waiting = self.sender.address.backlog_bytes
+            waiting = _room_of(self.sender).backlog_bytes
             if (self._ahead > AHEAD_BYTES or waiting > WAITING_BYTES) and not self._is_held:
                 self._is_held = True
                 _input_of(self.sender).hold_input(True)
@@ -246,7 +299,7 @@ class LargeDelivery(Delivery):
         if self._wait != wait or not self._is_stalled:
             return
         if self.consumer is None:
-            self.sender.address.forget(self)
+            _room_of(self.sender).forget(self)
             self._outcome = RELEASED
             self._give_up()
         else:
@@ -275,4 +328,4 @@ class LargeDelivery(Delivery):
 
     def _add(self, part: bytes | memoryview) -> None:
         self._more += part
-        self.sender.address.backlog_bytes += len(part)
+        _room_of(self.sender).backlog_bytes += len(part)

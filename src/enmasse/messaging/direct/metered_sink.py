@@ -10,7 +10,7 @@ from enmasse.messaging.delivery import Producer
 if TYPE_CHECKING:
     from enmasse.message.passage import Passage
     from enmasse.messaging.address import Address
-    from enmasse.messaging.direct.large import LargeDelivery
+    from enmasse.messaging.direct.large import PassingProducer
     from enmasse.messaging.metering import Meter, MeteredPort
 
 
@@ -51,7 +51,7 @@ class MeteredSink:
         """Handle the beginning of a large message."""
         self.port.add_bytes(len(payload))
         # Only links of addresses that pass large messages on are asked.
-        producer = cast("_PassingProducer", self.producer)
+        producer = cast("PassingProducer", self.producer)
         passage = producer.on_large(payload, delivery_id, settled, message_format, is_crossed)
         return _Measured(self.port, passage, len(payload), self.most_bytes)
 
@@ -70,13 +70,6 @@ class MeteredSink:
         if available:
             self.port.wanted()
         self.producer.on_available(available)
-
-
-class _PassingProducer(Producer):
-    def on_large(
-        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
-    ) -> LargeDelivery:
-        raise NotImplementedError
 
 
 class _Measured:
