@@ -189,6 +189,9 @@ def test_a_connection_and_a_link_that_are_refused_are_told_with_the_servers_word
         async with serving() as server:
             why = failed(await steps_of({"port": server.port, "address": "nowhere"}), "attach")
             assert why == "a receiver of 'nowhere' is refused: amqp:not-found: there is no address 'nowhere'"
+            server.denial = AmqpError("amqp:unauthorized-access", "no user null")
+            why = failed(await steps_of({"port": server.port}), "open")
+            assert why.endswith("no user null: give the connector credentials, or tls.clientCert with tls.clientKey")
             server.denial = AmqpError("amqp:resource-limit-exceeded", "too many " + "x" * 10_000)
             why = failed(await steps_of({"port": server.port}), "open")
             assert "too many x" in why

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 _TEXTS = ("host", "authorities", "certificate", "key", "username", "password")
 
+NAME_US = "give the connector credentials, or tls.clientCert with tls.clientKey"
+
 _WORDS = (
     (RISK, ""),
-    (GIVE, "give the connector credentials, or tls.clientCert with tls.clientKey"),
+    (GIVE, NAME_US),
     (", or give TlsOptions(server_name=...)", ""),
     ("TlsOptions(ca_file=...)", "tls.caCert"),
     ("TlsOptions(certificate=..., key=...)", "tls.clientCert and tls.clientKey"),

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
 
-from enmasse.client.carrier import Carrier
+from enmasse.client.carrier import UNAUTHORIZED, Carrier
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, TlsError
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.egress import EgressError, connect_to
 from enmasse.net.tls_names import chain_of
 from enmasse.node.errors import EntityError
-from enmasse.node.uplinks.remote import Remote, in_our_words
+from enmasse.node.uplinks.remote import NAME_US, Remote, in_our_words
 from enmasse.wire.amqp.performatives import Source
 
 if TYPE_CHECKING:
@@ -256,7 +256,10 @@ class _Test:
         if isinstance(error, TlsError):
             return text + await self._shown(addresses)
         if isinstance(error, ConnectionDeniedError):
-            return text[:MAX_LETTERS]
+            # Some let everybody in, and look only then.
+            is_nobody = step == "open" and not (self._remote.username or self._remote.certificate)
+            hint = f": {NAME_US}" if is_nobody and error.condition == UNAUTHORIZED else ""
+            return text[:MAX_LETTERS] + hint
         if isinstance(error, DeadlineError):
             text = f"no answer within {OPEN_S:g} s"
         elif step != "SASL" or is_tls:
