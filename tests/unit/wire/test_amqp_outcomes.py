@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from enmasse.message.types import Described, Symbol, ULong
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
-from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import Disposition, End, Flow, Received, Transfer
+from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.performatives import Attach, Disposition, End, Flow, Received, Source, Transfer
 from enmasse.wire.amqp.session import Session
 from tests.support.raw_peer import RawPeer
 
@@ -343,3 +344,121 @@ def test_outcomes_due_go_out_before_detach_and_end() -> None:
     assert kinds == ["Disposition", "Detach", "Disposition", "End"]
     link.settle(2, ACCEPTED)
     assert peer.hear() == []
+
+
+# A receiver that waits until its sender has settled
+
+
+class Patient(RecordingSink):
+    """A sender that settles what its receivers have answered when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Callable[[], None]] = []
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Keep it waiting."""
+        self.waiting.append(done)
+
+
+def waiting(rcv_settle_mode: int = 1) -> tuple[RecordedPair, ReceivingLink, Patient]:
+    """A client that has received five messages, and their sender."""
+    pair = RecordedPair()
+    sender = Patient()
+
+    def accept(link: Link, attach: Attach) -> None:
+        sender.link = link
+        link.accept(sender, source=attach.source, target=attach.target)
+
+    pair.server_diary.on_wish = accept
+    sink = RecordingSink()
+    link = pair.begin().attach_receiver("in", sink, Source("q"), rcv_settle_mode=rcv_settle_mode)
+    sink.link = link
+    link.grant(100)
+    pair.pump()
+    for _ in range(5):
+        sender.send(b"m")
+    pair.pump()
+    assert [one.delivery_id for one in sink.received] == [0, 1, 2, 3, 4]
+    return pair, link, sender
+
+
+def test_a_receiver_may_wait_until_its_outcome_has_taken_effect() -> None:
+    pair, link, sender = waiting()
+    settled: list[int] = []
+    for number in (1, 0, 3):
+        link.settle_after(number, ACCEPTED, lambda number=number: settled.append(number))  # type: ignore[misc]
+    pair.pump()
+    assert sender.states == [ACCEPTED] * 3
+    assert settled == []
+    sender.waiting[1]()
+    pair.pump()
+    assert settled == [0]
+    for done in (sender.waiting[0], sender.waiting[2]):
+        done()
+    pair.pump()
+    assert settled == [0, 1, 3]
+    assert link.session.awaited == {}
+
+
+def test_a_receiver_does_not_wait_for_a_sender_that_does_not_settle_second() -> None:
+    pair, link, sender = waiting(rcv_settle_mode=0)
+    settled: list[int] = []
+    link.settle_after(2, RELEASED, lambda: settled.append(2))
+    assert settled == [2]
+    pair.pump()
+    assert sender.states == [RELEASED]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "settled"),
+    [
+        (0, 4, [1, 2, 4]),
+        (0, 0x7FFFFFFF, [1, 2, 4]),
+        (2, 4, [2, 4]),
+        (0xFFFFFFFF, 1, [1]),
+        (3, 3, []),
+        (5, 9, []),
+    ],
+)
+def test_a_sender_may_settle_ranges(first: int, last: int, settled: list[int]) -> None:
+    peer, link = receiving(rcv_settle_mode=1)
+    for number in range(5):
+        peer.say(Transfer(0, number, b"t"), payload=b"m")
+    found: list[int] = []
+    for number in (1, 2, 4):
+        link.settle_after(number, ACCEPTED, lambda number=number: found.append(number))  # type: ignore[misc]
+    peer.say(Disposition(False, first, last, False, ACCEPTED))
+    assert found == []
+    peer.say(Disposition(False, first, last, True, ACCEPTED))
+    assert sorted(found) == settled
+    peer.say(Disposition(False, first, last, True))
+    assert sorted(found) == settled
+
+
+def test_a_sender_that_settles_backwards_is_ended() -> None:
+    peer, link = receiving(rcv_settle_mode=1)
+    peer.say(Transfer(0, 0, b"t"), payload=b"m")
+    link.settle_after(0, ACCEPTED, lambda: None)
+    peer.hear()
+    peer.say(Disposition(False, 5, 4, True))
+    assert peer.hear_one(End).error is not None
+
+
+@pytest.mark.parametrize("way", ["detach", "end", "cut"])
+def test_a_receiver_whose_link_ends_waits_no_longer(way: str) -> None:
+    pair, link, sender = waiting()
+    settled: list[int] = []
+    link.settle_after(0, ACCEPTED, lambda: settled.append(0))
+    pair.pump()
+    if way == "detach":
+        link.detach()
+    elif way == "end":
+        link.session.end()
+    else:
+        pair.cut()
+    pair.pump()
+    assert link.session.awaited == {}
+    sender.waiting[0]()
+    pair.pump()
+    assert settled == []

@@ -434,6 +434,19 @@ class ReceivingLink(Link):
         """Settle at once (0, first) or leave it to the sender to settle first (1, second)."""
         self.settle = self.session.settle_second if rcv_settle_mode == 1 else self.session.settle
 
+    def settle_after(self, delivery_id: int, state: Any, done: Callable[[], None]) -> None:
+        """Send the outcome of a delivery, and have ``done`` called once the sender has settled it [AMQP 2.6.12].
+
+        That is how a receiver hears that its outcome has taken effect. One whose sender has not agreed to settle
+        second is settled at once. If the link ends before, ``done`` is not called.
+        """
+        remote = self.remote_attach
+        if remote is not None and remote.rcv_settle_mode == 1:
+            self.session.settle_after(self, delivery_id, state, done)
+        else:
+            self.session.settle(delivery_id, state)
+            done()
+
     @property
     def is_under_way(self) -> bool:
         """True if a part of a delivery has come."""

@@ -421,6 +421,8 @@ class Session(SessionFlow):
 
     def _dispose(self, from_receiver: bool, first: int, last: int, settled: bool, state: Any) -> None:
         if not from_receiver:
+            if settled and self.awaited:
+                self._confirm(first, last)
             return
         if state is None:
             if not settled:
@@ -452,6 +454,21 @@ class Session(SessionFlow):
                 delivery = pop(delivery_id, None)
                 if delivery is not None:
                     delivery.sink.on_outcome(delivery, state)
+
+    def _confirm(self, first: int, last: int) -> None:
+        """The sender has settled what it was sent the state of [AMQP 2.6.12]."""
+        awaited = self.awaited
+        span = (last - first) & MASK
+        if span >= 0x80000000:
+            raise SessionError("amqp:invalid-field", f"a disposition from {first} back to {last}")
+        if span < len(awaited):
+            ids = [(first + at) & MASK for at in range(span + 1)]
+        else:
+            ids = [delivery_id for delivery_id in awaited if (delivery_id - first) & MASK <= span]
+        for delivery_id in ids:
+            found = awaited.pop(delivery_id, None)
+            if found is not None:
+                found[1]()
 
     def _dispose_by_default(self, first: int, last: int) -> None:
         """Settle without a state what has an outcome for that [AMQP 3.5.3]."""

@@ -70,6 +70,8 @@ class SessionLinks(SessionOutput):
         """Free the link's name and handles."""
         if isinstance(link, ReceivingLink):
             link.forget_parts()
+            if self.awaited:
+                self.awaited = {at: one for at, one in self.awaited.items() if one[0] is not link}
         if link.remote_handle is not None:
             self.receivers.pop(link.remote_handle, None)
             self.senders.pop(link.remote_handle, None)
@@ -179,6 +181,7 @@ class SessionLinks(SessionOutput):
     def drop_links(self, error: AmqpError | None) -> None:
         """Report to the handler that every link of an ended session is detached."""
         self._report_too_large()
+        self.awaited.clear()
         pending, self._pending = self._pending, deque()
         self.drop_unsent(pending)
         for link in list(self.handles.values()):

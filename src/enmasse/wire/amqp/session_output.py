@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.message.composites import encode_composite
@@ -52,9 +52,9 @@ class SessionOutput:
     __slots__ = (
         "_first", "_frames_in", "_granted_end", "_held_window", "_initial_in", "_is_flow_due", "_last",
         "_links_due", "_passings", "_pending", "_rare", "_rare_transfer", "_refill_at", "_settled_count",
-        "_shut", "_stalls", "_state", "_too_large", "_walked", "_window", "_window_end", "by_link", "by_name",
-        "channel", "connection", "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended",
-        "next_delivery_id", "next_outgoing_id", "receivers", "remote_begin", "remote_channel",
+        "_shut", "_stalls", "_state", "_too_large", "_walked", "_window", "_window_end", "awaited", "by_link",
+        "by_name", "channel", "connection", "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent",
+        "is_ended", "next_delivery_id", "next_outgoing_id", "receivers", "remote_begin", "remote_channel",
         "remote_handle_max", "remote_window", "senders", "tag_head", "unsettled",
     )  # fmt: skip
 
@@ -83,6 +83,9 @@ class SessionOutput:
         self.enlisted: dict[int, Any] = {}
         """Sent deliveries whose outcome waits for a transaction's end, by delivery id; the handler
         keeps this account, whose entries have their ``delivery``, and is called for whatever else comes for these."""
+        self.awaited: dict[int, tuple[ReceivingLink, Callable[[], None]]] = {}
+        """Received deliveries whose sender is to settle them, by delivery id, and who waits for that; each has used
+        credit that its receiver has granted."""
         self.by_link = UnsettledByLink()
         self._walked = 0
         self._too_large: list[Any] = []
@@ -139,6 +142,11 @@ class SessionOutput:
             self.connection.put(
                 amqp_frame(self.channel, Disposition(role=True, first=delivery_id, settled=False, state=state))
             )
+
+    def settle_after(self, link: ReceivingLink, delivery_id: int, state: Any, done: Callable[[], None]) -> None:
+        """Send the state of a delivery, and have ``done`` called once its sender has settled it."""
+        self.awaited[delivery_id] = link, done
+        self.settle_second(delivery_id, state)
 
     def settle_sent(self, delivery_id: int, state: Any) -> None:
         """Settle a delivery that we sent, whose receiver has sent its state but not settled it."""
