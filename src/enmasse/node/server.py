@@ -307,13 +307,13 @@ class Server:
             {(SPACE_TYPE, "TEST-CONNECTOR"): self._test_connector},
         )
 
-    def _test_connector(self, _space: str, body: Any, answer: Callable[[dict[str, Any] | EntityError], None]) -> None:
+    def _test_connector(self, space: str, body: Any, answer: Callable[[dict[str, Any] | EntityError], None]) -> None:
         if self._connector_tests is None:
             # Most nodes test none, and start faster without it.
             from enmasse.node.uplinks.testing import ConnectorTests  # noqa: PLC0415
 
             self._connector_tests = ConnectorTests(self._reach, self.name)
-        self._connector_tests.start(body, answer)
+        self._connector_tests.start(space, body, answer)
 
     def _read_users(self, path: Path) -> None:
         from enmasse.node.users.users_file import UsersFile  # noqa: PLC0415  YAML is not loaded where there are no users

@@ -18,7 +18,7 @@ from enmasse.net import egress
 from enmasse.net.egress import CONNECTORS, Reach
 from enmasse.node.errors import EntityError
 from enmasse.node.uplinks import testing
-from enmasse.node.uplinks.testing import MAX_TESTS, ConnectorTests
+from enmasse.node.uplinks.testing import MAX_LOOKUPS, MAX_TESTS, MAX_TESTS_OF_SPACE, ConnectorTests
 from tests.unit.client.authorities import DAY, Authority
 from tests.unit.client.conftest import Server, serving
 
@@ -42,7 +42,7 @@ def allowing(*networks: Any) -> ConnectorTests:
 
 async def steps_of(given: dict[str, Any], tests: ConnectorTests | None = None) -> list[dict[str, Any]]:
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    (tests or allowing(*HERE)).start({"host": "mq.example.com"} | given, answered.set_result)
+    (tests or allowing(*HERE)).start("default/shop", {"host": "mq.example.com"} | given, answered.set_result)
     async with asyncio.timeout(60):
         found = await answered
     steps: list[dict[str, Any]] = found["steps"]
@@ -201,8 +201,7 @@ def test_a_connection_and_a_link_that_are_refused_are_told_with_the_servers_word
 
 
 def test_where_nothing_answers_the_step_says_so(monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
-    monkeypatch.setattr(egress, "CONNECT_S", 0.3)
-    monkeypatch.setattr(testing, "OPEN_S", 0.3)
+    monkeypatch.setattr(testing, "ATTACH_S", 0.3)
 
     async def scene() -> None:
         gone = asyncio.Event()
@@ -214,15 +213,19 @@ def test_where_nothing_answers_the_step_says_so(monkeypatch: pytest.MonkeyPatch,
         quiet = await asyncio.start_server(silent, "127.0.0.1", 0)
         port = quiet.sockets[0].getsockname()[1]
         async with quiet:
+            monkeypatch.setattr(testing, "OPEN_S", 0.3)
             assert "does that port speak AMQP 1.0, or want TLS?" in failed(await steps_of({"port": port}), "SASL")
             why = failed(await steps_of({"port": port, "tls": True}), "TLS")
             assert why == "no answer within 0.3 s: does that port speak TLS?"
+            monkeypatch.setattr(testing, "OPEN_S", 60.0)
             gone.set()
         async with serving() as server:
             why = failed(await steps_of({"port": server.port, "address": "silent"}), "attach")
             assert why == "no answer within 0.3 s to a receiver of 'silent'"
+        monkeypatch.setattr(egress, "CONNECT_S", 0.3)
         async with black_hole() as port:
             assert "does a firewall drop it" in failed(await steps_of({"port": port}), "TCP")
+        monkeypatch.setattr(egress, "CONNECT_S", 60.0)
         assert "nothing listens there" in failed(await steps_of({"port": port}), "TCP")
         assert "is not known" in failed(await steps_of({"port": 1, "host": "nowhere.example.com"}), "DNS")
 
@@ -268,32 +271,68 @@ def test_a_connector_goes_nowhere_that_the_operator_has_not_allowed() -> None:
     asyncio.run(scene())
 
 
-def test_only_so_many_tests_run_at_a_time_and_what_is_no_server_is_refused() -> None:
+def test_only_so_many_tests_run_at_a_time_and_of_one_space_fewer() -> None:
     async def scene() -> None:
-        held = asyncio.Event()
-
         async def never(_host: str, _port: int) -> Sequence[str]:
-            await held.wait()
+            await asyncio.Event().wait()
             return ()
 
         tests = ConnectorTests(Reach(CONNECTORS, lookup=never), "node-0")
         answers: list[Any] = []
-        for _ in range(MAX_TESTS):
-            tests.start({"host": "mq.example.com", "port": 1}, answers.append)
-        with pytest.raises(EntityError, match="already") as caught:
-            tests.start({"host": "mq.example.com", "port": 1}, answers.append)
-        assert caught.value.status == 503
+        server = {"host": "mq.example.com", "port": 1}
+        spaces = [f"default/s{number // MAX_TESTS_OF_SPACE}" for number in range(MAX_TESTS)]
+        for number, space in enumerate(spaces):
+            tests.start(space, server, answers.append)
+            if number == MAX_TESTS_OF_SPACE - 1:
+                with pytest.raises(EntityError, match="already") as caught:
+                    tests.start(space, server, answers.append)
+                assert caught.value.status == 503
+        with pytest.raises(EntityError, match="already"):
+            tests.start("default/other", server, answers.append)
         await tests.stop()
-        wrong: list[dict[str, Any]] = [{}, {"host": "a"}, {"host": 1, "port": 1}, {"host": "a", "port": "1"}]
-        for given in wrong:
-            with pytest.raises(EntityError) as caught:
-                tests.start(given, answers.append)
-            assert caught.value.status == 400
-        with pytest.raises(EntityError, match="address"):
-            tests.start({"host": "a", "port": 1, "address": 3}, answers.append)
+        tests.start("default/other", server, answers.append)
+        await tests.stop()
         assert answers == []
 
     asyncio.run(scene())
+
+
+def test_names_that_are_never_looked_up_take_no_more_threads_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "LOOKUP_S", 0.05)
+
+    async def scene() -> None:
+        looking: list[str] = []
+        over = asyncio.Event()
+
+        async def slow(host: str, _port: int) -> Sequence[str]:
+            looking.append(host)
+            await over.wait()
+            return ["127.0.0.1"]
+
+        tests = ConnectorTests(Reach(CONNECTORS, lookup=slow), "node-0")
+        for number in range(MAX_LOOKUPS + 3):
+            steps = await steps_of({"port": 1, "host": f"h{number}.example.com"}, tests)
+            assert "was not looked up within 0.05 s" in failed(steps, "DNS")
+        assert looking == [f"h{number}.example.com" for number in range(MAX_LOOKUPS)]
+        monkeypatch.setattr(testing, "LOOKUP_S", 60.0)
+        over.set()
+        assert "not public" in failed(await steps_of({"port": 1, "host": "last.example.com"}, tests), "DNS")
+        # Nobody has waited for those in between any more.
+        assert looking[MAX_LOOKUPS:] == ["last.example.com"]
+        await tests.stop()
+
+    asyncio.run(scene())
+
+
+def test_what_is_no_server_is_refused() -> None:
+    tests = allowing()
+    answers: list[Any] = []
+    wrong: list[dict[str, Any]] = [{}, {"host": "a"}, {"host": 1, "port": 1}, {"host": "a", "port": "1"}]
+    for given in (*wrong, {"host": "a", "port": True}, {"host": "a", "port": 1, "address": 3}):
+        with pytest.raises(EntityError) as caught:
+            tests.start("default/shop", given, answers.append)
+        assert caught.value.status == 400, given
+    assert answers == []
 
 
 def test_the_operators_word_says_where_connectors_go() -> None:

@@ -15,8 +15,7 @@ import socket
 import ssl
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
-from dataclasses import replace as with_changes
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,10 +44,20 @@ LOOKUP_S: Final = 5.0
 """Seconds that a name may take to be looked up."""
 
 OPEN_S: Final = 10.0
-"""Seconds for TLS, SASL and the open of AMQP together, and for an attach."""
+"""Seconds for TLS, SASL and the open of AMQP together."""
 
-MAX_TESTS: Final = 4
+ATTACH_S: Final = 10.0
+"""Seconds for an attach."""
+
+MAX_TESTS: Final = 8
 """The tests that run at a time."""
+
+MAX_TESTS_OF_SPACE: Final = 2
+"""Those of one space."""
+
+MAX_LOOKUPS: Final = 2
+"""The names that are looked up at a time. The loop has four threads for that, which logins by providers need too, and
+a lookup keeps one for as long as its name's server likes."""
 
 MAX_CERTIFICATES: Final = 5
 """The certificates of a chain that are described."""
@@ -74,11 +83,14 @@ class ConnectorTests:
     """
 
     def __init__(self, reach: Reach, container_id: str) -> None:
-        self._reach = reach
+        self._reach = replace(reach, lookup=self._look_up)
+        self._lookup = reach.lookup
+        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
+        self._looking: set[asyncio.Future[Sequence[str]]] = set()
         self._container_id = container_id
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], str] = {}
 
-    def start(self, body: Any, answer: Callable[[dict[str, Any] | EntityError], None]) -> None:
+    def start(self, space: str, body: Any, answer: Callable[[dict[str, Any] | EntityError], None]) -> None:
         """Test one server, which the body of a request describes, and answer with its steps once that is over.
 
         Raises:
@@ -92,8 +104,9 @@ class ConnectorTests:
             remote = Remote.read(given)
         except ConfigError as error:
             raise EntityError(400, str(error)) from None
-        if len(self._running) >= MAX_TESTS:
-            raise EntityError(503, f"{MAX_TESTS} connectors are tested already: try again in a moment")
+        others = list(self._running.values())
+        if len(others) >= MAX_TESTS or others.count(space) >= MAX_TESTS_OF_SPACE:
+            raise EntityError(503, "other connectors are tested already: try again in a moment")
 
         async def run() -> None:
             test = _Test(remote, address, self._reach, self._container_id)
@@ -104,14 +117,35 @@ class ConnectorTests:
                 answer(EntityError(500, "the test itself failed; the log of the node says more"))
 
         task = asyncio.create_task(run(), name=f"test of {remote.host}")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = space
+        task.add_done_callback(self._running.pop)
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        """Return the addresses of a host; a lookup for which nobody waits any more keeps its place until it ends."""
+        has_begun = False
+
+        async def look_up() -> Sequence[str]:
+            nonlocal has_begun
+            async with self._lookups:
+                has_begun = True
+                return await self._lookup(host, port)
+
+        looking = asyncio.ensure_future(look_up())
+        self._looking.add(looking)
+        looking.add_done_callback(self._looking.discard)
+        try:
+            return await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            if not has_begun:
+                looking.cancel()
+            raise
 
     async def stop(self) -> None:
         """Cancel the tests that run."""
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        left: list[asyncio.Future[Any]] = [*self._running, *self._looking]
+        for each in left:
+            each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 class _FailedError(Exception):
@@ -208,7 +242,7 @@ class _Test:
             elif carrier.remote is not None:
                 self._note(_introduced(carrier.remote))
 
-        options = with_changes(options, connect=connected)
+        options = replace(options, connect=connected)
         carrier = Carrier(options, remote.url, lambda _carrier, _error: None, on_step=on_step)
         try:
             await carrier.dial(OPEN_S)
@@ -291,10 +325,10 @@ class _Test:
         self._began = time.monotonic()
         link = carrier.session.attach_receiver("enmasse-connector-test", sink, Source(address=self._address))
         try:
-            async with asyncio.timeout(OPEN_S):
+            async with asyncio.timeout(ATTACH_S):
                 attach = await sink.answered
         except TimeoutError:
-            raise _FailedError(f"no answer within {OPEN_S:g} s to a receiver of {self._address!r:.100}") from None
+            raise _FailedError(f"no answer within {ATTACH_S:g} s to a receiver of {self._address!r:.100}") from None
         except _FailedError as error:
             raise _FailedError(f"a receiver of {self._address!r:.100} is refused: {error}") from None
         size = attach.max_message_size
