@@ -12,6 +12,7 @@ from enmasse.message.outcomes import ACCEPTED, Released
 from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.message.types import Described, Symbol, UInt, ULong, UShort
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import SpaceLimits
 from enmasse.node.connections.client_connection import ClientConnection
 from enmasse.node.connections.connections import Connections
 from enmasse.node.http.connection import HttpConnection
@@ -425,6 +426,22 @@ def test_a_receiver_whose_address_goes_before_its_answer_is_told_so(client: Clie
     assert only_end(client).credits == []
 
 
+@pytest.mark.parametrize("answer", [None, AttachError("amqp:not-found", "it is not there")], ids=["yes", "no"])
+@pytest.mark.parametrize("role", ["receiver", "sender"])
+def test_a_connection_that_the_node_closes_is_answered_no_more(
+    client: Client, role: str, answer: AttachError | None
+) -> None:
+    client.receive() if role == "receiver" else client.send()
+    assert client.heard() == []
+    client.connection.close("amqp:connection:forced", "the node stops")
+    end = only_end(client)
+    end.opening.settle(answer)
+    assert "receiving" not in client.heard()
+    client.cut()
+    assert_nothing_left(client)
+    assert end.credits == [] if role == "receiver" else end.payloads == []
+
+
 # Senders
 
 
@@ -582,6 +599,19 @@ def test_amqp_a_sender_is_told_what_others_have_granted(theirs: int | None, told
     assert (answer.max_message_size, answer.properties) == (told, {"product": "remote"})
     assert isinstance(link, SendingLink)
     assert link.credit == 10
+
+
+def test_amqp_a_rate_that_is_limited_before_the_answer_holds_after_it() -> None:
+    client = Amqp()
+    client.send()
+    connection, space = client.connection, client.connection.space
+    assert space is not None
+    space.limit(SpaceLimits(message_rate=1))
+    connection.bounds.meter(space, connection.links.values())
+    assert client.heard() == []
+    only_end(client).open(100)
+    assert client.heard() == ["sent"]
+    assert 0 < client.sink.link.credit + 1 < 100
 
 
 def test_stomp_a_receipt_of_a_later_subscription_does_not_wait() -> None:

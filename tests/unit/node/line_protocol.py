@@ -222,8 +222,14 @@ class LineConnection(ClientConnection):
                 self.admission.rights.require_receive(name)
                 address = space.find(name)
                 self.count(link, address)
-                self.joined(key, link, address.attach_consumer(port, AttachOptions(presettle=True)))
-                self.engine.say("READY", name)
+                consumer = address.attach_consumer(port, AttachOptions(presettle=True))
+                self.join(
+                    key,
+                    link,
+                    consumer,
+                    begin=lambda: self.engine.say("READY", name),
+                    refuse=lambda error: self.close(error.condition, error.description),
+                )
         except AttachError as error:
             self.refused(link, error)
             self.close(error.condition, error.description)

@@ -559,7 +559,7 @@ class ClientConnection:
             return
 
         def decided(error: RemoteError | None) -> None:
-            if self.links.get(key) is not link or link.is_detached:
+            if self.links.get(key) is not link or link.is_detached or self.closing is not None:
                 return
             if error is None:
                 self.log("link-attached", **link.log_fields)
