@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 1024
 
+_WILDCARDS = frozenset("*#$")
+"""The letters of patterns that mean more than one address."""
+
 
 def connector_routes(context: Context, nodes: Mapping[str, ConnectorTester]) -> list[Route]:
     """Return the routes.
@@ -43,7 +46,7 @@ def connector_routes(context: Context, nodes: Mapping[str, ConnectorTester]) -> 
         """Test the servers of a connector."""
         namespace, name = place(request)
         body = await read_body(request, OBJECTS)
-        address = body.get("address") or ""
+        address = body.get("address", "")
         if not isinstance(address, str) or len(address) > _LONGEST:
             raise RequestError(400, f"address: expected an address over there, got {describe_value(address)}")
         space = restore(context.store.get(ADDRESS_SPACE.name, namespace, name))
@@ -53,6 +56,8 @@ def connector_routes(context: Context, nodes: Mapping[str, ConnectorTester]) -> 
             servers = servers_of(connector, namespace, context.providers.find_secret)
         except MissingError as error:
             raise RequestError(409, f"connector '{connector.name}' waits: {error}") from None
+        if not address:
+            address = next((item.pattern for item in connector.addresses if not _WILDCARDS & set(item.pattern)), "")
         node = nodes[context.node_of(space.key).name]
         items = [await _test(node, space.key, server, address) for server in servers]
         told = {"kind": CONNECTOR_TEST.kind, "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}}

@@ -30,7 +30,11 @@ def try_connector(
     address: Annotated[
         str,
         typer.Option(
-            "--address", "-a", metavar="ADDRESS", help="An address over there: a receiver without credit is attached."
+            "--address",
+            "-a",
+            metavar="ADDRESS",
+            help="An address over there to which a receiver without credit is attached; else the first that the "
+            "connector declares without wildcards.",
         ),
     ] = "",
     space: Space = None,
