@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,6 @@ from tests.support.stream_node import StreamNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark writes and compiles Java for each query, which for a handful of rows is a fifth of all that it does."""
 
 
 @pytest.fixture(scope="session")
@@ -86,9 +82,7 @@ def spark(
     # Java hands the environment that it was started with to Spark's Python processes.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-        # At length it is as in production; so is, always, the Spark of what the platform itself starts.
-        settings = {} if "ENMASSE_TEST_KILLS" in os.environ else INTERPRETED
-        session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True, settings=settings)
+        session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True)
     yield session
     session.stop()
 

@@ -44,7 +44,9 @@ class Demo:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "COLUMNS": "200", **environment},
+            # Java's options are those of the demonstration, as they are for users.
+            env={key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
+            | {"COLUMNS": "200", **environment},
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

@@ -13,9 +13,10 @@ from tests.scenario.tryout_pairs import payload_pairs, write_pairs
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-def test_a_pipeline_is_tested_as_the_howto_says_and_so_is_one_of_each_kind(needs_spark: None, tmp_path: Path) -> None:
+def test_pipelines_are_tested_as_the_howto_says(needs_spark: None, tmp_path: Path) -> None:
+    """So is one of each kind, and the payloads of devices become the tables of their examples."""
     place = Place(tmp_path, ())  # without an installation
-    pairs = write_pairs(place.directory)
+    pairs = [*write_pairs(place.directory), *payload_pairs()]
     files = " ".join(f"{file} {rows}" for file, rows, _ in pairs)
     said = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
     for commands, expected in blocks("test-a-pipeline.md").values():
@@ -24,11 +25,3 @@ def test_a_pipeline_is_tested_as_the_howto_says_and_so_is_one_of_each_kind(needs
         told = [line.rstrip() for line in place.run(asked).splitlines()]
         more = said if asked != commands else []
         assert expected is None or told == [*more, *expected.splitlines()], "\n".join(told)
-
-
-def test_payloads_of_devices_become_the_tables_of_their_examples(needs_spark: None, tmp_path: Path) -> None:
-    place = Place(tmp_path, ())  # without an installation
-    pairs = payload_pairs()
-    told = place.run("enmasse pipeline test " + " ".join(f"{file} {rows}" for file, rows, _ in pairs))
-    expected = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
-    assert [line.rstrip() for line in told.splitlines()] == expected, told

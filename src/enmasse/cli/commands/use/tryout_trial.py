@@ -47,7 +47,7 @@ _BATCH_S: Final = 300.0
 _WAITING_S: Final = 30.0
 """All that a pipeline may wait for is there before it: what it still waits for then never comes."""
 _ANSWER_S: Final = 60.0
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.25
 _AT_ONCE: Final = 1000
 _MAX_ROWS: Final = 10_000
 _SHOWN: Final = 10
