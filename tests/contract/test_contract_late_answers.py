@@ -13,6 +13,8 @@ from enmasse.message.sections import Header, Sections, encode_message
 from enmasse.message.types import Described, Symbol, UInt, ULong, UShort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits
+from enmasse.node.amqp.recovery import Recovery
+from enmasse.node.amqp.wills import WILL
 from enmasse.node.connections.client_connection import ClientConnection
 from enmasse.node.connections.connections import Connections
 from enmasse.node.http.connection import HttpConnection
@@ -599,6 +601,24 @@ def test_amqp_a_sender_is_told_what_others_have_granted(theirs: int | None, told
     assert (answer.max_message_size, answer.properties) == (told, {"product": "remote"})
     assert isinstance(link, SendingLink)
     assert link.credit == 10
+
+
+@pytest.mark.parametrize("way", ["refused", "detached"])
+def test_amqp_what_outlasts_a_link_is_not_kept_of_one_that_never_was(way: str) -> None:
+    client = Amqp()
+    will = {Symbol(WILL): {"to": NAME, "body": "gone"}}
+    client.sink = client.client.sender(Target(address=NAME, durable=2, expiry_policy="never"), properties=will)
+    assert client.client.refusals == []
+    if way == "refused":
+        only_end(client).opening.settle(AttachError("amqp:not-found", "it is not there"))
+    else:
+        client.leave_sender()
+    client.client.go()
+    assert_nothing_left(client)
+    space = client.connection.space
+    assert space is not None
+    assert len(space.sessions.wills) == 0
+    assert len(client.connection._connections.shared(Recovery)) == 0
 
 
 def test_amqp_a_rate_that_is_limited_before_the_answer_holds_after_it() -> None:
