@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from enmasse.message.outcomes import AmqpError
+from enmasse.message.types import Symbol, UInt
 from enmasse.net import egress
 from enmasse.net.egress import CONNECTORS, Reach
 from enmasse.node.errors import EntityError
@@ -192,6 +193,10 @@ def test_a_connection_and_a_link_that_are_refused_are_told_with_the_servers_word
             server.denial = AmqpError("amqp:unauthorized-access", "no user null")
             why = failed(await steps_of({"port": server.port}), "open")
             assert why.endswith("no user null: give the connector credentials, or tls.clientCert with tls.clientKey")
+            elsewhere = {Symbol("network-host"): "b.example.com", Symbol("port"): UInt(5673)}
+            server.denial = AmqpError("amqp:connection:redirect", "go on", elsewhere)
+            why = failed(await steps_of({"port": server.port}), "open")
+            assert why == "the server sends clients on to amqp://b.example.com:5673: name that in endpointHosts"
             server.denial = AmqpError("amqp:resource-limit-exceeded", "too many " + "x" * 10_000)
             why = failed(await steps_of({"port": server.port}), "open")
             assert "too many x" in why

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
 
-from enmasse.client.carrier import UNAUTHORIZED, Carrier
+from enmasse.client.carrier import REDIRECT, UNAUTHORIZED, Carrier, redirected
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, TlsError
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.egress import EgressError, connect_to
@@ -290,6 +290,8 @@ class _Test:
         if isinstance(error, TlsError):
             return text + await self._shown(addresses)
         if isinstance(error, ConnectionDeniedError):
+            if error.condition == REDIRECT and (leads_to := redirected(self._remote.url, error.info)) is not None:
+                return f"the server sends clients on to {str(leads_to)[:MAX_LETTERS]}: name that in endpointHosts"
             # Some let everybody in, and look only then.
             is_nobody = step == "open" and not (self._remote.username or self._remote.certificate)
             hint = f": {NAME_US}" if is_nobody and error.condition == UNAUTHORIZED else ""
