@@ -19,8 +19,8 @@ SPACE = {"spaceType": "standard", "authentication": "none", "uid": "space-1", "g
 class StreamNode(NodeProcess):
     """A node process with the space ``default/demo``; killed, it comes back at the same port with the same data."""
 
-    def __init__(self, data: Path) -> None:
-        super().__init__(data, "--name", "node-0")
+    def __init__(self, data: Path, *arguments: str) -> None:
+        super().__init__(data, "--name", "node-0", *arguments)
         self._numbers = itertools.count()
         self._connection: Connection | None = None
         self._manager: Any = None

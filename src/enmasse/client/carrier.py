@@ -55,6 +55,7 @@ class Carrier:
         on_gone: called once, after a successful ``dial``, when the carrier can carry no more.
         next_delivery_id: of the first message that is sent.
         on_step: called when a step of dialling is done: TLS, SASL and the open of AMQP.
+        turn: the turn that its output belongs to; None: one of its own.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Carrier:
         on_gone: Callable[[Carrier, EnmasseError], None],
         next_delivery_id: int = 0,
         on_step: Callable[[Step], None] = _ignore,
+        turn: Turn | None = None,
     ) -> None:
         self._options = options
         self._on_step = on_step
+        self._turn = turn
         self.url = url
         self._next_delivery_id = next_delivery_id
         self._on_gone = on_gone
@@ -109,7 +112,7 @@ class Carrier:
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
-        turn = Turn(loop)
+        turn = self._turn or Turn(loop)
         url = self.url
         context = self._options.context_for(url)
 

@@ -66,6 +66,43 @@ class SpaceLimitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorServer:
+    """A server of a connector, with all that a node needs to connect to it.
+
+    Attributes:
+        host: its name or address.
+        port: its port.
+        is_tls: whether the connection is protected by TLS.
+        secrets: authorities, our certificate and its key, all in PEM, user and password, by the entries of secrets
+            that they are by default; those that are missing are not given.
+        idle_timeout_s: seconds of its silence after which the connection counts as lost; None: the node's own.
+        max_frame_size: the most bytes of a frame; None: the node's own.
+    """
+
+    host: str
+    port: int
+    is_tls: bool
+    secrets: Mapping[str, str] = field(repr=False)
+    idle_timeout_s: int | None
+    max_frame_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorEntity:
+    """A connector of a space as a node has it.
+
+    Attributes:
+        name: the first word of the names that lead to it.
+        servers: its servers, the preferred one first; all are reached in the same way.
+        patterns: the addresses there that may be reached.
+    """
+
+    name: str
+    servers: tuple[ConnectorServer, ...]
+    patterns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceEntity:
     """A space as a node has it.
 
@@ -82,6 +119,7 @@ class SpaceEntity:
         oidc: the agreement with the provider that knows its users; None where there is none.
         acknowledges_undeliverable: whether clients of MQTT 3.1.1 have messages acknowledged that lead nowhere.
         copies_overlapping: whether sessions of MQTT have a copy of a message for each of their filters that match.
+        connectors: the other containers that its names lead to.
     """
 
     entity_type: ClassVar[EntityType] = "space"
@@ -98,6 +136,7 @@ class SpaceEntity:
     oidc: Mapping[str, Any] | None = field(default=None, repr=False)
     acknowledges_undeliverable: bool = False
     copies_overlapping: bool = False
+    connectors: tuple[ConnectorEntity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +188,14 @@ class ObservedEntity:
         uid: the uid of the resource that it was made for.
         digest: the same for entities whose attributes are the same.
         problem: the reason why the port of a space is not open; empty if it is, or there is none.
+        connectors: of a space, the last problem of each of its connectors; empty for none.
     """
 
     name: str
     uid: str
     digest: str
     problem: str = ""
+    connectors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,28 +335,6 @@ class SessionAdmin(Protocol):
 
     async def end_session(self, space: str, client: str) -> bool:
         """End the session of a client; return whether there was one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectorServer:
-    """A server of a connector, with all that a node needs to connect to it.
-
-    Attributes:
-        host: its name or address.
-        port: its port.
-        is_tls: whether the connection is protected by TLS.
-        secrets: authorities, our certificate and its key, all in PEM, user and password, by the entries of secrets
-            that they are by default; those that are missing are not given.
-        idle_timeout_s: seconds of its silence after which the connection counts as lost; None: the node's own.
-        max_frame_size: the most bytes of a frame; None: the node's own.
-    """
-
-    host: str
-    port: int
-    is_tls: bool
-    secrets: Mapping[str, str] = field(repr=False)
-    idle_timeout_s: int | None
-    max_frame_size: int | None
 
 
 @dataclass(frozen=True, slots=True)

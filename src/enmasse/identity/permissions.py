@@ -63,10 +63,12 @@ class Permissions:
         user: the name of the user, for patterns that contain it.
     """
 
-    __slots__ = ("_matchers", "_operations", "grants")
+    __slots__ = ("_matcher_of", "_matchers", "_operations", "_user", "grants")
 
     def __init__(self, grants: Sequence[Grant], matcher_of: MatcherOf, user: str = "") -> None:
         self.grants = tuple(grants)
+        self._matcher_of = matcher_of
+        self._user = user
         self._operations = frozenset(operation for grant in grants for operation in grant.operations)
         self._matchers = {
             operation: tuple(
@@ -81,6 +83,16 @@ class Permissions:
     def allow(self, operation: str, address: str) -> bool:
         """Return whether ``SEND`` or ``RECV`` is granted on an address, or on everything that a pattern matches."""
         return any(is_within(address) for is_within in self._matchers[operation])
+
+    def allow_named(self, operation: str, address: str) -> bool:
+        """Return whether ``SEND`` or ``RECV`` is granted by patterns that name the address's first word."""
+        first = address.partition("/")[0]
+        return any(
+            pattern.partition("/")[0] == first and self._matcher_of(pattern, self._user)(address)
+            for grant in self.grants
+            if operation in grant.operations or ALL in grant.operations
+            for pattern in grant.addresses
+        )
 
     def allow_any(self, operation: str) -> bool:
         """Return whether an operation is granted on any address."""

@@ -62,11 +62,12 @@ class AttachOptions:
         expiry_timeout_s: that time in seconds.
         attach: the attach as it came, where the protocol has one, for who passes it on to others; addresses of
             this node do not look at it.
+        connection: the client's connection, for whoever keeps its links together; None: the link is its only one.
     """
 
-    __slots__ = ("attach", "browse", "capabilities", "container", "expiry_policy", "expiry_timeout_s", "filters",
-                 "is_durable", "may_manage", "name", "origin", "owner", "presettle", "properties", "source", "url",
-                 "user")  # fmt: skip
+    __slots__ = ("attach", "browse", "capabilities", "connection", "container", "expiry_policy", "expiry_timeout_s",
+                 "filters", "is_durable", "may_manage", "name", "origin", "owner", "presettle", "properties",
+                 "source", "url", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class AttachOptions:
         is_durable: bool = False,
         expiry_policy: str = "session-end",
         expiry_timeout_s: int = 0,
+        connection: object = None,
         origin: Origin | None = None,
         attach: Any = None,
     ) -> None:
@@ -104,6 +106,7 @@ class AttachOptions:
         self.is_durable = is_durable
         self.expiry_policy = expiry_policy
         self.expiry_timeout_s = expiry_timeout_s
+        self.connection = connection
         self.origin = origin
         self.attach = attach
 

@@ -80,6 +80,8 @@ class Space:
         """Addresses that are declared and not served yet, and what each waits for, as the control plane reports."""
         self.services: dict[str, Address] = {}
         """Addresses at which the node itself answers; their names start with ``$``."""
+        self.connectors: dict[str, Address] = {}
+        """What leads to other containers; names below theirs are addresses there."""
         self.wake: Callable[[str], Address | None] = lambda _name: None
         """Makes an address that is declared, and adds it."""
         self.declarations: Callable[[], Iterable[tuple[str, str]]] = lambda: ()
@@ -238,8 +240,9 @@ class Space:
     def find(self, name: str) -> Address:
         """Return the address that a link names.
 
-        That is, in this order: the address of that very name, ``topic::subscription``, the topic with the longest
-        name above it at a ``/``, and the topic ``#``, which has all other names that do not begin with ``$``.
+        That is, in this order: the address of that very name, the connector that is its first word,
+        ``topic::subscription``, the topic with the longest name above it at a ``/``, and the topic ``#``, which has
+        all other names that do not begin with ``$``.
 
         Raises:
             RedirectError: another node serves the address.
@@ -270,6 +273,8 @@ class Space:
         found = self.address(name) or self.services.get(name)
         if found is not None:
             return found
+        if (connector := self.connectors.get(name.partition("/")[0])) is not None:
+            return connector
         if "::" in name:
             topic, _, subscription = name.partition("::")
             address = self.address(subscription)

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from enmasse.net.listener import MakeEngine
     from enmasse.net.transport import Engine
     from enmasse.node.errors import EntityError
+    from enmasse.node.uplinks.connectors import Connectors
     from enmasse.node.uplinks.testing import ConnectorTests
     from enmasse.node.users.users_file import UsersFile
 
@@ -196,7 +197,10 @@ class Server:
         self.entities.rates_changed = self.connections.meter
         self.space_ports = SpacePorts(self._turn.loop, self._open_space_port, self.entities.note_change)
         self.entities.port_changed = self.space_ports.set
-        self.entities.extra_status = self.space_ports.status
+        self.connectors: Connectors | None = None
+        """The connectors of its spaces, once one has some."""
+        self.entities.connectors_changed = self._connectors_changed
+        self.entities.extra_status = self._space_status
         self.federation = Federation(
             self.entities.records[SPACE_TYPE],
             lambda: self.users,
@@ -307,6 +311,22 @@ class Server:
             {(SPACE_TYPE, "TEST-CONNECTOR"): self._test_connector},
         )
 
+    def _connectors_changed(self, space: Space, given: dict[str, Any]) -> None:
+        if self.connectors is None:
+            # Most nodes have none, and start faster without a client.
+            from enmasse.node.uplinks.connectors import Connectors  # noqa: PLC0415
+
+            self.connectors = Connectors(
+                self.core, self._turn, self._reach, lambda: self.installation.id, self.entities.note_change
+            )
+        self.connectors.apply(space, given)
+
+    def _space_status(self, name: str) -> dict[str, Any]:
+        found = self.space_ports.status(name)
+        if self.connectors is not None and (connectors := self.connectors.status(name)):
+            found = found | {"connectorStatus": connectors}
+        return found
+
     def _test_connector(self, space: str, body: Any, answer: Callable[[dict[str, Any] | EntityError], None]) -> None:
         if self._connector_tests is None:
             # Most nodes test none, and start faster without it.
@@ -341,6 +361,8 @@ class Server:
     def _close_space(self, space: Space) -> None:
         self.stored_users.space_closed(space.name)
         self.connections.close_space(space)
+        if self.connectors is not None:
+            self.connectors.space_closed(space)
 
     def _space_changed(self, _space: Space) -> None:
         self.federation.prepare()
@@ -539,6 +561,8 @@ class Server:
                 await asyncio.wait(late, timeout=CLOSE_S)
         if self._connector_tests is not None:
             await self._connector_tests.stop()
+        if self.connectors is not None:
+            await self.connectors.stop()
         self.watch.stop()
         self._heap.stop()
         await self.federation.close()

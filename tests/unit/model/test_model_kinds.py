@@ -88,7 +88,6 @@ def test_a_space_of_enmasse_1_0_applies_unchanged() -> None:
     assert [item.path for item in shop.unapplied()] == [
         "spec.endpoints[0].expose.type",
         "spec.endpoints[0].expose.loadBalancerPorts",
-        "spec.connectors",
         "spec.networkPolicy",
     ]
 

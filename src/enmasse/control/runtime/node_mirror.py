@@ -221,7 +221,9 @@ class NodeMirror:
             self._revision = self._revision.next()
         former = self._seen[kind].get(name)
         # A change of the problem counts as one of the entity.
-        present = ObservedEntity(name, entity.uid, self._node.digest(entity), former.problem if former else "")
+        present = ObservedEntity(name, entity.uid, self._node.digest(entity))
+        if former is not None:
+            present = replace(present, problem=former.problem, connectors=former.connectors)
         self._set(kind, name, None if action == "delete" else present)
 
     async def run(self) -> None:

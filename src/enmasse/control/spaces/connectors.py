@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from enmasse.control.ports import ConnectorServer
-from enmasse.control.users.authentication_services import secret_entry
+from enmasse.control.ports import ConnectorEntity, ConnectorServer
+from enmasse.control.users.authentication_services import MissingError, secret_entry
+from enmasse.model.kinds.spaces import ConnectorStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from enmasse.model.kinds.connectors import Connector
     from enmasse.model.kinds.core import Secret
+    from enmasse.model.kinds.spaces import AddressSpace
 
 _PORT: Final = 5672
 _TLS_PORT: Final = 5671
@@ -49,3 +51,47 @@ def servers_of(
         )
         for place in connector.endpoint_hosts
     ]
+
+
+def connectors_of(
+    space: AddressSpace, find_secret: Callable[[str, str], Secret | None]
+) -> tuple[tuple[ConnectorEntity, ...], dict[str, str]]:
+    """Return the connectors of a space for its node, and why others wait, by their names.
+
+    Args:
+        space: the space as declared.
+        find_secret: gives secrets.
+    """
+    found, waiting = [], {}
+    for connector in space.spec.connectors:
+        try:
+            servers = servers_of(connector, space.metadata.namespace, find_secret)
+        except MissingError as error:
+            waiting[connector.name] = str(error)
+        else:
+            patterns = tuple(address.pattern for address in connector.addresses)
+            found.append(ConnectorEntity(connector.name, tuple(servers), patterns))
+    return tuple(found), waiting
+
+
+def connector_statuses(
+    space: AddressSpace, waiting: Mapping[str, str], problems: Mapping[str, str] | None
+) -> tuple[ConnectorStatus, ...]:
+    """Return the state of each connector of a space.
+
+    Args:
+        space: the space as declared.
+        waiting: why connectors wait, by their names.
+        problems: the last problem of connectors of the node, empty for none; None: the node does not have the space.
+    """
+    found = []
+    for connector in space.spec.connectors:
+        name = connector.name
+        if name in waiting:
+            problem = f"it waits: {waiting[name]}"
+        elif problems is None:
+            problem = "the node does not have the space yet"
+        else:
+            problem = problems.get(name, "")
+        found.append(ConnectorStatus(name=name, is_ready=not problem, messages=(problem,) if problem else ()))
+    return tuple(found)

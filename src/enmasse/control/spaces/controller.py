@@ -17,6 +17,7 @@ from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.node_mirror import Outcome, apply_entity, conflict_with
 from enmasse.control.runtime.verdicts import Verdict, condition
 from enmasse.control.spaces.adoption import NOT_ADOPTABLE, adopted_space, choose_service, differences, space_plans
+from enmasse.control.spaces.connectors import connector_statuses, connectors_of
 from enmasse.control.spaces.effective import effective_space_limits
 from enmasse.control.spaces.placements import plan_limits
 from enmasse.control.spaces.planning import SpaceView, judge_space, readiness, space_conditions, wanted_space
@@ -105,6 +106,7 @@ class SpaceController(Controller):
 
     def view(self, space: AddressSpace) -> SpaceView:
         """Return all that a space depends on."""
+        connectors, waiting = connectors_of(space, self._providers.find_secret)
         return SpaceView(
             space,
             self._desired.plans,
@@ -112,6 +114,8 @@ class SpaceController(Controller):
             self._providers.of(space),
             self._endpoints.hosts_of(space) if self._endpoints is not None else (),
             self._endpoints.port_of(space) if self._endpoints is not None else 0,
+            connectors,
+            waiting,
         )
 
     def _excess(self, space: AddressSpace) -> tuple[str, ...]:
@@ -317,4 +321,8 @@ class SpaceController(Controller):
         status = space.status.with_conditions((*kept, *found_now), self._now())
         if status.limits != published:
             status = status.model_copy(update={"limits": published})
+        present = next((outcome.present for outcome in outcomes.values() if outcome.present is not None), None)
+        connectors = connector_statuses(space, view.waiting, None if present is None else present.connectors)
+        if status.connectors != connectors:
+            status = status.model_copy(update={"connectors": connectors})
         self._statuses.publish(space, status, partial(self.enqueue, space.key))

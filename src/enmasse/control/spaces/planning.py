@@ -16,7 +16,9 @@ from enmasse.control.users.authentication_services import Authentication, is_rea
 from enmasse.model.schema.conditions import READY, Condition, is_served
 
 if TYPE_CHECKING:
-    from enmasse.control.ports import Entity
+    from collections.abc import Mapping
+
+    from enmasse.control.ports import ConnectorEntity, Entity
     from enmasse.model.kinds.plans import AddressSpacePlan
     from enmasse.model.kinds.spaces import AddressSpace
 
@@ -32,6 +34,8 @@ class SpaceView:
         authentication: the authentication of its users.
         hosts: the hosts that stand for it, beside its own.
         port: the port of its own; 0 for none.
+        connectors: its connectors with what lies in secrets.
+        waiting: why others of its connectors wait, by their names.
     """
 
     space: AddressSpace
@@ -40,6 +44,8 @@ class SpaceView:
     authentication: Authentication = field(default_factory=Authentication)
     hosts: tuple[str, ...] = ()
     port: int = 0
+    connectors: tuple[ConnectorEntity, ...] = ()
+    waiting: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def plan(self) -> AddressSpacePlan | None:
@@ -78,6 +84,7 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         oidc=view.authentication.oidc,
         acknowledges_undeliverable=space.spec.mqtt is not None and space.spec.mqtt.undeliverable == "acknowledge",
         copies_overlapping=space.spec.mqtt is not None and space.spec.mqtt.overlapping == "each",
+        connectors=view.connectors,
     )
 
 

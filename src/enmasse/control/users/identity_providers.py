@@ -144,7 +144,7 @@ class IdentityProviders:
                 self._enqueue(lambda _space: True)
         elif kind == SECRET.name:
             place = metadata["namespace"], metadata["name"]
-            self._enqueue(lambda space: place in self._secrets_of(space))
+            self._enqueue(lambda space: place in self._secrets_of(space) or _has_connector_with(space, *place))
         elif kind == ADDRESS_SPACE.name and change.action == "DELETED":
             self._known.pop(f"{metadata['namespace']}/{metadata['name']}", None)
 
@@ -169,3 +169,10 @@ class IdentityProviders:
 
         resolve_authentication(space, self.services, find)
         return found
+
+
+def _has_connector_with(space: AddressSpace, namespace: str, secret: str) -> bool:
+    """Return whether a connector of a space has something from a secret."""
+    return space.metadata.namespace == namespace and any(
+        secret in connector.secrets for connector in space.spec.connectors
+    )

@@ -322,11 +322,8 @@ class AmqpNodeAdmin:
         arguments = {
             "host": server.host,
             "port": server.port,
-            "tls": server.is_tls,
-            "idleTimeout": server.idle_timeout_s,
-            "maxFrameSize": server.max_frame_size,
             "address": address,
-            **{_CONNECTOR_SECRETS[entry]: text for entry, text in server.secrets.items()},
+            **_shared_by_servers(server),
         }
         try:
             with _Errors():
@@ -509,6 +506,7 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "hosts": list(entity.hosts),
             "port": entity.port,
             "oidc": None if entity.oidc is None else dict(entity.oidc),
+            "connectors": _connectors(entity),
             "acknowledgeUndeliverable": entity.acknowledges_undeliverable,
             "copyOverlapping": entity.copies_overlapping,
             **{name: getattr(entity.limits, field) for field, name in _SPACE_LIMITS.items()},
@@ -529,6 +527,29 @@ def _changes(entity: Entity) -> dict[str, Any]:
     return {name: value or None for name, value in attributes.items()}
 
 
+def _connectors(entity: SpaceEntity) -> dict[str, Any]:
+    """Return the connectors of a space in the words of the node."""
+    found = {}
+    for connector in entity.connectors:
+        first = connector.servers[0]
+        found[connector.name] = {
+            "servers": [{"host": server.host, "port": server.port} for server in connector.servers],
+            "patterns": list(connector.patterns),
+            **_shared_by_servers(first),
+        }
+    return found
+
+
+def _shared_by_servers(server: ConnectorServer) -> dict[str, Any]:
+    """Return what all servers of a connector have in common."""
+    return {
+        "tls": server.is_tls,
+        "idleTimeout": server.idle_timeout_s,
+        "maxFrameSize": server.max_frame_size,
+        **{_CONNECTOR_SECRETS[entry]: text for entry, text in server.secrets.items()},
+    }
+
+
 def _read_address(attributes: dict[str, Any]) -> AddressEntity:
     kind = attributes.get("addressType") or ""
     return AddressEntity(
@@ -545,7 +566,10 @@ def _read_address(attributes: dict[str, Any]) -> AddressEntity:
 
 
 def _observed(found: dict[str, Any]) -> ObservedEntity:
-    return ObservedEntity(found["name"], found.get("uid") or "", found["digest"], found.get("portProblem") or "")
+    problems = {item["name"]: item.get("problem") or "" for item in found.get("connectorStatus") or ()}
+    return ObservedEntity(
+        found["name"], found.get("uid") or "", found["digest"], found.get("portProblem") or "", problems
+    )
 
 
 def _read_space(attributes: dict[str, Any]) -> SpaceEntity:

@@ -49,10 +49,11 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
             stands for too many addresses, or has too many words.
     """
     session = filter_.session
-    wanted = filter_.filter
-    if not wanted.is_wild:
+    wanted, space = filter_.filter, session.sessions.space
+    if not wanted.is_wild or wanted.topic.partition("/")[0] in space.connectors:
+        # The other container of a connector knows what its names with wildcards stand for.
         try:
-            return [(session.sessions.space.find(wanted.topic), wanted.topic)]
+            return [(space.find(wanted.topic), wanted.topic)]
         except AttachError:
             if is_new:
                 raise

@@ -289,9 +289,10 @@ class AddressSpace(Resource):
                 yield from _unapplied_certificate(f"{path}.cert", endpoint.cert)
             if endpoint.expose is not None:
                 yield from _unapplied_exposure(f"{path}.expose", endpoint.expose)
-        if self.spec.connectors:
-            why = "no messages are passed on to another messaging service; a program of yours can move them"
-            yield Unapplied("spec.connectors", why, is_needed=True)
+        for index, connector in enumerate(self.spec.connectors):
+            if connector.role != "route-container":
+                why = "each link goes on as a link there, whatever the other side is"
+                yield Unapplied(f"spec.connectors[{index}].role", why)
         if self.spec.network_policy is not None:
             yield Unapplied("spec.networkPolicy", _NO_FIREWALL, is_needed=True)
 

@@ -303,6 +303,7 @@ class Binding(ClientConnection):
         if target is None:
             raise AttachError("amqp:invalid-field", "a sender's link has no target")
         options = sender_options(attach, target)
+        options.container, options.connection = self.container, self
         name = target.address
         answer = Target(address=name, capabilities=target.capabilities)
         # A producer keeps the link's way to settle, so it is chosen before.
@@ -400,6 +401,7 @@ class Binding(ClientConnection):
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
             options.source = address_of(source)
+            options.connection = self
             if SUBTREE_CAPABILITY in options.capabilities:
                 options.source = known.address = subtree(options.source)
             rights.require_receive(options.source)

@@ -88,6 +88,8 @@ class Entities:
         """Returns what protocols keep for clients of a space that come back."""
         self.space_changed: Callable[[Space], None] = lambda _space: None
         """Called with a space whose authentication has changed."""
+        self.connectors_changed: Callable[[Space, dict[str, Any]], None] = lambda _space, _connectors: None
+        """Called with a space and its connectors, when it has some or they have changed."""
         self.rates_changed: Callable[[Space], None] = lambda _space: None
         """Called with a space when a rate limit is new for some of its senders."""
         self.port_changed: Callable[[str, int], None] = lambda _name, _port: None
@@ -182,6 +184,8 @@ class Entities:
             self.hosts.setdefault(host, name)
         if record.get("port"):
             self.port_changed(name, record["port"])
+        if record.get("connectors"):
+            self.connectors_changed(space, record["connectors"])
 
     def _build(self, name: str) -> list[Address]:
         """Build an address and those it depends on: a topic with its subscriptions, a subscription with its topic.
@@ -375,6 +379,8 @@ class Entities:
         if any(before.get(key) != record.get(key) for key in ("authentication", "oidc")):
             self.space_changed(space)
             space.owners.review()
+        if before.get("connectors") != record.get("connectors"):
+            self.connectors_changed(space, record.get("connectors") or {})
         self._release_hosts(name, before)
         for host in record.get("hosts", ()):
             self.hosts.setdefault(host, name)

@@ -127,6 +127,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "hosts": Field(list, is_changeable=True),
         "port": Field(int, is_changeable=True, most=MAX_PORT),
         "oidc": Field(dict, is_changeable=True),
+        "connectors": Field(dict, is_changeable=True),
         "acknowledgeUndeliverable": Field(bool, is_changeable=True),
         "copyOverlapping": Field(bool, is_changeable=True),
     },
@@ -173,6 +174,14 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
                 read_oidc_settings("attribute oidc", record["oidc"])
             except ConfigError as error:
                 raise EntityError(400, str(error)) from None
+        if "connectors" in record:
+            # Most nodes have none, and start faster without a client.
+            from enmasse.node.uplinks.remote import check_connectors  # noqa: PLC0415
+
+            try:
+                check_connectors(record["connectors"])
+            except ConfigError as error:
+                raise EntityError(400, f"attribute connectors: {error}") from None
     return record
 
 
@@ -257,6 +266,11 @@ def reported(record: Record) -> Record:
     found = public(record)
     if "oidc" in found:
         found["oidc"] = {key: value for key, value in found["oidc"].items() if key not in _SECRETS}
+    if "connectors" in found:
+        shown = ("servers", "patterns")
+        found["connectors"] = {
+            name: {key: one[key] for key in shown if key in one} for name, one in found["connectors"].items()
+        }
     return found
 
 

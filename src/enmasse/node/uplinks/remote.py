@@ -12,7 +12,7 @@ import os
 import ssl
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.client.options import GIVE, RISK, Options, Url
 from enmasse.errors import ConfigError
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 _TEXTS = ("host", "authorities", "certificate", "key", "username", "password")
 
 NAME_US = "give the connector credentials, or tls.clientCert with tls.clientKey"
+
+MAX_SERVERS: Final = 16
+"""The most servers of one connector."""
+
+_OF_SERVERS: Final = ("host", "port")
 
 _WORDS = (
     (RISK, ""),
@@ -156,6 +161,38 @@ class Remote:
             connect=connect,
             **given,
         )
+
+
+def check_connectors(given: Mapping[str, Any]) -> None:
+    """Check the attribute of a space.
+
+    Raises:
+        ConfigError: a connector is not described as ``Remote`` reads it.
+    """
+    for name, one in given.items():
+        if not isinstance(one, dict) or not isinstance(one.get("servers"), list):
+            raise ConfigError(f"connector {name!r:.100} is a map with a list of servers")
+        if not 1 <= len(one["servers"]) <= MAX_SERVERS:
+            raise ConfigError(f"connector {name!r:.100} has 1 to {MAX_SERVERS} servers")
+        patterns = one.get("patterns", [])
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise ConfigError(f"connector {name!r:.100}: patterns is a list of strings")
+        remotes_of(one)
+
+
+def remotes_of(given: Mapping[str, Any]) -> list[Remote]:
+    """Return the servers of a connector that a map of management describes, the preferred one first.
+
+    Raises:
+        ConfigError: a value is none of its kind.
+    """
+    shared = {key: value for key, value in given.items() if key not in ("servers", "patterns")}
+    found = []
+    for server in given["servers"]:
+        if not isinstance(server, dict):
+            raise ConfigError("a server is a map with host and port")
+        found.append(Remote.read(shared | {key: server.get(key) for key in _OF_SERVERS}))
+    return found
 
 
 def _in_memory(text: str, held: ExitStack) -> str:

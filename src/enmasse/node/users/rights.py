@@ -91,7 +91,7 @@ class Rights:
             self._require_for_everybody("send to", address)
             return
         # Names of dynamic addresses cannot be guessed: whoever knows one was given it to answer there.
-        if user.permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
+        if self._allows(user, SEND, address) or address.startswith(DYNAMIC_PREFIX):
             return
         if address == MANAGEMENT and self.may_view:
             return
@@ -121,7 +121,7 @@ class Rights:
         if user is None:
             self._require_for_everybody("receive from", address)
             return
-        if user.permissions.allow(RECV, address):
+        if self._allows(user, RECV, address):
             return
         if address == ADDRESS_LIST and self.may_view:
             return
@@ -132,6 +132,12 @@ class Rights:
             if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
                 return
         raise _refusal(user, "receive from", address)
+
+    def _allows(self, user: User, operation: str, address: str) -> bool:
+        """Return true if a user's grants cover an address; what is behind a connector by naming that alone."""
+        if self.space is not None and self.space.connectors and address.partition("/")[0] in self.space.connectors:
+            return user.permissions.allow_named(operation, address)
+        return user.permissions.allow(operation, address)
 
     def is_closed(self, address: Address) -> bool:
         """Return true if an address is for users only, and nobody has logged in."""

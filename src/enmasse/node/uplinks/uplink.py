@@ -1,0 +1,475 @@
+"""The connections to the other container of a connector, and the links on them.
+
+Rules:
+1. Each connection of a client has a session of its own there, so that a client that takes nothing holds up nobody.
+   Sessions share connections, as many as the other container allows.
+2. A connection is made when a link needs it, and closed once none has needed it for ``IDLE_S``.
+3. A connection that is lost is made again for as long as links are there, by turns at all servers, and later each
+   time. A link that was never attached is refused once each server was tried in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.client.carrier import Carrier, jittered
+from enmasse.errors import EnmasseError
+from enmasse.message.outcomes import AmqpError
+from enmasse.message.types import Symbol
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.relay import RelayConsumer, RelayProducer
+from enmasse.node.uplinks.remote import in_our_words
+from enmasse.wire.amqp.errors import RemoteError, SessionError
+from enmasse.wire.amqp.performatives import Attach, Source, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+    from enmasse.client.options import Options, Url
+    from enmasse.messaging.address import AttachOptions
+    from enmasse.net.loop import Turn
+    from enmasse.wire.amqp.link import Link
+    from enmasse.wire.amqp.session import Session
+    from enmasse.wire.amqp.session_output import SessionOutput
+
+    End = RelayProducer | RelayConsumer
+
+IDLE_S: Final = 60.0
+"""Seconds after which a connection without links is closed."""
+
+DIAL_S: Final = 10.0
+"""Seconds for one server to let us in."""
+
+FIRST_PAUSE_S: Final = 0.5
+MAX_PAUSE_S: Final = 30.0
+"""Seconds between rounds of servers, the first and the longest."""
+
+MAX_CONNECTIONS: Final = 16
+"""The most connections of one connector."""
+
+UNREACHABLE: Final = "amqp:connection:forced"
+"""The condition of links that end, or are refused, as no server of a connector lets us in."""
+
+_log = logging.getLogger(__name__)
+
+
+THROUGH: Final = Symbol("enmasse:through")
+"""The property of an attach that lists the connectors by which it has come; it gives no rights."""
+
+MAX_THROUGH: Final = 16
+
+
+def _through(options: AttachOptions) -> list[str]:
+    """Return the connectors by which a link has come, as far as it says so."""
+    found = options.properties.get(THROUGH)
+    return [str(mark) for mark in found[:MAX_THROUGH]] if isinstance(found, list) else []
+
+
+def _attach_of(options: AttachOptions, *, is_sender: bool) -> Attach:
+    """Return the attach of a client whose protocol has none."""
+    settled = 1 if options.presettle else 2
+    return Attach(
+        name=options.name, handle=0, role=not is_sender, snd_settle_mode=settled, source=Source(), target=Target()
+    )
+
+
+class _Upstream:
+    """A link that a client wants there: what it needs to be attached, as often as it has to be."""
+
+    __slots__ = ("end", "key", "line", "link", "link_name", "name", "options", "was_attached")
+
+    def __init__(self, end: End, name: str, options: AttachOptions, number: int) -> None:
+        self.end = end
+        self.key: object = options.connection or end
+        """The client's connection."""
+        self.name = name
+        self.options = options
+        self.link_name = f"{options.container}|{options.name}"
+        """A subscription that outlasts its link is found by that name; others have it to themselves."""
+        if not options.is_durable:
+            self.link_name += f"|{number}"
+        self.line: _Line | None = None
+        self.link: Link | None = None
+        self.was_attached = False
+
+
+class _Line(Carrier):
+    """One connection to the other container, with sessions of their own for each client's connection."""
+
+    def __init__(self, uplinks: Uplinks, options: Options, url: Url, turn: Turn) -> None:
+        super().__init__(options, url, uplinks.on_gone, turn=turn)
+        self._uplinks = uplinks
+        self._sessions_of: dict[object, Session] = {}
+        """The latest session of each client's connection; it may not have begun yet."""
+        self._waiting: dict[Session, list[_Upstream]] = {}
+        """Links that are attached once their session has begun."""
+        self._links: dict[Link, _Upstream] = {}
+        self.idle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it carries no link."""
+        return not self._links and not self._waiting
+
+    def carries(self, key: object) -> bool:
+        """Return true if a client's connection has a session here."""
+        return key in self._sessions_of
+
+    def attach(self, wanted: _Upstream) -> None:
+        """Attach a link on a session of its client, which is begun if need be.
+
+        Raises:
+            RemoteError: the other container allows no more links on this connection.
+        """
+        session = self._sessions_of.get(wanted.key)
+        if session is not None and session not in self._waiting:
+            try:
+                self._attach(wanted, session)
+            except SessionError:  # it allows no more links in a session
+                session = None
+            else:
+                return
+        if session is None:
+            session = self._begin(wanted.key)
+        wanted.line = self
+        if session is self.session:
+            self._attach(wanted, session)
+        else:
+            self._waiting.setdefault(session, []).append(wanted)
+
+    def _begin(self, key: object) -> Session:
+        """Begin a session for a client; the first has the one that the connection began with."""
+        assert self.engine is not None
+        assert self.session is not None
+        is_taken = self.session.is_end_sent or self.session in self._sessions_of.values() or self.session.handles
+        session = self.engine.begin() if is_taken else self.session
+        self._sessions_of[key] = session
+        return session
+
+    def _attach(self, wanted: _Upstream, session: Session) -> None:
+        options = wanted.options
+        asked = options.attach or _attach_of(options, is_sender=isinstance(wanted.end, RelayProducer))
+        properties = {**(asked.properties or {}), THROUGH: [*_through(options), self._uplinks.mark]}
+        given: dict[str, Any] = {
+            "snd_settle_mode": asked.snd_settle_mode,
+            "desired_capabilities": asked.desired_capabilities,
+            "properties": properties,
+        }
+        link: Link
+        if isinstance(wanted.end, RelayProducer):
+            assert isinstance(asked.target, Target)
+            target = replace(asked.target, address=wanted.name)
+            link = session.attach_sender(wanted.link_name, wanted.end, target, source=asked.source, **given)
+        else:
+            assert asked.source is not None
+            source = replace(asked.source, address=wanted.name)
+            receives = asked.target if isinstance(asked.target, Target) else None
+            link = session.attach_receiver(wanted.link_name, wanted.end, source, target=receives, **given)
+        wanted.line, wanted.link = self, link
+        self._links[link] = wanted
+
+    def leave(self, wanted: _Upstream, *, closed: bool = True) -> None:
+        """Detach a link; its session ends with the last one, but for the one that the connection began with."""
+        link, wanted.link, wanted.line = wanted.link, None, None
+        for waiting in self._waiting.values():
+            if wanted in waiting:
+                waiting.remove(wanted)
+        if link is None:
+            return
+        del self._links[link]
+        link.detach(closed=closed or not wanted.options.is_durable)
+        session = link.session
+        if session is not self.session and not any(other.session is session for other in self._links):
+            self._forget(session)
+            session.end()
+
+    def _forget(self, session: SessionOutput) -> None:
+        for key, other in list(self._sessions_of.items()):
+            if other is session:
+                del self._sessions_of[key]
+
+    def leave_all(self) -> list[_Upstream]:
+        """Detach all links; return what has to be attached elsewhere."""
+        found = [*self._links.values(), *(wanted for waiting in self._waiting.values() for wanted in waiting)]
+        self._waiting.clear()
+        for wanted in found:
+            self.leave(wanted)
+        return found
+
+    # Callbacks of the engine
+
+    def on_begun(self, session: Session) -> None:
+        """The first session shows that the connection is open; others are those of clients."""
+        if self.session is None:
+            super().on_begun(session)
+            return
+        for wanted in self._waiting.pop(session, ()):
+            try:
+                self._attach(wanted, session)
+            except RemoteError as error:
+                self._uplinks.refused(wanted, AmqpError(error.condition, error.description))
+        if not session.handles:  # whoever wanted it has gone
+            self._forget(session)
+            session.end()
+
+    def on_attached(self, link: Link) -> None:
+        """The other container has answered; without a terminus it refuses, and says why as it detaches."""
+        wanted, attach = self._links.get(link), link.remote_attach
+        if wanted is None or attach is None:
+            return
+        if (attach.target if link.is_sender else attach.source) is not None:
+            wanted.was_attached = True
+            if wanted.options.attach is not None:
+                wanted.end.granted = attach
+            wanted.end.on_upstream(link)  # type: ignore[arg-type]  # it is of the end's direction
+
+    def on_detached(self, link: Link, error: AmqpError | None, _closed: bool) -> None:
+        """The other container has detached the link, or is gone with it."""
+        wanted = self._links.pop(link, None)
+        if wanted is not None:
+            wanted.link = None
+            self._end(wanted, link.session, error)
+
+    def on_ended(self, session: Session, error: AmqpError | None) -> None:
+        """A session has ended, and its links with it, but nothing else."""
+        self._forget(session)
+        for wanted in self._waiting.pop(session, ()):
+            self._end(wanted, session, error)
+        if session is self.session:
+            super().on_ended(session, error)
+
+    def _end(self, wanted: _Upstream, session: SessionOutput, error: AmqpError | None) -> None:
+        wanted.line = None
+        if session.connection.closed:
+            wanted.end.on_lost()
+        else:
+            self._uplinks.refused(wanted, error)
+
+
+class Uplinks:
+    """The way to the other container of one connector.
+
+    Args:
+        name: ``<space>/<connector>``, for errors and the log.
+        servers: returns how to connect to each of its servers, the preferred one first.
+        turn: the turn that the output of its connections belongs to.
+        changed: called when there is another problem, or none any more.
+        mark: ``<installation>/<space>/<connector>``, all by ids that tell nobody anything: shows others that a link
+            has come through here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        servers: Sequence[Callable[[], Options]],
+        turn: Turn,
+        changed: Callable[[], None],
+        mark: str,
+    ) -> None:
+        self.mark = mark
+        self._name = name
+        self._changed = changed
+        self._servers = list(servers)
+        self._turn = turn
+        self._lines: list[_Line] = []
+        self._wanted: dict[End, _Upstream] = {}
+        self._dialling: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._numbers = count(1)
+        self.reconnects = 0
+        """Connections that were made in place of others that were lost."""
+        self.problem = ""
+        """Why no server lets us in, as the last round found; empty: one did, or none was needed."""
+
+    @property
+    def is_connected(self) -> bool:
+        """True if there is a connection."""
+        return bool(self._lines)
+
+    def attach_sender(self, end: RelayProducer, name: str, options: AttachOptions) -> None:
+        """Attach a sender's link there."""
+        self._want(_Upstream(end, name, options, next(self._numbers)))
+
+    def attach_receiver(self, end: RelayConsumer, name: str, options: AttachOptions) -> None:
+        """Attach a receiver's link there."""
+        self._want(_Upstream(end, name, options, next(self._numbers)))
+
+    def _want(self, wanted: _Upstream) -> None:
+        through = _through(wanted.options)
+        if any(mark.partition("/")[0] == self.mark.partition("/")[0] for mark in through):
+            path = ", ".join([*through, self.mark])
+            raise AttachError("amqp:not-allowed", f"the link comes back to where it has been: {path:.500}")
+        self._wanted[wanted.end] = wanted
+        # Lines that are connected answer later, too: nothing is told to an end before it is returned.
+        for line in sorted(self._lines, key=lambda line: not line.carries(wanted.key)):
+            with suppress(RemoteError):
+                line.attach(wanted)
+                if line.idle is not None:
+                    line.idle.cancel()
+                    line.idle = None
+                return
+        self._dial_for_waiting()
+
+    def detach(self, end: End, *, closed: bool = True) -> None:
+        """Detach what was attached for an end, or is being attached."""
+        wanted = self._wanted.pop(end, None)
+        line = None if wanted is None else wanted.line
+        if wanted is not None and line is not None:
+            line.leave(wanted, closed=closed)
+            self._look_for_idle(line)
+
+    def renew(self, servers: Sequence[Callable[[], Options]]) -> None:
+        """Connect anew, as something of the servers has changed: what there is goes on until that has succeeded."""
+        self._servers = list(servers)
+        if self._lines:
+            self._start(self._replace(list(self._lines)))
+        else:
+            self._dial_for_waiting()
+
+    async def close(self) -> None:
+        """Close all connections; links to the other container are detached first."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*filter(None, (self._dialling, *self._ending)), return_exceptions=True)
+        error = AmqpError(UNREACHABLE, f"connector {self._name} is no more")
+        for wanted in list(self._wanted.values()):
+            if wanted.line is not None:
+                wanted.line.leave(wanted)
+            self.refused(wanted, error)
+        lines, self._lines = self._lines, []
+        for line in lines:
+            if line.idle is not None:
+                line.idle.cancel()
+        await asyncio.gather(*(line.close() for line in lines))
+
+    # Told by connections
+
+    def on_gone(self, line: Carrier, error: EnmasseError) -> None:
+        """Make another connection if links need one, as this one is lost."""
+        if line not in self._lines:
+            return
+        assert isinstance(line, _Line)
+        self._lines.remove(line)
+        if line.idle is not None:
+            line.idle.cancel()
+        self._note(in_our_words(str(error)))
+        _log.warning("Connector %s lost its connection: %s", self._name, self.problem)
+        if any(wanted.line is None for wanted in self._wanted.values()):
+            self.reconnects += 1
+            self._dial_for_waiting()
+
+    def refused(self, wanted: _Upstream, error: AmqpError | None) -> None:
+        """End a link that the other container refuses, or has detached."""
+        self._wanted.pop(wanted.end, None)
+        wanted.end.on_refused_upstream(
+            error or AmqpError("amqp:link:detach-forced", "the connector's link has ended")
+        )
+
+    def _look_for_idle(self, line: _Line) -> None:
+        if line.is_idle and line.idle is None:
+            line.idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle, line)
+
+    def _end_idle(self, line: _Line) -> None:
+        line.idle = None
+        if line.is_idle and line in self._lines:
+            self._lines.remove(line)
+            self._start(line.close())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    # Dialling
+
+    def _dial_for_waiting(self) -> None:
+        if self._dialling is None:
+            self._dialling = asyncio.get_running_loop().create_task(self._dial(), name=f"uplink {self._name}")
+
+    async def _dial(self) -> None:
+        """Connect, and attach what waits for it."""
+        pause_s = FIRST_PAUSE_S
+        try:
+            while waiting := [each for each in self._wanted.values() if each.line is None]:
+                if len(self._lines) >= MAX_CONNECTIONS:
+                    problem = (
+                        f"connector {self._name} has {MAX_CONNECTIONS} connections, and none has room for a link"
+                    )
+                    self._refuse_new(waiting, AmqpError("amqp:resource-limit-exceeded", problem))
+                    return
+                line = await self._round()
+                if line is not None:
+                    pause_s = FIRST_PAUSE_S
+                    self._attach_all(line)
+                    continue
+                problem = f"connector {self._name} reaches no server: {self.problem}"
+                self._refuse_new(waiting, AmqpError(UNREACHABLE, problem))
+                await asyncio.sleep(jittered(pause_s))
+                pause_s = min(MAX_PAUSE_S, 2 * pause_s)
+        finally:
+            self._dialling = None
+
+    def _refuse_new(self, waiting: Iterable[_Upstream], error: AmqpError) -> None:
+        """Refuse links that were never attached; others wait."""
+        for wanted in waiting:
+            if not wanted.was_attached and wanted.line is None and self._wanted.get(wanted.end) is wanted:
+                self.refused(wanted, error)
+
+    def _attach_all(self, line: _Line) -> None:
+        """Attach what waits on a connection that was just made; what it has no room for waits for another."""
+        room = True
+        for wanted in [each for each in self._wanted.values() if each.line is None]:
+            try:
+                line.attach(wanted)
+            except RemoteError as error:
+                if room and line.is_idle:
+                    self.refused(wanted, AmqpError(error.condition, error.description))
+                room = False
+        self._look_for_idle(line)
+
+    async def _replace(self, lines: Sequence[_Line]) -> None:
+        """Connect anew, and close the connections that there were."""
+        pause_s = FIRST_PAUSE_S
+        while (line := await self._round()) is None:
+            await asyncio.sleep(jittered(pause_s))
+            pause_s = min(MAX_PAUSE_S, 2 * pause_s)
+        for old in lines:
+            if old in self._lines:
+                self._lines.remove(old)
+                for wanted in old.leave_all():
+                    wanted.end.on_lost()
+        self._attach_all(line)
+        await asyncio.gather(*(old.close() for old in lines))
+
+    async def _round(self) -> _Line | None:
+        """Try each server once; the first that lets us in becomes the preferred one."""
+        problems = []
+        for _ in range(len(self._servers)):
+            try:
+                options = self._servers[0]()
+                line = _Line(self, options, options.places[0], self._turn)
+                await line.dial(DIAL_S)
+            except EnmasseError as error:
+                problems.append(in_our_words(str(error)))
+            except OSError as error:
+                problems.append(error.strerror or str(error))
+            else:
+                self._lines.append(line)
+                self._note("")
+                _log.info("Connector %s is connected to %s", self._name, line.url)
+                return line
+            self._servers.append(self._servers.pop(0))
+        self._note("; ".join(dict.fromkeys(problems)))
+        return None
+
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self._changed()

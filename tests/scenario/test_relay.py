@@ -1,0 +1,248 @@
+"""Addresses behind a connector: real clients of each protocol, a node of ours, and another as the other container."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from enmasse.client import Message
+from enmasse.client.errors import LinkRefusedError
+from enmasse.wire.mqtt.packets import Reason
+from tests.support.chance import kills
+from tests.support.mqtt_peer import MqttPeer
+from tests.support.polling import until
+from tests.support.stomp_peer import StompPeer
+from tests.support.stream_node import StreamNode
+
+pytestmark = pytest.mark.slow
+
+HERE = "default/demo"
+
+
+class Place:
+    """A node of ours, and another that the connector ``mill`` of its space leads to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.far = StreamNode(folder / "far").start()
+        self.near = StreamNode(folder / "near", "--connector-network", "127.0.0.1/32").start()
+        self.update(self.connectors("mill"))
+
+    def connectors(self, *names: str, port: int | None = None) -> dict[str, Any]:
+        servers = [{"host": "127.0.0.1", "port": port or self.far.port}]
+        return {name: {"servers": servers, "patterns": ["orders", "news/#", "nowhere", "mill/#"]} for name in names}
+
+    def update(self, connectors: dict[str, Any]) -> None:
+        self.near.manage(lambda m: m.update("io.enmasse.space", HERE, {"connectors": connectors}))
+
+    def status(self) -> dict[str, Any]:
+        found = self.near.manage(lambda m: m.read("io.enmasse.space", HERE))
+        return {item["name"]: item for item in found["connectorStatus"]}
+
+    def there(self, address: str = "orders") -> dict[str, Any]:
+        found: dict[str, Any] = self.far.manage(lambda m: m.read("io.enmasse.address", f"default/demo.{address}"))
+        return found
+
+    def stop(self) -> None:
+        assert self.near.stop() == 0
+        assert self.far.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def node_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(tmp_path_factory.mktemp("relay"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def place(node_pair: Place) -> Iterator[Place]:
+    """The pair, with a queue ``orders`` at the far end."""
+    node_pair.far.create("orders", "queue")
+    yield node_pair
+    node_pair.far.clear()
+
+
+def test_each_protocol_reaches_a_queue_there_with_its_outcome(place: Place) -> None:
+    with place.near.connect() as connection:
+        with connection.sender("mill/orders") as sender:
+            assert str(sender.send(Message("amqp", subject="s"))) == "accepted"
+        assert place.there()["messagesStored"] == 1
+        with connection.receiver("mill/orders") as receiver:
+            got = receiver.receive(30)
+            assert got is not None
+            assert (got.message.body, got.message.subject) == ("amqp", "s")
+            assert place.there()["messagesStored"] == 1
+            got.accept()
+        until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
+    for others in (_by_http, _by_mqtt, _by_stomp):
+        asyncio.run(others(place))
+    assert place.there()["messagesStored"] == 0
+
+
+async def _by_http(place: Place) -> None:
+    port = place.near.port
+    base = f"http://127.0.0.1:{port}/v1/spaces/demo.default/addresses/mill%2Forders"
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.post(f"{base}/messages", content=b"http", headers={"content-type": "text/plain"})
+        assert answer.status_code == 200, answer.text
+        assert place.there()["messagesStored"] == 1
+        answer = await http.post(f"{base}/receive", json={"wait": 30})
+        (got,) = answer.json()["messages"]
+        assert got["body"] == "http"
+        assert place.there()["messagesStored"] == 1
+        answer = await http.post(f"{base}/settle", json={"leases": [got["lease"]], "outcome": "accept"})
+        assert answer.json()["settled"] == 1, answer.text
+        nowhere = base.replace("orders", "nowhere")
+        answer = await http.post(f"{nowhere}/messages", content=b"http", headers={"content-type": "text/plain"})
+        assert (answer.status_code, answer.json()["condition"]) == (404, "amqp:not-found")
+    await _until_empty(place)
+
+
+async def _until_empty(place: Place) -> None:
+    await asyncio.to_thread(until, lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
+
+
+def test_outcomes_of_a_receiver_are_those_of_the_queue_there(place: Place) -> None:
+    with place.near.connect() as connection, connection.sender("mill/orders") as sender:
+        with connection.receiver("mill/orders", credit=1) as receiver:
+            for failed, count in ((None, 0), (False, 0), (True, 1)):
+                sender.send(Message(str(failed)))
+                got = receiver.receive(30)
+                assert got is not None
+                if failed is None:
+                    got.release()
+                else:
+                    got.modify(failed=failed)
+                again = receiver.receive(30)
+                assert again is not None
+                assert (again.message.body, again.message.delivery_count) == (str(failed), count)
+                again.accept()
+            sender.send(Message("rejected"))
+            got = receiver.receive(30)
+            assert got is not None
+            got.reject("amqp:precondition-failed", "not this one")
+        until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
+        assert place.there()["rejected"] == 1
+
+
+def test_credit_is_that_of_the_other_container(place: Place) -> None:
+    place.far.create("nowhere", "anycast")
+    with (
+        place.near.connect() as connection,
+        place.far.connect() as there,
+        connection.sender("mill/nowhere") as sender,
+    ):
+        assert sender.credit == 0
+        with there.receiver("nowhere", credit=3) as receiver:
+            until(lambda: sender.credit == 3, lambda: str(sender.credit))
+            sending = [sender.send_nowait(Message(str(number))) for number in range(3)]
+            for number in range(3):
+                got = receiver.receive(30)
+                assert got is not None
+                assert got.message.body == str(number)
+                if number == 1:
+                    got.reject("amqp:precondition-failed", "not this one")
+                else:
+                    got.accept()
+            outcomes = [str(one.result(30)) for one in sending]
+            assert [outcome.split()[0] for outcome in outcomes] == ["accepted", "rejected", "accepted"]
+        until(lambda: sender.credit == 0, lambda: str(sender.credit))
+
+
+def test_a_receiver_that_drains_is_told_when_nothing_is_left_there(place: Place) -> None:
+    with place.near.connect() as connection:
+        with connection.sender("mill/orders") as sender:
+            sender.send(Message("one"))
+        with connection.receiver("mill/orders", credit=0) as receiver:
+            receiver.grant(10)
+            assert receiver.drain(30) == 1
+            got = receiver.receive_nowait()
+            assert got is not None
+            got.accept()
+            receiver.grant(10)
+            assert receiver.drain(30) == 0
+
+
+def test_what_leads_nowhere_is_refused_and_named(place: Place) -> None:
+    with place.near.connect() as connection:
+        for name, condition, words in (
+            ("mill/nowhere", "amqp:not-found", "'nowhere'"),
+            ("mill/secret", "amqp:not-found", "connector 'mill' does not reach 'secret'"),
+            ("mill", "amqp:not-found", "name an address behind it"),
+        ):
+            for attach in (connection.sender, connection.receiver):
+                with pytest.raises(LinkRefusedError) as refused:
+                    attach(name)
+                assert refused.value.condition == condition
+                assert words in str(refused.value)
+
+
+def test_a_link_that_comes_back_is_refused_with_its_path(place: Place) -> None:
+    connectors = place.connectors("mill")
+    circle = place.connectors("loop", port=place.near.port)
+    circle["loop"] |= {"patterns": ["#"], "servers": [{"host": "127.0.0.1", "port": place.near.port}]}
+    place.update(connectors | circle)
+    try:
+        with place.near.connect() as connection, pytest.raises(LinkRefusedError) as refused:
+            connection.receiver("loop/loop/orders")
+        assert refused.value.condition == "amqp:not-allowed"
+        assert "comes back" in str(refused.value)
+    finally:
+        place.update(connectors)
+    assert list(place.status()) == ["mill"]
+
+
+def test_senders_that_name_the_address_in_each_message_reach_it(place: Place) -> None:
+    with place.near.connect() as connection, connection.sender(None) as sender:
+        assert str(sender.send(Message("one", to="mill/orders"))) == "accepted"
+        outcome = str(sender.send(Message("two", to="mill/nowhere")))
+        assert outcome.startswith("rejected (amqp:not-found")
+        assert str(sender.send(Message("three", to="mill/orders"))) == "accepted"
+    assert place.there()["messagesStored"] == 2
+
+
+async def _by_mqtt(place: Place) -> None:
+    async with MqttPeer(place.near.port) as peer:
+        assert await peer.answer("mill/orders", b"mqtt") == Reason.SUCCESS
+        assert await peer.answer("mill/nowhere", b"mqtt") == Reason.TOPIC_NAME_INVALID
+        assert await peer.subscribed("mill/nowhere", "mill/orders", qos=1) == [Reason.TOPIC_FILTER_INVALID, 1]
+        got = await peer.message()
+        assert (got.topic, got.payload) == ("mill/orders", b"mqtt")
+        await _until_empty(place)
+
+
+async def _by_stomp(place: Place) -> None:
+    async with StompPeer(place.near.port, host="demo.default") as peer:
+        peer.say("SEND", b"stomp", destination="mill/orders", receipt="sent")
+        await peer.receipt("sent")
+        assert place.there()["messagesStored"] == 1
+        await peer.subscribe("mill/orders", ack="client-individual")
+        got = await peer.next("MESSAGE")
+        assert got.body == b"stomp"
+        peer.say("ACK", id=got["ack"])
+        await _until_empty(place)
+        peer.say("SEND", b"stomp", destination="mill/nowhere", receipt="refused")
+        error = await peer.next("ERROR")
+        assert "nowhere" in error["message"]
+
+
+def test_what_was_not_settled_is_told_as_the_other_container_dies(place: Place) -> None:
+    lost = accepted = 0
+    with place.near.connect() as connection, connection.sender("mill/orders") as sender:
+        for _ in range(kills(2)):
+            sending = [sender.send_nowait(Message(str(number), durable=True)) for number in range(200)]
+            sending[0].result(30)
+            place.far.kill()
+            outcomes = [str(one.result(60)) for one in sending]
+            place.far.start()
+            accepted += outcomes.count("accepted")
+            lost += len(outcomes) - outcomes.count("accepted")
+            until(lambda: sender.credit > 0, lambda: str(place.status()))
+        assert str(sender.send(Message("last", durable=True))) == "accepted"
+    assert accepted + 1 <= place.there()["messagesStored"] <= accepted + lost + 1
+    assert place.status()["mill"]["reconnects"] > 0
