@@ -188,14 +188,14 @@ class ObservedEntity:
         uid: the uid of the resource that it was made for.
         digest: the same for entities whose attributes are the same.
         problem: the reason why the port of a space is not open; empty if it is, or there is none.
-        connectors: of a space, the last problem of each of its connectors; empty for none.
+        connectors: of a space, the names of its connectors with the last problem of each; empty for none.
     """
 
     name: str
     uid: str
     digest: str
     problem: str = ""
-    connectors: Mapping[str, str] = field(default_factory=dict)
+    connectors: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

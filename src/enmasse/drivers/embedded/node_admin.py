@@ -566,7 +566,7 @@ def _read_address(attributes: dict[str, Any]) -> AddressEntity:
 
 
 def _observed(found: dict[str, Any]) -> ObservedEntity:
-    problems = {item["name"]: item.get("problem") or "" for item in found.get("connectorStatus") or ()}
+    problems = tuple((item["name"], item.get("problem") or "") for item in found.get("connectorStatus") or ())
     return ObservedEntity(
         found["name"], found.get("uid") or "", found["digest"], found.get("portProblem") or "", problems
     )
