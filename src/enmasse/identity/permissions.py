@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 SEND, RECV, VIEW, MANAGE, ALL = "send", "recv", "view", "manage", "all"
@@ -84,9 +84,19 @@ class Permissions:
         """Return whether ``SEND`` or ``RECV`` is granted on an address, or on everything that a pattern matches."""
         return any(is_within(address) for is_within in self._matchers[operation])
 
-    def allow_named(self, operation: str, address: str) -> bool:
-        """Return whether ``SEND`` or ``RECV`` is granted by patterns that name the address's first word."""
+    def cover(self, operation: str, address: str, connectors: Container[str]) -> bool:
+        """Return ``allow`` of a space's own addresses; of others, whether patterns that name the connector cover it.
+
+        Patterns for everything were given for what is the space's own.
+
+        Args:
+            operation: ``SEND`` or ``RECV``.
+            address: the address.
+            connectors: the first words of addresses that lead to other containers.
+        """
         first = address.partition("/")[0]
+        if first not in connectors:
+            return self.allow(operation, address)
         return any(
             pattern.partition("/")[0] == first and self._matcher_of(pattern, self._user)(address)
             for grant in self.grants

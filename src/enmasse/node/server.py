@@ -13,7 +13,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -192,7 +192,9 @@ class Server:
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed
-        self.entities.grants_of = lambda space, owner, name: known_grants(self.gate, self.users, space, owner, name)
+        self.entities.grants_of = lambda space, owner, name: known_grants(
+            self.gate, self.users, self.entities.spaces, space, owner, name
+        )
         self.entities.protocol_holdings = self.connections.holdings
         self.entities.rates_changed = self.connections.meter
         self.space_ports = SpacePorts(self._turn.loop, self._open_space_port, self.entities.note_change)
@@ -220,6 +222,7 @@ class Server:
         owners = KnownOwners(self.gate, self.users, self.federation)
         self.entities.is_known, self.entities.owner_of = owners.is_known, owners.owner_of
         self.stored_users.removed = self._user_removed
+        self.stored_users.connectors_of = self._connectors_of
         self.reloads: list[Callable[[], None]] = []
         """Functions that read files again, for SIGHUP."""
         self._users_file: UsersFile | None = None
@@ -320,6 +323,10 @@ class Server:
                 self.core, self._turn, self._reach, lambda: self.installation.id, self.entities.note_change
             )
         self.connectors.apply(space, given)
+
+    def _connectors_of(self, space: str) -> Container[str]:
+        found = self.entities.spaces.get(space)
+        return () if found is None else found.connectors
 
     def _space_status(self, name: str) -> dict[str, Any]:
         found = self.space_ports.status(name)

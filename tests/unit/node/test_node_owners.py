@@ -51,7 +51,7 @@ class Node:
 
     def grants(self, owner: str, name: str) -> KnownGrants | None:
         here: Any = self
-        return known_grants(here, here, "ns/shop", owner, name)
+        return known_grants(here, here, {}, "ns/shop", owner, name)
 
     def knows_owner(self, owner: str, *, is_removed: bool = False) -> bool:
         return self.owners.is_known("ns/shop", owner, "ida", is_removed)

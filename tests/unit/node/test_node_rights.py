@@ -11,7 +11,8 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import Space
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
 from enmasse.messaging.streams.stream import Stream
-from enmasse.node.users.rights import Rights
+from enmasse.node.patterns import matcher_of
+from enmasse.node.users.rights import KnownGrants, Rights
 from enmasse.testing.ports import CoreHarness
 
 COMMITS = (COMMITS_CAPABILITY,)
@@ -49,3 +50,24 @@ def test_who_may_read_a_stream_may_tell_it_how_far_it_has_come() -> None:
 def test_who_may_only_read_sends_nothing_else(address: str, capabilities: tuple[str, ...]) -> None:
     with pytest.raises(AttachError, match="may not send to"):
         rights(RECV).require_producer(address, capabilities)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_covered"),
+    [("#", False), ("*/orders", False), ("m*", False), ("mill", False), ("mill/orders", True), ("mill/#", True)],
+)
+def test_grants_cover_what_is_behind_a_connector_only_where_they_name_it(pattern: str, is_covered: bool) -> None:
+    space = Space(CoreHarness().core, "default/shop", lambda: "id")
+    user = User("jo", "default/shop", Permissions([Grant((SEND, RECV), (pattern,))], matcher_of))
+    found, offline = Rights(), KnownGrants(user, space)
+    found.space, found.user = space, user
+    was_covered = offline.may_send("mill/orders")
+    assert was_covered is offline.may_receive("mill/orders") is (pattern != "mill")
+    space.connectors["mill"] = Anycast(space.core, "mill")
+    assert offline.may_send("mill/orders") is offline.may_receive("mill/orders") is is_covered
+    for require in (found.require_send, found.require_receive):
+        if is_covered:
+            require("mill/orders")
+        else:
+            with pytest.raises(AttachError, match="user 'jo' may not"):
+                require("mill/orders")

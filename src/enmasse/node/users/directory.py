@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ class StoredUsers:
 
     Attributes:
         removed: called with these if the user is deleted, or another one now.
+        connectors_of: returns the names of a space's connectors.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class StoredUsers:
         self._space_uid = space_uid
         self._changed = changed
         self.removed: Callable[[str, str], None] = lambda _space, _name: None
+        self.connectors_of: Callable[[str], Container[str]] = lambda _space: ()
         self._seed = secrets.token_bytes(SEED_BYTES)
         self._has_stored_seed = False
         self._mechanisms: dict[str, set[str]] = {}
@@ -314,7 +316,11 @@ class StoredUsers:
             return {"allowed": False, "reason": "the user is of a former space of this name"}
         for grant in user.permissions.grants:
             alone = Permissions((grant,), matcher_of, user.name)
-            if alone.allow(operation, address) if operation in ADDRESS_OPERATIONS else alone.allow_any(operation):
+            if operation in ADDRESS_OPERATIONS:
+                is_allowed = alone.cover(operation, address, self.connectors_of(record["space"]))
+            else:
+                is_allowed = alone.allow_any(operation)
+            if is_allowed:
                 words = (", ".join(grant.operations), ", ".join(grant.addresses))
                 return {"allowed": True, "reason": " on ".join(word for word in words if word)}
         what = f"{operation} on {address}" if operation in ADDRESS_OPERATIONS else operation

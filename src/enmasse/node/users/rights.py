@@ -12,6 +12,8 @@ from enmasse.messaging.owners import ANONYMOUS
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enmasse.identity.users import User
     from enmasse.messaging.address import Address
     from enmasse.messaging.space import Space
@@ -91,7 +93,7 @@ class Rights:
             self._require_for_everybody("send to", address)
             return
         # Names of dynamic addresses cannot be guessed: whoever knows one was given it to answer there.
-        if self._allows(user, SEND, address) or address.startswith(DYNAMIC_PREFIX):
+        if _allows(user, self.space, SEND, address) or address.startswith(DYNAMIC_PREFIX):
             return
         if address == MANAGEMENT and self.may_view:
             return
@@ -121,7 +123,7 @@ class Rights:
         if user is None:
             self._require_for_everybody("receive from", address)
             return
-        if self._allows(user, RECV, address):
+        if _allows(user, self.space, RECV, address):
             return
         if address == ADDRESS_LIST and self.may_view:
             return
@@ -132,12 +134,6 @@ class Rights:
             if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
                 return
         raise _refusal(user, "receive from", address)
-
-    def _allows(self, user: User, operation: str, address: str) -> bool:
-        """Return true if a user's grants cover an address; what is behind a connector by naming that alone."""
-        if self.space is not None and self.space.connectors and address.partition("/")[0] in self.space.connectors:
-            return user.permissions.allow_named(operation, address)
-        return user.permissions.allow(operation, address)
 
     def is_closed(self, address: Address) -> bool:
         """Return true if an address is for users only, and nobody has logged in."""
@@ -174,31 +170,39 @@ class KnownGrants:
 
     Args:
         user: the user; ``None`` if it is gone, and may do nothing.
+        space: the space that the grants are for; ``None`` if there is none any more.
     """
 
-    __slots__ = ("_user",)
+    __slots__ = ("_space", "_user")
 
-    def __init__(self, user: User | None) -> None:
+    def __init__(self, user: User | None, space: Space | None) -> None:
         self._user = user
+        self._space = space
 
     def may_receive(self, name: str) -> bool:
         """Return true if the user may receive from an address, or from all that a filter stands for."""
-        return self._user is not None and self._user.permissions.allow(RECV, name)
+        return self._user is not None and _allows(self._user, self._space, RECV, name)
 
     def may_send(self, name: str) -> bool:
         """Return true if the user may send to an address."""
-        return self._user is not None and self._user.permissions.allow(SEND, name)
+        return self._user is not None and _allows(self._user, self._space, SEND, name)
 
 
-def known_grants(gate: Gate, users: NodeUsers, space: str, owner: str, name: str) -> KnownGrants | None:
+def known_grants(
+    gate: Gate, users: NodeUsers, spaces: Mapping[str, Space], space: str, owner: str, name: str
+) -> KnownGrants | None:
     """Return the grants of an owner of a name; ``None``: all may enter, or they are not known without a token."""
     if gate.is_open(space):
         return None
     found = users.all(space, name)
     if gate.tokens is not None and gate.tokens.knows(space):
         # A MessagingUser of the name says what the provider's user may do; without one its token does.
-        return KnownGrants(found[0]) if found else None
-    return KnownGrants(next((user for user in found if owner in ("", user.owner)), None))
+        return KnownGrants(found[0], spaces.get(space)) if found else None
+    return KnownGrants(next((user for user in found if owner in ("", user.owner)), None), spaces.get(space))
+
+
+def _allows(user: User, space: Space | None, operation: str, address: str) -> bool:
+    return user.permissions.cover(operation, address, () if space is None else space.connectors)
 
 
 def _find(space: Space, address: str) -> Address | None:
