@@ -70,6 +70,9 @@ class ReceivingUpstream(Protocol):
     def settle(self, delivery_id: int, state: Any) -> None:
         """Tell the other container an outcome."""
 
+    def settle_after(self, delivery_id: int, state: Any, done: Callable[[], None]) -> None:
+        """Tell the other container an outcome, and have ``done`` called once it has taken effect there."""
+
     def stall(self, is_stalled: bool) -> None:
         """Have nothing more sent for now, or again."""
 
@@ -342,14 +345,45 @@ class RelayGuest(RelayProducer):
             self.upstream = None
 
 
-class RelayConsumer(Consumer):
-    """A receiver's end whose messages come from another container; the sink of the link there."""
+class _Outcomes:
+    """Outcomes that a receiver wants to hear of once they have taken effect."""
 
-    __slots__ = ("_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "granted", "opening", "upstream")
+    __slots__ = ("count", "done")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.done: Callable[[], None] | None = None
+
+    def took_effect(self) -> None:
+        """Note that one of them has."""
+        self.count -= 1
+        if not self.count and self.done is not None:
+            self.done()
+
+
+class RelayConsumer(Consumer):
+    """A receiver's end whose messages come from another container; the sink of the link there.
+
+    Args:
+        address: the names there.
+        port: the receiver's link.
+        presettle: whether the receiver asked for settled messages.
+        settles_second: whether the receiver waits until its outcomes have taken effect.
+    """
+
+    __slots__ = (
+        "_awaited", "_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "_outcomes", "_settles_second",
+        "granted", "opening", "upstream",
+    )  # fmt: skip
     address: Relay
 
-    def __init__(self, address: Relay, port: ConsumerPort, presettle: bool) -> None:
+    def __init__(self, address: Relay, port: ConsumerPort, presettle: bool, settles_second: bool) -> None:
         super().__init__(address, port, presettle)
+        self._settles_second = settles_second
+        self._outcomes = _Outcomes()
+        """Those that the receiver has told and not asked about."""
+        self._awaited: set[_Outcomes] = set()
+        """Those that the receiver waits for."""
         self.opening: Pending[AttachError | None] = Pending()
         self.granted: Any = None
         self.upstream: ReceivingUpstream | None = None
@@ -376,8 +410,30 @@ class RelayConsumer(Consumer):
             self.count(state)
             if state is None:
                 state = RELEASED
-        if delivery.upstream is self.upstream and not delivery.settled:
+        self._settle(delivery, state)
+
+    def _settle(self, delivery: _Lent, state: Any) -> None:
+        if delivery.upstream is not self.upstream or delivery.settled:
+            return
+        if self._settles_second:
+            self._outcomes.count += 1
+            delivery.upstream.settle_after(delivery.producer_id, state, self._outcomes.took_effect)
+        else:
             delivery.upstream.settle(delivery.producer_id, state)
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Call ``done`` once the outcomes since the last call have taken effect there, for who settles second."""
+        if not self._outcomes.count:
+            done()
+            return
+        outcomes, self._outcomes = self._outcomes, _Outcomes()
+        self._awaited.add(outcomes)
+
+        def confirmed() -> None:
+            self._awaited.discard(outcomes)
+            done()
+
+        outcomes.done = confirmed
 
     def on_blocked(self, blocked: bool) -> None:
         """Have the other container wait while the receiver's connection takes no more."""
@@ -388,10 +444,8 @@ class RelayConsumer(Consumer):
 
     def on_detached(self, *, closed: bool = False) -> None:
         """Note that the receiver is gone, and with it its link there."""
-        upstream = self.upstream
         for delivery in self.port.take_unsettled():
-            if upstream is not None and delivery.upstream is upstream and not delivery.settled:
-                upstream.settle(delivery.producer_id, FAILED)
+            self._settle(delivery, FAILED)
         self._release_backlog()
         self.address.uplink.detach(self, closed=closed)
         self.upstream = None
@@ -431,8 +485,8 @@ class RelayConsumer(Consumer):
     def _turn_away(self, delivery: _Lent) -> None:
         if delivery.settled:
             self.address.dropped += 1
-        elif delivery.upstream is self.upstream:
-            delivery.upstream.settle(delivery.producer_id, RELEASED)
+        else:
+            self._settle(delivery, RELEASED)
 
     def _pass(self, payload: bytes, delivery: _Lent) -> None:
         self.deliveries += 1
@@ -445,8 +499,8 @@ class RelayConsumer(Consumer):
         if self.is_blocked and self.port.follow(delivery):
             self.unsettled += 1
             delivery.sink = self
-        elif not delivery.settled:
-            delivery.upstream.settle(delivery.producer_id, ACCEPTED)
+        else:
+            self._settle(delivery, ACCEPTED)
 
     # The link there
 
@@ -458,12 +512,14 @@ class RelayConsumer(Consumer):
 
     def on_refused_upstream(self, error: AmqpError) -> None:
         """Note that the other container refuses the link, or has detached it."""
+        self._awaited.clear()
         self.on_lost()
         _end(self, error)
 
     def on_lost(self) -> None:
         """Note that the link there is lost with its connection: it hands out again what nobody has settled."""
         self.upstream = None
+        self._outcomes = _Outcomes()
         self._is_stalled = False
         backlog, self._backlog = self._backlog, deque()
         self._backlog_bytes = 0
@@ -471,7 +527,12 @@ class RelayConsumer(Consumer):
             if delivery.settled:
                 self._backlog.append((payload, delivery))
                 self._backlog_bytes += len(payload)
-        self._ask()
+        if self._awaited:
+            # Nothing else could tell the receiver that nobody knows whether they have taken effect.
+            problem = "the connector has lost its connection before outcomes took effect there"
+            self.on_refused_upstream(AmqpError("amqp:link:detach-forced", problem))
+        else:
+            self._ask()
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Hand the message to the receiver."""
@@ -561,7 +622,8 @@ class Relay(Address):
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """Attach a receiver; the other container answers later."""
         name = self._name_there(options.source)
-        consumer = RelayConsumer(self, port, options.presettle)
+        settles_second = options.attach is not None and options.attach.rcv_settle_mode == 1
+        consumer = RelayConsumer(self, port, options.presettle, settles_second)
         self.uplink.attach_receiver(consumer, name, options)
         return self.add_consumer(consumer)
 

@@ -35,7 +35,10 @@ class Uplink(Recorder):
         self.ends[link] = end
 
     def attach_receiver(self, end: RelayConsumer, name: str, options: AttachOptions) -> None:
-        link = self.client.session.attach_receiver(f"from {len(self.ends)}", end, Source(address=name))
+        asked = options.attach
+        assert asked is not None
+        given = {"rcv_settle_mode": asked.rcv_settle_mode}
+        link = self.client.session.attach_receiver(f"from {len(self.ends)}", end, Source(address=name), **given)
         self.ends[link] = end
 
     def detach(self, end: RelayProducer | RelayConsumer, *, closed: bool = True) -> None:
@@ -212,6 +215,40 @@ def test_a_settled_message_stays_settled(scene: Scene) -> None:
     sender.send(BODY, settled=True)
     scene.go()
     assert [one.settled for one in receiver.received] == [True]
+
+
+def test_a_receiver_that_settles_second_hears_of_what_took_effect_there(scene: Scene) -> None:
+    scene.put(BODY)
+    receiver = scene.receiver(credit=1, answer=None, rcv_settle_mode=1)
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    confirmed: list[bool] = []
+    link.settle_after(receiver.received[0].delivery_id, ACCEPTED, lambda: confirmed.append(True))
+    # All but the disk of the other node has its turn.
+    for _ in range(4):
+        for one in (scene.client, scene.uplink.client):
+            one.pump()
+        scene.here.harness.turn()
+        scene.there.harness.turn()
+    assert confirmed == []
+    scene.go()
+    assert confirmed == [True]
+    assert scene.queue.depth == 0
+
+
+def test_a_receiver_that_settles_second_is_told_that_nobody_knows_when_the_uplink_is_lost(scene: Scene) -> None:
+    scene.put(BODY)
+    receiver = scene.receiver(credit=1, answer=None, rcv_settle_mode=1)
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    confirmed: list[bool] = []
+    link.settle_after(receiver.received[0].delivery_id, ACCEPTED, lambda: confirmed.append(True))
+    scene.client.pump()
+    scene.uplink.client.cut()
+    scene.client.go()
+    assert confirmed == []
+    assert [condition for _, condition, _ in scene.client.refusals] == ["amqp:link:detach-forced"]
+    assert scene.address.consumers == []
 
 
 # Attach

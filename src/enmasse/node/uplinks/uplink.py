@@ -168,8 +168,9 @@ class _Line(Carrier):
         else:
             assert asked.source is not None
             source = replace(asked.source, address=wanted.name)
-            receives = asked.target if isinstance(asked.target, Target) else None
-            link = session.attach_receiver(wanted.link_name, wanted.end, source, target=receives, **given)
+            given["target"] = asked.target if isinstance(asked.target, Target) else None
+            given["rcv_settle_mode"] = asked.rcv_settle_mode
+            link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
         wanted.line, wanted.link = self, link
         self._links[link] = wanted
 
