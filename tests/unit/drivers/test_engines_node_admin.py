@@ -15,6 +15,8 @@ from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import (
     ENTITY_TYPES,
     AddressEntity,
+    ConnectorEntity,
+    ConnectorServer,
     Entity,
     ObservedEntity,
     SpaceEntity,
@@ -157,6 +159,28 @@ def test_options_reach_the_node_and_go_back_to_their_defaults(node: NodeProcess)
             for entity in changed:
                 await admin.update(entity)
             assert await observed(admin) == identified(admin, *changed)
+
+    asyncio.run(body())
+
+
+def test_of_connectors_a_node_tells_what_they_reach_and_no_secret(node: NodeProcess) -> None:
+    secrets = {"username": "miller", "password": "flour and water"}
+    server = ConnectorServer("mq.example.com", 5672, False, secrets, None, None)
+    shop = replace(SHOP, connectors=(ConnectorEntity("mill", (server,), ("orders",)),))
+
+    async def body() -> None:
+        async with administrated(node) as (admin, told):
+            assert await told.get() is True
+            await admin.create(shop)
+            found = await admin.find_space(SHOP.name)
+            assert found is not None
+            assert found.connectors == (ConnectorEntity("mill", (), ("orders",)),)
+            seen = await admin.find("space", SHOP.name)
+            assert seen is not None
+            assert (seen.digest, seen.connectors) == (admin.digest(shop), (("mill", ""),))
+            assert "flour" not in repr((found, seen, shop))
+            await admin.update(SHOP)
+            assert await admin.find_space(SHOP.name) == SHOP
 
     asyncio.run(body())
 

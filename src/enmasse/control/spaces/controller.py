@@ -232,6 +232,9 @@ class SpaceController(Controller):
             node.kept["space", key] = f"it cannot be declared as it is there: {error}"
             return False
         _log.warning("space %s, which node %s has, was not declared: it is now", key, node.name)
+        for connector in entity.connectors:
+            # How it logs in is a secret, which a node does not tell.
+            _log.warning("connector %s of space %s ends: declare it again", connector.name, key)
         return True
 
     def _declaration(self, node: Node, entity: SpaceEntity) -> AddressSpace:

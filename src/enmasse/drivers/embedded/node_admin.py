@@ -19,6 +19,7 @@ from enmasse.client.management import Management, ManagementError
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import (
     AddressEntity,
+    ConnectorEntity,
     ConnectorServer,
     ConnectorStep,
     Entity,
@@ -587,4 +588,9 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         oidc=attributes.get("oidc"),
         acknowledges_undeliverable=bool(attributes.get("acknowledgeUndeliverable")),
         copies_overlapping=bool(attributes.get("copyOverlapping")),
+        # Of connectors a node does not tell how they log in.
+        connectors=tuple(
+            ConnectorEntity(name, (), tuple(one.get("patterns") or ()))
+            for name, one in (attributes.get("connectors") or {}).items()
+        ),
     )
