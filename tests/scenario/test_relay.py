@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from enmasse.api.metrics.catalogue import CONNECTOR_METRICS
 from enmasse.client import Message
 from enmasse.client.errors import LinkRefusedError
+from enmasse.control.ports import NodeFigures, ObservedEntity
+from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 from enmasse.wire.mqtt.packets import Reason
 from tests.support.chance import kills
 from tests.support.mqtt_peer import MqttPeer
@@ -197,6 +200,40 @@ def test_a_link_that_comes_back_is_refused_with_its_path(place: Place) -> None:
     assert list(place.status()) == ["mill"]
 
 
+def test_control_hears_of_a_connector_that_reaches_nobody_whichever_way_it_asks(place: Place) -> None:
+    connectors = place.connectors("mill")
+    place.update(connectors | place.connectors("barn", port=1))
+    before = place.status()["mill"]["messagesIn"]
+    try:
+        with place.near.connect() as connection:
+            with pytest.raises(LinkRefusedError, match="nothing listens there"):
+                connection.sender("barn/orders")
+            with connection.sender("mill/orders") as sender:
+                sender.send(Message("counted"))
+                mill = place.status()["mill"]
+        one, listed, figures = asyncio.run(_asked(place.near.admin_url))
+    finally:
+        place.update(connectors)
+    assert one is not None
+    assert [listed] == [[one]]
+    assert {name: bool(problem) for name, problem in one.connectors} == {"mill": False, "barn": True}
+    assert [item["name"] for item in figures.spaces[0]["connectorStatus"]] == ["mill", "barn"]
+    assert {metric.source for metric in CONNECTOR_METRICS if metric.source} <= set(mill)
+    assert (mill["connections"], mill["senders"], mill["messagesIn"] - before) == (1, 1, 1)
+    assert mill["bytesSent"] > 100 < mill["bytesReceived"]
+    assert mill["silence"] >= 0
+
+
+async def _asked(url: str) -> tuple[ObservedEntity | None, list[ObservedEntity], NodeFigures]:
+    """The space of a node in a reading of its own, in a list, and with the node's figures."""
+    admin = AmqpNodeAdmin("node-0", url, jitter=lambda: 1.0)
+    async for is_connected in admin.connections():
+        assert is_connected
+        listed = [entity async for page in admin.observe("space") for entity in page]
+        return await admin.find("space", HERE), listed, await admin.figures(())
+    raise AssertionError(url)
+
+
 def test_senders_that_name_the_address_in_each_message_reach_it(place: Place) -> None:
     with place.near.connect() as connection, connection.sender(None) as sender:
         assert str(sender.send(Message("one", to="mill/orders"))) == "accepted"
@@ -246,3 +283,7 @@ def test_what_was_not_settled_is_told_as_the_other_container_dies(place: Place) 
         assert str(sender.send(Message("last", durable=True))) == "accepted"
     assert accepted + 1 <= place.there()["messagesStored"] <= accepted + lost + 1
     assert place.status()["mill"]["reconnects"] > 0
+    place.far.kill()  # with nobody who needs it
+    until(lambda: place.status()["mill"]["connections"] == 0, lambda: str(place.status()))
+    place.far.start()
+    assert place.status()["mill"]["problem"] == ""

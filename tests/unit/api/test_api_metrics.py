@@ -17,7 +17,13 @@ from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.metrics import metrics as metrics_module
 from enmasse.api.metrics import nodes as nodes_module
-from enmasse.api.metrics.catalogue import ADDRESS_METRICS, CONTROL_METRICS, NODE_METRICS, rewritten
+from enmasse.api.metrics.catalogue import (
+    ADDRESS_METRICS,
+    CONNECTOR_METRICS,
+    CONTROL_METRICS,
+    NODE_METRICS,
+    rewritten,
+)
 from enmasse.api.metrics.nodes import Canary, Figures
 from enmasse.client.management import ManagementError
 from enmasse.control.errors import NodeUnavailableError
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
 
 ROOT = Path(__file__).parents[3]
+
+ALL = (*CONTROL_METRICS, *NODE_METRICS, *ADDRESS_METRICS, *CONNECTOR_METRICS)
 
 STATISTICS: dict[str, Any] = {
     "version": "9.9", "startedAt": 1_000, "cpuSeconds": 1.5, "memoryBytes": 2, "connections": 3,
@@ -51,6 +59,16 @@ def address(name: str, space: str = "ns/shop", kind: str = "queue", **counts: An
     return {"name": f"{space}.{name}", "space": space, "address": name, "addressType": kind, **found, **counts}
 
 
+def connector(name: str, **figures: Any) -> dict[str, Any]:
+    """A connector as a node tells it."""
+    return {
+        "name": name,
+        "problem": "",
+        **{metric.source: 0 for metric in CONNECTOR_METRICS if metric.source},
+        **figures,
+    }
+
+
 class FakeNode:
     """A node that says what the test wants, or nothing."""
 
@@ -65,7 +83,14 @@ class FakeNode:
             {"ready": True, "problems": []},
             [
                 {"name": "ns/shop", "maxBytes": 1 << 30, "sessions": 2, "subscriptions": 3, "subscriptionBytes": 9},
-                {"name": "ns/other", "maxBytes": None},
+                {
+                    "name": "ns/other",
+                    "maxBytes": None,
+                    "connectorStatus": [
+                        connector("mill", messagesIn=31, messagesOut=32, unsettled=33, silence=1.5),
+                        connector("barn", problem="nothing listens there", reconnects=34, silence=None),
+                    ],
+                },
             ],
             [
                 address("orders", messagesIn=21, messagesStored=22, bytesStored=23, creditGranted=24, unsettled=25),
@@ -132,7 +157,7 @@ def watched(registry: Registry, api: Any) -> Watched:
 def test_every_metric_of_the_catalogue_is_there_and_no_other(watched: Watched) -> None:
     text = watched.get("/metrics").text
     told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert told == {metric.full_name for metric in (*CONTROL_METRICS, *NODE_METRICS, *ADDRESS_METRICS)}
+    assert told == {metric.full_name for metric in ALL}
 
 
 def test_a_node_and_its_journal_are_told(watched: Watched) -> None:
@@ -183,6 +208,25 @@ def test_connectors_and_forwarders_have_the_names_of_enmasse(watched: Watched, a
     assert counts == [2, 0, 2]
 
 
+def test_a_connector_is_told_as_its_node_has_it(watched: Watched) -> None:
+    found = watched.scrape()
+    mill, barn = (
+        ("addressspace=other", f"connector={name}", "namespace=ns", "node=node-0") for name in ("mill", "barn")
+    )
+    names = (
+        "up",
+        "messages_sent_total",
+        "messages_received_total",
+        "unsettled",
+        "silence_seconds",
+        "reconnects_total",
+    )
+    assert [found[f"enmasse_connector_{name}", *mill] for name in names] == [1, 31, 32, 33, 1.5, 0]
+    assert (found["enmasse_connector_up", *barn], found["enmasse_connector_reconnects_total", *barn]) == (0, 34)
+    assert ("enmasse_connector_silence_seconds", *barn) not in found
+    assert not [key for key in watched.scrape("?namespace=ns&addressspace=shop") if "connector=mill" in key]
+
+
 def test_a_tenant_sees_its_own_space_alone(watched: Watched) -> None:
     text = watched.get("/metrics?namespace=ns&addressspace=other").text
     assert 'addressspace="other"' in text
@@ -192,10 +236,12 @@ def test_a_tenant_sees_its_own_space_alone(watched: Watched) -> None:
 
 def test_labels_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "MAX_ADDRESSES", 20)
+    monkeypatch.setattr(metrics_module, "MAX_CONNECTORS", 1)
     watched.node.found.addresses[:] = [address(f"a{number:05}") for number in range(27)]
     found = watched.scrape()
     assert sum(key[0] == "enmasse_messages_stored" for key in found) == 20
     assert found["enmasse_addresses_without_metrics",] == 7
+    assert sum(key[0] == "enmasse_connector_up" for key in found) == 1
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
@@ -284,7 +330,7 @@ def test_the_reference_lists_every_metric() -> None:
 
 def test_the_rules_for_alerts_name_metrics_that_exist() -> None:
     rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text(encoding="utf-8"))
-    told = {metric.full_name for metric in (*CONTROL_METRICS, *NODE_METRICS, *ADDRESS_METRICS)}
+    told = {metric.full_name for metric in ALL}
     named = {
         name.removesuffix("_bucket")
         for group in rules["groups"]

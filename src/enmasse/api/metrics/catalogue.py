@@ -20,6 +20,7 @@ CONSUMER_LABELS = (*ADDRESS_LABELS, "consumer", "partition")
 SPACE_LABELS = ("name", "namespace")
 COUNT_LABELS = ("addressspace", "namespace")
 CONNECTOR_LABELS = (*SPACE_LABELS, "connector")
+RELAY_LABELS = (*COUNT_LABELS, "connector", "node")
 NODE_LABELS = ("node",)
 PIPELINE_LABELS = ("pipeline", "addressspace", "namespace")
 QUERY_LABELS = (*PIPELINE_LABELS, "query")
@@ -39,8 +40,8 @@ class Metric:
         source: the attribute of the node's entity with the value.
         scale: the factor of the attribute.
         read: returns the value where it is not an attribute, from the figures of the API, the canaries, the status of
-            a pipeline, the statistics of a node, or an address. None gives no sample; a map gives one for each value
-            of the last labels. Without source and read, ``metrics`` computes the value.
+            a pipeline, the statistics of a node, an address, or a connector. None gives no sample; a map gives one
+            for each value of the last labels. Without source and read, ``metrics`` computes the value.
     """
 
     name: str
@@ -501,6 +502,73 @@ ADDRESS_METRICS: tuple[Metric, ...] = (
     ),
 )
 
+CONNECTOR_METRICS: tuple[Metric, ...] = (
+    Metric(
+        "connector_up",
+        "gauge",
+        "0 if no server let the node in when that was needed last, else 1.",
+        RELAY_LABELS,
+        read=lambda connector: 0 if connector.get("problem") else 1,
+    ),
+    Metric(
+        "connector_connections",
+        "gauge",
+        "Connections to its servers; without links there is none after a minute.",
+        RELAY_LABELS,
+        "connections",
+    ),
+    Metric("connector_reconnects", "counter", "Connections that were lost with links.", RELAY_LABELS, "reconnects"),
+    Metric("connector_senders", "gauge", "Attached senders of clients.", RELAY_LABELS, "senders"),
+    Metric("connector_receivers", "gauge", "Attached receivers of clients.", RELAY_LABELS, "receivers"),
+    Metric(
+        "connector_credit_granted",
+        "gauge",
+        "Credit that the other service has granted to senders and that they have not used.",
+        RELAY_LABELS,
+        "creditGranted",
+    ),
+    Metric(
+        "connector_credit_asked",
+        "gauge",
+        "Credit that receivers have given and not used.",
+        RELAY_LABELS,
+        "creditAsked",
+    ),
+    Metric(
+        "connector_unsettled",
+        "gauge",
+        "Messages, of both ways, that the other end has not settled.",
+        RELAY_LABELS,
+        "unsettled",
+    ),
+    Metric("connector_messages_sent", "counter", "Messages of senders.", RELAY_LABELS, "messagesIn"),
+    Metric("connector_messages_received", "counter", "Deliveries to receivers.", RELAY_LABELS, "messagesOut"),
+    Metric(
+        "connector_dropped",
+        "counter",
+        "Messages, settled as they came, that found no room and are lost.",
+        RELAY_LABELS,
+        "dropped",
+    ),
+    Metric(
+        "connector_bytes_sent",
+        "counter",
+        "Bytes written to its servers, with all that AMQP adds; without those of TLS.",
+        RELAY_LABELS,
+        "bytesSent",
+    ),
+    Metric(
+        "connector_bytes_received", "counter", "Bytes read from its servers, likewise.", RELAY_LABELS, "bytesReceived"
+    ),
+    Metric(
+        "connector_silence_seconds",
+        "gauge",
+        "Time since anything came on the connection that is silent longest; none without a connection.",
+        RELAY_LABELS,
+        "silence",
+    ),
+)
+
 ADDRESS_COUNTERS = tuple(metric.source for metric in ADDRESS_METRICS)
 """The attributes of addresses that nodes are asked for."""
 
@@ -508,6 +576,7 @@ _TABLES = (
     ("Control", CONTROL_METRICS),
     ("Nodes and their journals", NODE_METRICS),
     ("Addresses", ADDRESS_METRICS),
+    ("Connectors", CONNECTOR_METRICS),
 )
 
 

@@ -4,12 +4,13 @@ Rules:
 1. Values are read when they are scraped, not sampled in between (see ``nodes``).
 2. A node that is down has ``enmasse_node_up`` 0 and no other series, rather than old values.
 3. Series are bounded: addresses have metrics of their own up to ``MAX_ADDRESSES``, consumers of streams up to
-   ``MAX_CONSUMERS``; the number of addresses left out is a metric itself.
+   ``MAX_CONSUMERS``, connectors up to ``MAX_CONNECTORS``; the number of addresses left out is a metric itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from enmasse.api.metrics.catalogue import (
     ADDRESS_METRICS,
     API_METRICS,
     CANARY_METRICS,
+    CONNECTOR_METRICS,
     CONSUMER_LABELS,
     CONTROL_METRICS,
     NODE_METRICS,
@@ -54,6 +56,9 @@ MAX_ADDRESSES = 2_000
 
 MAX_CONSUMERS = 1_000
 
+MAX_CONNECTORS = 1_000
+"""Connectors with figures of their own."""
+
 MAX_PIPELINES = 1_000
 """Pipelines with metrics of their own."""
 
@@ -70,7 +75,7 @@ Document = dict[str, Any]
 Maker = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which is not used
-_BY_NAME = {metric.name: metric for metric in (*CONTROL_METRICS, *NODE_METRICS, *ADDRESS_METRICS)}
+_BY_NAME = {metric.name: metric for metric in (*CONTROL_METRICS, *NODE_METRICS)}
 
 
 class ControllerTimes:
@@ -267,6 +272,16 @@ class _Scrape:
         yield _gauge("address_space_broker_global_max_size", [([*labels], most) for labels, most in limits.items()])
         for name, counts in used.items():
             yield _gauge(name, [([*labels], number) for labels, number in counts.items()])
+        yield from _families(CONNECTOR_METRICS, list(itertools.islice(self._relays(), MAX_CONNECTORS)))
+
+    def _relays(self) -> Iterator[tuple[list[str], Any]]:
+        """Yield the connectors that nodes have, each with its labels."""
+        for node, found in self._up.items():
+            for item in found.spaces:
+                namespace, _, space = str(item["name"]).partition("/")
+                if self._is_wanted(namespace, space):
+                    for connector in item.get("connectorStatus") or ():
+                        yield [space, namespace, str(connector["name"]), node], connector
 
 
 def _connectors(spaces: Iterable[Document]) -> Iterator[Family]:

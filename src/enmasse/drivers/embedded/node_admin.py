@@ -70,7 +70,10 @@ _CONNECTION = "io.enmasse.connection"
 _TRACE_CREDIT = 8
 """Messages of some 64 KiB that may be on their way: the node keeps the rest, up to a bound."""
 _TYPES: dict[EntityType, str] = {"space": _SPACE, "address": _ADDRESS}
-_OBSERVED = {"space": ("name", "uid", "digest", "portProblem"), "address": ("name", "uid", "digest")}
+_OBSERVED = {
+    "space": ("name", "uid", "digest", "portProblem", "connectorStatus"),
+    "address": ("name", "uid", "digest"),
+}
 _OBSERVED_AT_ONCE = 200  # entities that a node identifies in one go: four milliseconds in which it does nothing else
 _NOT_FOUND, _NOT_KNOWN = 404, 501
 _STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
@@ -103,7 +106,9 @@ _SPACE_LIMITS = {
 }
 """The node's names of the limits of a space."""
 
-_SPACE_FIGURES = ("name", "maxBytes", "connections", "sessions", "subscriptions", "subscriptionBytes")
+_SPACE_FIGURES = (
+    "name", "maxBytes", "connections", "sessions", "subscriptions", "subscriptionBytes", "connectorStatus",
+)  # fmt: skip
 """The attributes that are read of each space with a node's figures."""
 
 _FIRST_DELAY_S = 0.05

@@ -56,7 +56,7 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {
     SPACE_TYPE: (
         *FIELDS[SPACE_TYPE], "digest", "portProblem", "connections", "devices", "links", "bytesStored",
         "retained", "retainedBytes", "sessions", "subscriptions", "subscriptionBytes", "dynamicAddresses",
-        "unroutable",
+        "unroutable", "connectorStatus",
     ),
     ADDRESS_TYPE: (
         *FIELDS[ADDRESS_TYPE], "digest", "senders", "receivers", "messagesIn", "messagesOut", "accepted", "rejected",

@@ -122,9 +122,10 @@ def _status(name: str, connector: _Connector) -> dict[str, Any]:
     counts = relay.counts()
     senders = [end for end in relay.producers if isinstance(end, RelayProducer)]
     receivers = [end for end in relay.consumers if isinstance(end, RelayConsumer)]
+    sent, received = uplinks.traffic
     return {
         "name": name,
-        "isConnected": uplinks.is_connected,
+        "connections": uplinks.connections,
         "problem": uplinks.problem,
         "reconnects": uplinks.reconnects,
         "senders": len(senders),
@@ -135,4 +136,7 @@ def _status(name: str, connector: _Connector) -> dict[str, Any]:
         "messagesIn": counts["messagesIn"],
         "messagesOut": counts["messagesOut"],
         "dropped": counts["dropped"],
+        "bytesSent": sent,
+        "bytesReceived": received,
+        "silence": uplinks.silence_s,
     }

@@ -116,6 +116,11 @@ class _Line(Carrier):
         """True if it carries no link."""
         return not self._links and not self._waiting
 
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """The bytes that were written and read."""
+        return (0, 0) if self._shell is None else (self._shell.bytes_out, self._shell.bytes_in)
+
     def carries(self, key: object) -> bool:
         """Return true if a client's connection has a session here."""
         return key in self._sessions_of
@@ -282,15 +287,32 @@ class Uplinks:
         self._dialling: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
+        self._gone_traffic = (0, 0)
+        """The bytes of connections that there are no more."""
         self.reconnects = 0
         """Connections that were made in place of others that were lost."""
         self.problem = ""
         """Why no server lets us in, as the last round found; empty: one did, or none was needed."""
 
     @property
-    def is_connected(self) -> bool:
-        """True if there is a connection."""
-        return bool(self._lines)
+    def connections(self) -> int:
+        """The number of connections."""
+        return len(self._lines)
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """The bytes that were written and read, on connections that there are no more, too."""
+        sent, received = self._gone_traffic
+        for line in self._lines:
+            sent, received = sent + line.traffic[0], received + line.traffic[1]
+        return sent, received
+
+    @property
+    def silence_s(self) -> float | None:
+        """The seconds since something came on the connection that is silent longest; None: there is none."""
+        now = self._turn.begin()
+        last = [line.engine.last_received for line in self._lines if line.engine is not None]
+        return max(0.0, now - min(last)) if last else None
 
     def attach_sender(self, end: RelayProducer, name: str, options: AttachOptions) -> None:
         """Attach a sender's link there."""
@@ -350,6 +372,12 @@ class Uplinks:
                 line.idle.cancel()
         await asyncio.gather(*(line.close() for line in lines))
 
+    def _drop(self, line: _Line) -> None:
+        """Count on without a connection, which is lost or about to be closed."""
+        sent, received = self._gone_traffic
+        self._gone_traffic = (sent + line.traffic[0], received + line.traffic[1])
+        self._lines.remove(line)
+
     # Told by connections
 
     def on_gone(self, line: Carrier, error: EnmasseError) -> None:
@@ -357,12 +385,13 @@ class Uplinks:
         if line not in self._lines:
             return
         assert isinstance(line, _Line)
-        self._lines.remove(line)
+        self._drop(line)
         if line.idle is not None:
             line.idle.cancel()
-        self._note(in_our_words(str(error)))
-        _log.warning("Connector %s lost its connection: %s", self._name, self.problem)
+        problem = in_our_words(str(error))
+        _log.warning("Connector %s lost its connection: %s", self._name, problem)
         if any(wanted.line is None for wanted in self._wanted.values()):
+            self._note(problem)
             self.reconnects += 1
             self._dial_for_waiting()
 
@@ -380,7 +409,7 @@ class Uplinks:
     def _end_idle(self, line: _Line) -> None:
         line.idle = None
         if line.is_idle and line in self._lines:
-            self._lines.remove(line)
+            self._drop(line)
             self._start(line.close())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -443,7 +472,7 @@ class Uplinks:
             pause_s = min(MAX_PAUSE_S, 2 * pause_s)
         for old in lines:
             if old in self._lines:
-                self._lines.remove(old)
+                self._drop(old)
                 for wanted in old.leave_all():
                     wanted.end.on_lost()
         self._attach_all(line)

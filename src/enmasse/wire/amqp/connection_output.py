@@ -204,6 +204,11 @@ class ConnectionOutput:
         return out
 
     @property
+    def last_received(self) -> float:
+        """The time at which the last bytes came, by the clock given to ``receive``."""
+        return self._last_received
+
+    @property
     def unread(self) -> bytes:
         """The beginning of a frame whose end has not come yet."""
         return b"".join(self._chunks)
