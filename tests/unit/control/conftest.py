@@ -88,6 +88,8 @@ class MemoryNode:
         self.refused: dict[str, tuple[int, str]] = {}
         self.problems: dict[str, str] = {}
         """The reasons why ports of spaces are not open."""
+        self.connectors: dict[str, tuple[tuple[str, str], ...]] = {}
+        """The last problem of each connector of spaces."""
         self.pending: dict[tuple[str, str], str] = {}
         """Space and address of what waits, with the reason that was told."""
         self.is_up = True
@@ -225,7 +227,9 @@ class MemoryNode:
         return self._tables()[entity.entity_type]
 
     def _seen(self, entity: Entity) -> ObservedEntity:
-        return ObservedEntity(entity.name, entity.uid, self.digest(entity), self.problems.get(entity.name, ""))
+        name = entity.name
+        problem, connectors = self.problems.get(name, ""), self.connectors.get(name, ())
+        return ObservedEntity(name, entity.uid, self.digest(entity), problem, connectors)
 
 
 @pytest.fixture

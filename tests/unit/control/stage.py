@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from enmasse.control.context import Node
     from enmasse.control.runtime.controller import Controller
+    from enmasse.control.runtime.events import EventRecorder
     from enmasse.control.store.registry import Registry
 
 __all__ = ["Stage", "node_of", "running"]
@@ -52,6 +53,7 @@ class Stage:
     def __init__(self, registry: Registry, node: Any) -> None:
         self.registry = registry
         self.node = node
+        self.events: EventRecorder | None = None
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
         status: dict[str, Any] = self.registry.store.get(kind, "default", name)["status"]
@@ -75,7 +77,12 @@ class Stage:
         return "", "", ""
 
     def context(self, **more: Any) -> Context:
-        options: dict[str, Any] = {"jitter": lambda: 1.0, "resync_s": 1000.0, "grace_s": 0} | more
+        options: dict[str, Any] = {
+            "jitter": lambda: 1.0,
+            "resync_s": 1000.0,
+            "grace_s": 0,
+            "events": self.events,
+        } | more
         return Context(self.registry, [self.node], now=lambda: "2026-01-01T00:00:00Z", **options)
 
     @asynccontextmanager

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from enmasse.control.errors import ForbiddenError
+from enmasse.control.runtime.events import EventRecorder
 from enmasse.control.spaces.admission import SpaceAdmission
 from enmasse.identity.rbac import Requester
 from enmasse.model.kinds.connectors import DEVICE_WORDS
@@ -568,6 +570,48 @@ def test_a_plan_without_bounds_is_for_namespaces_that_are_named_where_there_are_
 
 def connectors(*names: str) -> list[dict[str, Any]]:
     return [{"name": name, "endpointHosts": [{"host": "mq.example.com"}]} for name in names]
+
+
+def test_a_connector_that_is_lost_and_reached_again_is_an_event_of_its_space(
+    perform: Perform, make_space: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        store = stage.registry.store
+        uids = itertools.count(1)
+        stage.events = events = EventRecorder(
+            store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"event-{next(uids)}"
+        )
+
+        def told() -> list[tuple[str, str, str]]:
+            events.flush()
+            found = [item for item in store.select("Event") if item["reason"].startswith("Connector")]
+            return [(item["type"], item["reason"], item["message"]) for item in found]
+
+        secret = {"username": {"valueFromSecret": {"name": "far"}}, "password": {"value": "x"}}
+        waiting = {**connectors("barn")[0], "credentials": secret}
+        stage.registry.create(make_space(connectors=connectors("mill")))
+        async with stage.controlled(resync_s=0.005):
+            await until_async(lambda: stage.status("AddressSpace", "shop").get("isReady", False))
+            assert told() == []
+            lost = ("Warning", "ConnectorNotReady", "connector mill does not work: nothing listens there")
+            back = ("Normal", "ConnectorReady", "connector mill works")
+            for problem, expected in (("nothing listens there", lost), ("", back)):
+                stage.node.connectors["default/shop"] = (("mill", problem),)
+                stage.node.changes += 1
+                await until_async(lambda: expected in told())  # noqa: B023
+                (found,) = stage.status("AddressSpace", "shop")["connectors"]
+                assert found.get("isReady", False) is not bool(problem)
+                assert found.get("messages", []) == [problem] * bool(problem)
+            stage.registry.replace(make_space(connectors=[*connectors("mill"), waiting]))
+            await until_async(lambda: len(told()) == 3)
+            assert any("barn does not work: it waits: there is no Secret default/far" in item[2] for item in told())
+            stage.node.cut()
+            await until_async(lambda: not stage.status("AddressSpace", "shop").get("isReady", False))
+            stage.node.connect()
+            await until_async(lambda: stage.status("AddressSpace", "shop").get("isReady", False))
+            assert len(told()) == 3, "the space's own events tell of a node that cannot be reached"
+
+    perform(scene)
 
 
 def test_a_connector_takes_no_name_that_leads_elsewhere_and_no_address_takes_its(

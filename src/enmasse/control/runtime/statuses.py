@@ -16,13 +16,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import EnmasseError
+from enmasse.model.kinds.spaces import AddressSpaceStatus
 from enmasse.model.schema.conditions import IN_EFFECT, READY, find
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.control.runtime.events import EventRecorder
+    from enmasse.control.runtime.events import EventRecorder, EventType
     from enmasse.control.store.port import Store
     from enmasse.model.schema.resource import Resource, ResourceStatus
 
@@ -44,7 +45,7 @@ class _Published(NamedTuple):
     """An object with a status that is not written yet."""
 
     resource: Resource
-    former_phase: str
+    former: ResourceStatus
     reconcile_again: Callable[[], object]
 
 
@@ -53,7 +54,7 @@ class StatusWriter:
 
     Args:
         store: the store of the objects.
-        events: records changes of the phase.
+        events: records changes of the phase, and of connectors.
     """
 
     def __init__(self, store: Store, events: EventRecorder | None = None) -> None:
@@ -84,7 +85,7 @@ class StatusWriter:
                 reconcile_again()
             return
         found = resource.model_copy(update={"status": status})
-        self._found[key] = _Published(found, resource.status.phase, reconcile_again)
+        self._found[key] = _Published(found, resource.status, reconcile_again)
         self._something.set()
 
     async def run(self) -> None:
@@ -129,7 +130,7 @@ class StatusWriter:
         for published in stale:
             published.reconcile_again()
         for published in written:
-            self._record_event(published.resource, published.former_phase)
+            self._record_events(published.resource, published.former)
 
     def _remember(self, written: list[Resource]) -> None:
         now = time.monotonic()
@@ -141,24 +142,41 @@ class StatusWriter:
         for key in list(itertools.takewhile(lambda key: self._written[key][1] < now - _REMEMBER_S, self._written)):
             del self._written[key]
 
-    def _record_event(self, resource: Resource, former_phase: str) -> None:
-        """Record an event of a new phase, and of the reason why an object waits or fails."""
+    def _record_events(self, resource: Resource, former: ResourceStatus) -> None:
+        """Record events of a new phase, of the reason why an object waits or fails, and of connectors."""
         status = resource.status
         is_stuck = status.phase in ("Pending", "Failed")
-        if self._events is None or resource.kind not in _KINDS_WITH_EVENTS:
+        if resource.kind not in _KINDS_WITH_EVENTS:
             return
-        if status.phase == former_phase and not (is_stuck and status.messages):
-            return
-        waits = (item for item in status.conditions if item.status != "True" and item.type != IN_EFFECT)
-        unmet = next(waits, None) or find(status.conditions, READY)
+        if status.phase != former.phase or (is_stuck and status.messages):
+            waits = (item for item in status.conditions if item.status != "True" and item.type != IN_EFFECT)
+            unmet = next(waits, None) or find(status.conditions, READY)
+            self._record(
+                resource,
+                "Warning" if is_stuck else "Normal",
+                unmet.reason if unmet else status.phase,
+                f"is {status.phase}{': ' if status.messages else ''}{'; '.join(status.messages)}",
+            )
+        elif isinstance(status, AddressSpaceStatus) and isinstance(former, AddressSpaceStatus) and status.is_ready:
+            # While the space is not served, its connectors are not either, of which its own event tells.
+            before = {connector.name: connector.is_ready for connector in former.connectors}
+            for connector in status.connectors:
+                if connector.is_ready and not before.get(connector.name, True):
+                    self._record(resource, "Normal", "ConnectorReady", f"connector {connector.name} works")
+                elif not connector.is_ready and before.get(connector.name, True):
+                    problem = f"connector {connector.name} does not work: {'; '.join(connector.messages)}"
+                    self._record(resource, "Warning", "ConnectorNotReady", problem)
+
+    def _record(self, resource: Resource, kind: EventType, reason: str, message: str) -> None:
         metadata = resource.metadata
-        self._events.record(
-            resource.kind,
-            metadata.namespace,
-            metadata.name,
-            metadata.uid,
-            "Warning" if is_stuck else "Normal",
-            unmet.reason if unmet else status.phase,
-            f"is {status.phase}{': ' if status.messages else ''}{'; '.join(status.messages)}",
-            api_version=resource.api_version,
-        )
+        if self._events is not None:
+            self._events.record(
+                resource.kind,
+                metadata.namespace,
+                metadata.name,
+                metadata.uid,
+                kind,
+                reason,
+                message,
+                api_version=resource.api_version,
+            )

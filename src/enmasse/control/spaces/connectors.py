@@ -82,7 +82,8 @@ def connector_statuses(
     Args:
         space: the space as declared.
         waiting: why connectors wait, by their names.
-        problems: the last problem of connectors of the node, empty for none; None: the node does not have the space.
+        problems: the last problem of connectors of the node, empty for none; None: no node has the space, as far
+            as they can be reached.
     """
     found = []
     for connector in space.spec.connectors:
@@ -90,7 +91,7 @@ def connector_statuses(
         if name in waiting:
             problem = f"it waits: {waiting[name]}"
         elif problems is None:
-            problem = "the node does not have the space yet"
+            problem = "no node that can be reached has the space yet"
         else:
             problem = problems.get(name, "")
         found.append(ConnectorStatus(name=name, is_ready=not problem, messages=(problem,) if problem else ()))

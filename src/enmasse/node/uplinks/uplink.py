@@ -349,6 +349,7 @@ class Uplinks:
     def renew(self, servers: Sequence[Callable[[], Options]]) -> None:
         """Connect anew, as something of the servers has changed: what there is goes on until that has succeeded."""
         self._servers = list(servers)
+        self._note("")  # it was about what has been changed
         if self._lines:
             self._start(self._replace(list(self._lines)))
         else:
