@@ -8,6 +8,9 @@ Rules:
 3. A link that is lost there is attached again, and has no credit here until then. What was written to it and has no
    outcome ends modified, with delivery-failed; what was not written is released. What a receiver has of it cannot be
    settled any more: the other container hands it out again.
+4. A large message goes on while it comes, in either direction, so that none is held whole.
+5. A receiver that settles second hears of an outcome once it has taken effect there. If the link there is lost
+   before, its own link ends: nothing else could say that nobody knows.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
+from enmasse.messaging.direct.large import LargeDelivery, PartsPort, PassingConsumer, PassingProducer
 from enmasse.messaging.errors import AttachError
 from enmasse.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from enmasse.messaging.core import Core
 
@@ -45,6 +49,9 @@ class SendingUpstream(Protocol):
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message for one credit."""
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> PartsPort:
+        """Begin to send a message for one credit."""
 
     def follow(self, delivery: Any) -> bool:
         """Follow the message that was just sent, if it has not gone out; see ``ConsumerPort``."""
@@ -75,6 +82,9 @@ class ReceivingUpstream(Protocol):
 
     def stall(self, is_stalled: bool) -> None:
         """Have nothing more sent for now, or again."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Leave what is sent unread, or read on."""
 
 
 class Uplink(Protocol):
@@ -123,20 +133,11 @@ class _Sent(Delivery):
         self.is_written = True
 
 
-class _Lent(Delivery):
-    """A message that a receiver has, and the link on which it came."""
-
-    __slots__ = ("upstream",)
-
-    def __init__(self, upstream: ReceivingUpstream, delivery_id: int, settled: bool, message_format: int) -> None:
-        super().__init__(b"", None, delivery_id, settled, message_format)
-        self.upstream = upstream
-
-
-class RelayProducer(Producer):
+class RelayProducer(PassingProducer):
     """A sender's end whose messages go on to another container; the sink of the link there."""
 
-    __slots__ = ("_held", "_held_bytes", "_is_blocked", "granted", "opening", "unsettled", "upstream")
+    presettle = False
+    __slots__ = ("_held", "_held_bytes", "_is_blocked", "_passing", "granted", "opening", "unsettled", "upstream")
     address: Relay
 
     def __init__(self, address: Relay, port: ProducerPort, target: str) -> None:
@@ -146,8 +147,10 @@ class RelayProducer(Producer):
         self.upstream: SendingUpstream | None = None
         self.unsettled = 0
         self._is_blocked = False
-        """True while the other container's connection takes no more."""
-        self._held: deque[tuple[bytes, int, bool, int]] = deque()
+        """True while the other container's connection takes no more, or a large message is being sent there."""
+        self._passing: LargeDelivery | None = None
+        """The large message that is being sent there."""
+        self._held: deque[tuple[bytes, int, bool, int] | LargeDelivery] = deque()
         self._held_bytes = 0
 
     # The sender's link
@@ -171,6 +174,19 @@ class RelayProducer(Producer):
         """Keep the message until there is credit again."""
         self.on_message(payload, delivery_id, settled, message_format)
 
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> LargeDelivery:
+        """Send a large message on while it comes."""
+        self.large = large = LargeDelivery(payload, self, delivery_id, settled, message_format)
+        upstream = self.upstream
+        if upstream is not None and upstream.credit > 0 and not (self._is_blocked or self._held):
+            large.start(self)
+        else:
+            large.hold()
+            self._hold_large(large)
+        return large
+
     def on_exhausted(self) -> None:
         """Do nothing: the other container grants more."""
 
@@ -187,18 +203,36 @@ class RelayProducer(Producer):
 
     def on_detached(self) -> None:
         """Note that the sender is gone, and with it its link there."""
+        if self.large is not None:
+            self.large.abort()
         self.address.uplink.detach(self)
         self._let_go(RELEASED)
         self.upstream = None
         super().on_detached()
 
     def _hold(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        is_lost = self.upstream is None and self.opening.answer is not None and not settled
-        if is_lost or self._held_bytes + len(payload) > KEPT_BYTES:
+        if (self._is_lost and not settled) or self._held_bytes + len(payload) > KEPT_BYTES:
             self._turn_away(delivery_id, settled, RELEASED)
             return
         self._held.append((payload, delivery_id, settled, message_format))
         self._held_bytes += len(payload)
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.upstream is None and self.opening.answer is not None
+
+    def _hold_large(self, large: LargeDelivery) -> None:
+        if self._is_lost and not large.settled:
+            large.settle(large.producer_id, RELEASED)
+        else:
+            self._held.append(large)
+            self.address.backlog_bytes += large.waiting_bytes
+
+    def forget(self, large: LargeDelivery) -> None:
+        """Let a large message wait no longer, if it does."""
+        if large in self._held:
+            self._held.remove(large)
+            self.address.backlog_bytes -= large.waiting_bytes
 
     def _turn_away(self, delivery_id: int, settled: bool, state: Any) -> None:
         if settled:
@@ -208,9 +242,20 @@ class RelayProducer(Producer):
 
     def _let_go(self, state: Any) -> None:
         """Give what waits here an outcome."""
+        for item in self._take_held():
+            if not isinstance(item, LargeDelivery):
+                self._turn_away(item[1], item[2], state)
+            else:
+                self.address.dropped += item.settled
+                item.settle(item.producer_id, state)
+
+    def _take_held(self) -> Iterable[tuple[bytes, int, bool, int] | LargeDelivery]:
+        """Remove and return what waits here."""
         held, self._held, self._held_bytes = self._held, deque(), 0
-        for _, delivery_id, settled, _ in held:
-            self._turn_away(delivery_id, settled, state)
+        for item in held:
+            if isinstance(item, LargeDelivery):
+                self.address.backlog_bytes -= item.waiting_bytes
+        return held
 
     def _grant(self) -> None:
         upstream = self.upstream
@@ -239,13 +284,16 @@ class RelayProducer(Producer):
         upstream, self.upstream = self.upstream, None
         if upstream is None:
             return
+        if self._passing is not None:
+            self._passing.lost()
         for sent in upstream.take_unsettled():
-            self.unsettled -= 1
-            self.settle(sent.producer_id, FAILED if sent.is_written else RELEASED)
+            self.on_outcome(sent, RELEASED if isinstance(sent, _Sent) and not sent.is_written else FAILED)
         self._grant()
-        held, self._held, self._held_bytes = self._held, deque(), 0
-        for item in held:
-            self._hold(*item)
+        for item in self._take_held():
+            if isinstance(item, LargeDelivery):
+                self._hold_large(item)
+            else:
+                self._hold(*item)
 
     def on_credit(self, _gained: int, drain: bool) -> None:
         """Pass on the credit that the other container grants, or takes back."""
@@ -259,16 +307,44 @@ class RelayProducer(Producer):
         """Return how many messages wait for credit, as far as it is known here."""
         return len(self._held)
 
-    def on_outcome(self, delivery: _Sent, state: Any) -> None:
+    def on_outcome(self, delivery: Delivery, state: Any) -> None:
         """Pass the other container's outcome to the sender."""
         self.unsettled -= 1
-        self.settle(delivery.producer_id, RELEASED if state is None else state)
+        producer = delivery.producer
+        if producer is not None:
+            producer.settle(delivery.producer_id, RELEASED if state is None else state)
         if self.unsettled == MAX_UNSETTLED // 2:
             self._grant()
 
     def on_blocked(self, blocked: bool) -> None:
         """Have the sender wait while the other container's connection takes no more."""
-        self._is_blocked = blocked
+        if self._passing is not None:
+            self._passing.on_blocked(blocked)
+        else:
+            self._is_blocked = blocked
+            self._go_on()
+
+    @property
+    def holds_back(self) -> bool:
+        """True while the other container's connection takes no more."""
+        return self.upstream is not None and self.upstream.holds_back
+
+    def begin_large(self, large: LargeDelivery, is_settled: bool) -> PartsPort:
+        """Begin to send a message there while it comes."""
+        upstream = self.upstream
+        assert upstream is not None
+        if not is_settled:
+            self.unsettled += 1
+        self._passing = large
+        self._is_blocked = True
+        return upstream.send_while_it_comes(large, is_settled, large.message_format)
+
+    def end_large(self, *, has_failed: bool) -> None:
+        """Note that nothing more of the message comes."""
+        if has_failed:
+            self.unsettled -= 1
+        self._passing = None
+        self._is_blocked = self.holds_back
         self._go_on()
 
     def _go_on(self) -> None:
@@ -277,8 +353,15 @@ class RelayProducer(Producer):
         held, self._held = self._held, deque()
         while held and upstream is not None and upstream.credit > 0 and not self._is_blocked:
             item = held.popleft()
-            self._held_bytes -= len(item[0])
-            self.on_message(*item)
+            if not isinstance(item, LargeDelivery):
+                self._held_bytes -= len(item[0])
+                self.on_message(*item)
+                continue
+            self.address.backlog_bytes -= item.waiting_bytes
+            if item.is_complete:
+                self.on_message(item.payload, item.producer_id, item.settled, item.message_format)
+            else:
+                item.start(self)
         self._held = held
         self._grant()
 
@@ -361,7 +444,19 @@ class _Outcomes:
             self.done()
 
 
-class RelayConsumer(Consumer):
+class _Source(PassingProducer):
+    """The link there on which a receiver's messages come, for their outcomes; without effect once it is lost."""
+
+    __slots__ = ("forget",)
+
+    def __init__(self, consumer: RelayConsumer, upstream: Any) -> None:
+        super().__init__(consumer.address, upstream, "")
+        self.forget = consumer.forget
+        if consumer.settles_second:
+            self.settle = consumer.settle_second
+
+
+class RelayConsumer(PassingConsumer):
     """A receiver's end whose messages come from another container; the sink of the link there.
 
     Args:
@@ -372,14 +467,14 @@ class RelayConsumer(Consumer):
     """
 
     __slots__ = (
-        "_awaited", "_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "_outcomes", "_settles_second",
-        "granted", "opening", "upstream",
+        "_awaited", "_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "_outcomes", "_source",
+        "granted", "opening", "settles_second", "upstream",
     )  # fmt: skip
     address: Relay
 
     def __init__(self, address: Relay, port: ConsumerPort, presettle: bool, settles_second: bool) -> None:
         super().__init__(address, port, presettle)
-        self._settles_second = settles_second
+        self.settles_second = settles_second
         self._outcomes = _Outcomes()
         """Those that the receiver has told and not asked about."""
         self._awaited: set[_Outcomes] = set()
@@ -387,7 +482,8 @@ class RelayConsumer(Consumer):
         self.opening: Pending[AttachError | None] = Pending()
         self.granted: Any = None
         self.upstream: ReceivingUpstream | None = None
-        self._backlog: deque[tuple[bytes, _Lent]] = deque()
+        self._source: _Source | None = None
+        self._backlog: deque[tuple[bytes, Delivery]] = deque()
         self._backlog_bytes = 0
         self._is_draining = False
         self._is_stalled = False
@@ -397,29 +493,27 @@ class RelayConsumer(Consumer):
     def on_credit(self, gained: int, drain: bool) -> None:
         """Ask the other container for as much."""
         self._is_draining = drain
+        self._pass_backlog()
         self._ask()
 
     def count_available(self) -> int | None:
         """Return None: the other container knows what waits there."""
         return None
 
-    def on_outcome(self, delivery: _Lent, state: Any) -> None:
+    def on_outcome(self, delivery: Delivery, state: Any) -> None:
         """Pass the receiver's outcome to the other container, if the message came on a link that is still there."""
         self.unsettled -= 1
         if state is not ACCEPTED:
             self.count(state)
             if state is None:
                 state = RELEASED
-        self._settle(delivery, state)
+        _settle(delivery, state)
 
-    def _settle(self, delivery: _Lent, state: Any) -> None:
-        if delivery.upstream is not self.upstream or delivery.settled:
-            return
-        if self._settles_second:
+    def settle_second(self, delivery_id: int, state: Any) -> None:
+        """Tell the other container an outcome, and hear once it has taken effect."""
+        if self.upstream is not None:
             self._outcomes.count += 1
-            delivery.upstream.settle_after(delivery.producer_id, state, self._outcomes.took_effect)
-        else:
-            delivery.upstream.settle(delivery.producer_id, state)
+            self.upstream.settle_after(delivery_id, state, self._outcomes.took_effect)
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call ``done`` once the outcomes since the last call have taken effect there, for who settles second."""
@@ -437,22 +531,35 @@ class RelayConsumer(Consumer):
 
     def on_blocked(self, blocked: bool) -> None:
         """Have the other container wait while the receiver's connection takes no more."""
+        if self.large is not None:
+            self.large.on_blocked(blocked)
+            return
         self.is_blocked = blocked
         if not blocked:
             self._pass_backlog()
         self._ask()
 
+    def end_large(self, *, has_failed: bool) -> None:
+        """Hand out what has waited for the end of the message."""
+        super().end_large(has_failed=has_failed)
+        self._pass_backlog()
+        self._ask()
+
     def on_detached(self, *, closed: bool = False) -> None:
         """Note that the receiver is gone, and with it its link there."""
         for delivery in self.port.take_unsettled():
-            self._settle(delivery, FAILED)
-        self._release_backlog()
+            _settle(delivery, FAILED)
+        for _, delivery in self._take_backlog():
+            self._turn_away(delivery)
         self.address.uplink.detach(self, closed=closed)
         self.upstream = None
+        self._leave_source()
         super().on_detached(closed=closed)
 
     def _ask(self) -> None:
-        """Set the credit of the other container."""
+        """Set the credit of the other container, which it can use once a large message has ended."""
+        if self.large is not None:
+            return
         upstream = self.upstream
         if upstream is None:
             credit = 0
@@ -469,26 +576,45 @@ class RelayConsumer(Consumer):
             self.port.drained()
 
     def _pass_backlog(self) -> None:
-        while self._backlog and not self.is_blocked:
+        while self._backlog and not self.is_blocked and self.port.credit > 0:
             payload, delivery = self._backlog[0]
-            if len(payload) > SMALL_BYTES and self.must_wait(len(payload)):
+            size = len(payload) + delivery.waiting_bytes
+            if size > SMALL_BYTES and self.must_wait(size):
                 return
             self._backlog.popleft()
             self._backlog_bytes -= len(payload)
+            self.address.backlog_bytes -= delivery.waiting_bytes
+            if isinstance(delivery, LargeDelivery):
+                if not delivery.is_complete:
+                    delivery.start(self)
+                    continue
+                payload, delivery.payload = delivery.payload, b""
             self._pass(payload, delivery)
 
-    def _release_backlog(self) -> None:
+    def _take_backlog(self) -> Iterable[tuple[bytes, Delivery]]:
+        """Remove and return what waits here."""
         backlog, self._backlog, self._backlog_bytes = self._backlog, deque(), 0
         for _, delivery in backlog:
-            self._turn_away(delivery)
+            self.address.backlog_bytes -= delivery.waiting_bytes
+        return backlog
 
-    def _turn_away(self, delivery: _Lent) -> None:
+    def forget(self, large: Delivery) -> None:
+        """Let a large message wait no longer, if it does."""
+        if (b"", large) in self._backlog:
+            self._backlog.remove((b"", large))
+            self.address.backlog_bytes -= large.waiting_bytes
+
+    def _leave_source(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.on_detached()
+
+    def _turn_away(self, delivery: Delivery) -> None:
         if delivery.settled:
             self.address.dropped += 1
-        else:
-            self._settle(delivery, RELEASED)
+        _settle(delivery, RELEASED)
 
-    def _pass(self, payload: bytes, delivery: _Lent) -> None:
+    def _pass(self, payload: bytes, delivery: Delivery) -> None:
         self.deliveries += 1
         if not (delivery.settled or self.presettle):
             self.unsettled += 1
@@ -500,13 +626,14 @@ class RelayConsumer(Consumer):
             self.unsettled += 1
             delivery.sink = self
         else:
-            self._settle(delivery, ACCEPTED)
+            _settle(delivery, ACCEPTED)
 
     # The link there
 
     def on_upstream(self, upstream: ReceivingUpstream) -> None:
         """Note that the link is attached there."""
         self.upstream = upstream
+        self._source = _Source(self, upstream)
         self.opening.settle(None)
         self._ask()
 
@@ -521,12 +648,10 @@ class RelayConsumer(Consumer):
         self.upstream = None
         self._outcomes = _Outcomes()
         self._is_stalled = False
-        backlog, self._backlog = self._backlog, deque()
-        self._backlog_bytes = 0
-        for payload, delivery in backlog:
+        self._leave_source()
+        for payload, delivery in self._take_backlog():
             if delivery.settled:
-                self._backlog.append((payload, delivery))
-                self._backlog_bytes += len(payload)
+                self._keep(payload, delivery)
         if self._awaited:
             # Nothing else could tell the receiver that nobody knows whether they have taken effect.
             problem = "the connector has lost its connection before outcomes took effect there"
@@ -536,27 +661,50 @@ class RelayConsumer(Consumer):
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Hand the message to the receiver."""
-        upstream = self.upstream
-        assert upstream is not None
-        delivery = _Lent(upstream, delivery_id, settled, message_format)
-        if self.is_blocked or self._backlog or (len(payload) > SMALL_BYTES and self.must_wait(len(payload))):
+        delivery = Delivery(b"", self._source, delivery_id, settled, message_format)
+        if self._must_keep(len(payload)):
             if self._backlog_bytes + len(payload) > KEPT_BYTES:
                 self._turn_away(delivery)
             else:
-                self._backlog.append((payload, delivery))
-                self._backlog_bytes += len(payload)
+                self._keep(payload, delivery)
             return
         self._pass(payload, delivery)
 
+    def _must_keep(self, size: int) -> bool:
+        if self.is_blocked or self._backlog or self.port.credit <= 0:
+            return True
+        return size > SMALL_BYTES and self.must_wait(size)
+
+    def _keep(self, payload: bytes, delivery: Delivery) -> None:
+        self._backlog.append((payload, delivery))
+        self._backlog_bytes += len(payload)
+        self.address.backlog_bytes += delivery.waiting_bytes
+
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Give the message back: the receiver has taken its credit back."""
-        upstream = self.upstream
-        assert upstream is not None
-        delivery = _Lent(upstream, delivery_id, settled, message_format)
-        if self.is_blocked or self.port.credit > 0 or settled:
+        if self._is_wanted(settled):
             self.on_message(payload, delivery_id, settled, message_format)
         else:
-            self._turn_away(delivery)
+            self._turn_away(Delivery(b"", self._source, delivery_id, settled, message_format))
+
+    def _is_wanted(self, settled: bool) -> bool:
+        return self.is_blocked or self.port.credit > 0 or settled
+
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> LargeDelivery:
+        """Hand a large message to the receiver while it comes."""
+        source = self._source
+        assert source is not None
+        source.large = large = LargeDelivery(payload, source, delivery_id, settled, message_format)
+        if is_crossed and not self._is_wanted(settled):
+            large.settle(delivery_id, RELEASED)
+        elif self._must_keep(len(payload)):
+            large.hold()
+            self._keep(b"", large)
+        else:
+            large.start(self)
+        return large
 
     def on_exhausted(self) -> None:
         """Tell a receiver that drains that all of its credit is used up."""
@@ -577,6 +725,13 @@ class RelayConsumer(Consumer):
         if self._is_draining and upstream is not None and upstream.credit <= 0 and not self._backlog:
             self._is_draining = False
             self.port.drained()
+
+
+def _settle(delivery: Delivery, state: Any) -> None:
+    """Tell the other container the outcome of a message that came from there."""
+    producer = delivery.producer
+    if producer is not None and not delivery.settled:
+        producer.settle(delivery.producer_id, state)
 
 
 def _end(end: RelayProducer | RelayConsumer, error: AmqpError) -> None:
@@ -601,12 +756,15 @@ class Relay(Address):
     kind = "connector"
     owns_subtree: ClassVar[bool] = True
     names_apart: ClassVar[bool] = True
-    __slots__ = ("reaches", "uplink")
+    passes_large = True
+    __slots__ = ("backlog_bytes", "reaches", "uplink")
 
     def __init__(self, core: Core, name: str, uplink: Uplink, reaches: Callable[[str], bool]) -> None:
         super().__init__(core, name)
         self.uplink = uplink
         self.reaches = reaches
+        self.backlog_bytes = 0
+        """Bytes of the large messages that wait."""
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """Attach a sender; the other container answers later."""
@@ -626,6 +784,12 @@ class Relay(Address):
         consumer = RelayConsumer(self, port, options.presettle, settles_second)
         self.uplink.attach_receiver(consumer, name, options)
         return self.add_consumer(consumer)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Let a large message wait no longer, if it does."""
+        assert isinstance(delivery, LargeDelivery)
+        assert isinstance(delivery.sender, RelayProducer | _Source)
+        delivery.sender.forget(delivery)
 
     def _name_there(self, name: str) -> str:
         there = name.removeprefix(f"{self.name}/")

@@ -11,6 +11,7 @@ from enmasse.message.sections import Header, encode_message
 from enmasse.message.types import Symbol
 from enmasse.messaging import relay
 from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.relay import Relay, RelayConsumer, RelayProducer
 from enmasse.testing.recorder import Recorder, RecordingSink, Sent
 from enmasse.wire.amqp.link import Link, ReceivingLink
@@ -39,6 +40,7 @@ class Uplink(Recorder):
         assert asked is not None
         given = {"rcv_settle_mode": asked.rcv_settle_mode}
         link = self.client.session.attach_receiver(f"from {len(self.ends)}", end, Source(address=name), **given)
+        link.passes_from = LARGE_BYTES
         self.ends[link] = end
 
     def detach(self, end: RelayProducer | RelayConsumer, *, closed: bool = True) -> None:
@@ -338,3 +340,145 @@ def test_large_messages_pass_both_ways(scene: Scene) -> None:
     assert sent.state is ACCEPTED
     assert receiver.payloads == [LARGE]
     assert scene.queue.depth == 0
+
+
+def test_a_large_message_passes_while_it_comes(scene: Scene) -> None:
+    scene.put(LARGE)
+    receiver = scene.receiver()
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    link.grant(1)
+    uplink = scene.uplink.client
+    uplink.to_client.chunk_bytes = 64 << 10
+    for _ in range(30):
+        if link.partial_bytes > LARGE_BYTES:
+            break
+        scene.client.go()
+        uplink.to_server.collect()
+        uplink.to_server.deliver()
+        scene.there.harness.commit()
+        uplink.to_client.collect()
+        uplink.to_client.deliver(2)
+        uplink.server.resume_output()
+    assert receiver.payloads == []
+    assert link.partial_bytes > LARGE_BYTES
+    scene.go()
+    scene.go()
+    assert receiver.payloads == [LARGE]
+    scene.go()
+    assert scene.queue.depth == 0
+
+
+def begin(client: Client, sender: RecordingSink) -> Sent:
+    """Send a large message, of which some is to come yet."""
+    sent = sender.send(LARGE)
+    client.to_server.chunk_bytes = 64 << 10
+    client.to_server.collect()
+    client.to_server.deliver(40)
+    return sent
+
+
+def end_of(scene: Scene) -> RelayProducer:
+    end = scene.address.producers[0]
+    assert isinstance(end, RelayProducer)
+    return end
+
+
+def test_a_large_message_has_failed_when_the_uplink_is_lost(scene: Scene) -> None:
+    sender = scene.sender("queue")
+    sent = begin(scene.client, sender)
+    assert end_of(scene).large is not None
+    scene.uplink.client.pump()
+    scene.uplink.client.cut()
+    scene.client.go()
+    assert sent.state == Modified(delivery_failed=True)
+    assert end_of(scene).large is None
+    assert end_of(scene).unsettled == 0
+    assert scene.client.refusals == []
+    assert scene.queue.depth == 0
+
+
+@pytest.mark.parametrize("how", ["credit", "lost", "refused", "gone"])
+def test_a_large_message_waits_for_credit_that_was_taken_back(scene: Scene, how: str) -> None:
+    receiver = scene.other.receiver("any", credit=1, answer=ACCEPTED)
+    sender = scene.sender()
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    link.grant(0)
+    scene.other.go()
+    scene.uplink.client.go()
+    sent = begin(scene.client, sender)
+    assert scene.address.backlog_bytes > LARGE_BYTES
+    state: Any = RELEASED
+    if how == "credit":
+        link.grant(1)
+        scene.go()
+        scene.go()
+        assert receiver.payloads == [LARGE]
+        state = ACCEPTED
+    elif how == "lost":
+        scene.uplink.client.cut()
+    elif how == "refused":
+        scene.there.entities.delete("io.enmasse.address", "ns/shop.any", scene.there.answers.append)
+        scene.go()
+    else:
+        scene.client.cut()
+        state = None  # its link has ended in the middle of it
+    scene.client.go()
+    assert sent.state == state
+    assert scene.address.backlog_bytes == 0
+    assert scene.address.dropped == 0
+
+
+@pytest.mark.parametrize("who", ["uplink", "client"])
+def test_a_large_message_that_is_half_received_comes_again_from_there(scene: Scene, who: str) -> None:
+    scene.put(LARGE)
+    receiver = scene.receiver()
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    link.grant(1)
+    scene.client.go()
+    uplink = scene.uplink.client
+    uplink.to_client.chunk_bytes = 64 << 10
+    uplink.to_server.collect()
+    uplink.to_server.deliver()
+    scene.there.harness.commit()
+    uplink.to_client.collect()
+    uplink.to_client.deliver(40)
+    end = scene.address.consumers[0]
+    assert isinstance(end, RelayConsumer)
+    assert end.large is not None
+    if who == "uplink":
+        uplink.cut()
+        scene.client.server.resume_output()
+        scene.client.go()
+        assert (receiver.payloads, scene.client.refusals) == ([], [])
+        assert (end.unsettled, end.is_blocked) == (0, False)
+    else:
+        scene.client.cut()
+        scene.go()
+    assert scene.address.backlog_bytes == 0
+    again = scene.other.receiver("queue", credit=1, answer=ACCEPTED, name="again")
+    scene.other.go()
+    (payload,) = again.payloads
+    assert payload.endswith(LARGE[-LARGE_BYTES:])
+
+
+def test_large_messages_wait_for_a_client_that_takes_no_more(scene: Scene) -> None:
+    scene.put(LARGE, BODY, LARGE)
+    receiver = scene.receiver()
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    link.grant(3)
+    scene.client.server.block_output()
+    for _ in range(4):
+        scene.client.to_server.collect()
+        scene.client.to_server.deliver()
+        scene.here.harness.commit()
+        scene.uplink.client.go()
+    assert receiver.payloads == []
+    for _ in range(4):
+        scene.go()
+    assert receiver.payloads == [LARGE, BODY, LARGE]
+    assert scene.queue.depth == 0
+    assert scene.address.backlog_bytes == 0

@@ -101,6 +101,22 @@ class PassingProducer(Producer):
         super().on_detached()
 
 
+class LargeReceiver(Protocol):
+    """The end to which a large message is passed on while it comes."""
+
+    presettle: bool
+
+    @property
+    def holds_back(self) -> bool:
+        """True if nothing more should be sent to it for now."""
+
+    def begin_large(self, large: LargeDelivery, is_settled: bool) -> PartsPort:
+        """Begin to send a message, which is told when the end's link takes no more."""
+
+    def end_large(self, *, has_failed: bool) -> None:
+        """Note that nothing more of the message comes; if it has failed, it gets no outcome."""
+
+
 class PassingConsumer(Consumer):
     """A receiver's end to which large messages are passed on while they come; its port is a ``PassingPort``."""
 
@@ -118,9 +134,28 @@ class PassingConsumer(Consumer):
         else:
             super().on_blocked(blocked)
 
+    @property
+    def holds_back(self) -> bool:
+        """True if nothing more should be sent for now."""
+        return cast("PassingPort", self.port).holds_back
 
-def _port_of(consumer: PassingConsumer) -> PassingPort:
-    return cast("PassingPort", consumer.port)
+    def begin_large(self, large: LargeDelivery, is_settled: bool) -> PartsPort:
+        """Begin to send a message, for one credit."""
+        self.deliveries += 1
+        if not is_settled:
+            self.unsettled += 1
+        self.large = large
+        self.is_blocked = True
+        return cast("PassingPort", self.port).send_while_it_comes(large, is_settled, large.message_format)
+
+    def end_large(self, *, has_failed: bool) -> None:
+        """Note that nothing more of the message comes."""
+        if has_failed:
+            self.unsettled -= 1
+            self.count(FAILED)
+        self.large = None
+        self.is_blocked = self.holds_back
+        self.address.due()
 
 
 def _input_of(producer: PassingProducer) -> HeldPort:
@@ -147,7 +182,6 @@ class LargeDelivery(Delivery):
         "is_complete",
         "sender",
     )
-    sink: PassingConsumer | None
 
     def __init__(
         self, payload: bytes, producer: PassingProducer, producer_id: int, settled: bool, message_format: int
@@ -156,7 +190,7 @@ class LargeDelivery(Delivery):
         self.sender = producer
         # Outcomes are reported to this object, which knows when to pass them to the sender.
         self.producer = cast("Producer", self)
-        self.consumer: PassingConsumer | None = None
+        self.consumer: LargeReceiver | None = None
         """The current receiver."""
         self.is_complete = False
         self._more = bytearray()
@@ -228,21 +262,17 @@ class LargeDelivery(Delivery):
             wait = self._wait
             self.sender.address.core.call_later(PATIENCE_S, lambda: self._on_patience(wait))
 
-    def start(self, consumer: PassingConsumer) -> None:
+    def start(self, consumer: LargeReceiver) -> None:
         """Give what has come to a receiver, and what comes from now on."""
         payload, self.payload = self.payload, b""
         more, self._more = self._more, bytearray()
         is_settled = self.settled or consumer.presettle
-        consumer.deliveries += 1
         if is_settled:
             self._outcome = ACCEPTED
         else:
-            consumer.unsettled += 1
-            self.sink = consumer
+            self.sink = cast("Consumer", consumer)
         self.consumer = consumer
-        consumer.large = self
-        consumer.is_blocked = True
-        self._parts = _port_of(consumer).send_while_it_comes(self, is_settled, self.message_format)
+        self._parts = consumer.begin_large(self, is_settled)
         self._release_sender()
         self._parts.write(payload)
         if more:
@@ -277,7 +307,7 @@ class LargeDelivery(Delivery):
             self.sender.settle(self.producer_id, self._outcome)
 
     def _keep_pace(self, size: int) -> None:
-        if self.consumer is not None and _port_of(self.consumer).holds_back:
+        if self.consumer is not None and self.consumer.holds_back:
             self.hold()
         if self._is_stalled:
             self._ahead += size
@@ -318,13 +348,10 @@ class LargeDelivery(Delivery):
     def _leave(self) -> None:
         consumer, self.consumer, self._parts = self.consumer, None, None
         assert consumer is not None
-        if self._is_given_up and self.sink is not None:
+        has_failed = self._is_given_up and self.sink is not None
+        if has_failed:
             self.sink = None
-            consumer.unsettled -= 1
-            consumer.count(FAILED)
-        consumer.large = None
-        consumer.is_blocked = _port_of(consumer).holds_back
-        consumer.address.due()
+        consumer.end_large(has_failed=has_failed)
 
     def _add(self, part: bytes | memoryview) -> None:
         self._more += part

@@ -21,6 +21,7 @@ from enmasse.client.carrier import Carrier, jittered
 from enmasse.errors import EnmasseError
 from enmasse.message.outcomes import AmqpError
 from enmasse.message.types import Symbol
+from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.relay import RelayConsumer, RelayProducer
 from enmasse.node.uplinks.remote import in_our_words
@@ -176,6 +177,7 @@ class _Line(Carrier):
             given["target"] = asked.target if isinstance(asked.target, Target) else None
             given["rcv_settle_mode"] = asked.rcv_settle_mode
             link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
+            link.passes_from = LARGE_BYTES
         wanted.line, wanted.link = self, link
         self._links[link] = wanted
 
