@@ -169,6 +169,28 @@ def test_fields_without_effect_are_accepted_with_a_warning(api: Api) -> None:
     )
 
 
+def test_connectors_of_a_space_without_users_are_accepted_with_a_warning(api: Api) -> None:
+    services = "/apis/admin.enmasse.io/v1beta1/namespaces/enmasse-infra/authenticationservices"
+    for name, kind in (("everybody", "none"), ("ours", "standard")):
+        service = {"apiVersion": "admin.enmasse.io/v1beta1", "kind": "AuthenticationService"}
+        made = api("POST", services, json=service | {"metadata": {"name": name}, "spec": {"type": kind}})
+        assert made.status_code == 201, made.text
+    connectors = [{"name": name, "endpointHosts": [{"host": "mq.example.com"}]} for name in ("mill", "barn")]
+    references: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"authenticationService": {"type": "none"}}, True),
+        ({"authenticationService": {"name": "everybody"}}, True),
+        ({"authenticationService": {"type": "standard"}}, False),
+        ({"authenticationService": {"name": "ours"}}, False),
+    ]
+    for number, (spec, is_open) in enumerate(references):
+        response = api("POST", SPACES, json=space(f"s{number}", spec=spec | {"connectors": connectors}))
+        assert response.status_code == 201, response.text
+        said = response.headers.get("warning", "")
+        assert ("whoever comes in may use mill, barn" in said) is is_open, spec
+        assert "warning" not in api("POST", SPACES, json=space(f"n{number}", spec=spec)).headers, spec
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -15,11 +15,13 @@ from enmasse.control.addresses.planning import address_status, claim_of, judge_a
 from enmasse.control.runtime.verdicts import Verdict, condition
 from enmasse.control.spaces.effective import effective_space_limits
 from enmasse.control.spaces.planning import SpaceView, judge_space, space_conditions
+from enmasse.control.users.authentication_services import service_of
+from enmasse.control.users.identity_providers import services_in
 from enmasse.model.kinds.addresses import Address
 from enmasse.model.kinds.limits import SpaceLimits
 from enmasse.model.kinds.pipelines.builtins import BUILTINS, MeteringParameters
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
-from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.kinds.spaces import NO_AUTHENTICATION, AddressSpace
 from enmasse.model.schema.conditions import READY, sentences, with_effect
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
 from enmasse.model.schema.names import by_claim
@@ -138,9 +140,23 @@ def write_warnings(resource: Resource, registry: Registry) -> Iterator[str]:
     found = [f"{name}: {sentence}" for sentence in sentences(list(registry.unapplied(resource)))]
     if isinstance(resource, Pipeline):
         found += _of_pipeline(resource, registry.store)
+    if isinstance(resource, AddressSpace):
+        found += _of_space(resource, registry.store)
     yield from found[:_MAX_SENTENCES]
     if len(found) > _MAX_SENTENCES:
         yield f"{name}: {len(found) - _MAX_SENTENCES} more of this kind"
+
+
+def _of_space(space: AddressSpace, store: Store) -> Iterator[str]:
+    if not space.spec.connectors:
+        return
+    service = service_of(space, services_in(store))
+    if (space.spec.authentication_service.kind if service is None else service.spec.type) == NO_AUTHENTICATION:
+        names = ", ".join(connector.name for connector in space.spec.connectors)
+        yield (
+            f"{space.metadata.name}: spec.connectors: the space has no users, so whoever comes in may use {names} "
+            "with the rights of the connector's user there; spec.authenticationService has others log in"
+        )
 
 
 def _of_pipeline(pipeline: Pipeline, store: Store) -> Iterator[str]:

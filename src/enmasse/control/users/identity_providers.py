@@ -36,6 +36,12 @@ _KIND = AUTHENTICATION_SERVICE.name
 _PENDING = Verdict("RealmPending", "the realm of the address space is being made")
 
 
+def services_in(store: Store) -> dict[str, AuthenticationService]:
+    """Return the services that the operator has declared, by name."""
+    found = map(restore, store.select(_KIND, PLAN_NAMESPACE))
+    return {service.metadata.name: service for service in found if isinstance(service, AuthenticationService)}
+
+
 class IdentityProviders:
     """The authentication of each space.
 
@@ -89,11 +95,7 @@ class IdentityProviders:
     def keeps_users_in_keycloak(self, key: str) -> bool:
         """Return whether a Keycloak keeps the users of a space; of one that does not exist, whether it may."""
         # A write may come before earlier changes were applied here: the store is up to date.
-        services = {
-            service.metadata.name: service
-            for service in map(restore, self._store.select(_KIND, PLAN_NAMESPACE))
-            if isinstance(service, AuthenticationService)
-        }
+        services = services_in(self._store)
         namespace, _, name = key.partition("/")
         document = self._store.find(ADDRESS_SPACE.name, namespace, name)
         space = None if document is None else restore(document)
