@@ -9,10 +9,12 @@ import pytest
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.message.sections import Header, encode_message
 from enmasse.message.types import Symbol
-from enmasse.messaging import relay
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.direct.large import LARGE_BYTES
-from enmasse.messaging.relay import Relay, RelayConsumer, RelayProducer
+from enmasse.messaging.relay import senders
+from enmasse.messaging.relay.receivers import RelayConsumer
+from enmasse.messaging.relay.relay import Relay
+from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.testing.recorder import Recorder, RecordingSink, Sent
 from enmasse.wire.amqp.link import Link, ReceivingLink
 from enmasse.wire.amqp.performatives import Source, Target
@@ -165,7 +167,7 @@ def test_a_drain_is_answered_by_what_there_is(scene: Scene) -> None:
 
 
 def test_a_client_is_not_granted_more_than_may_be_undecided(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "MAX_UNSETTLED", 100)
+    monkeypatch.setattr(senders, "MAX_UNSETTLED", 100)
     sender = scene.sender()
     receiver = scene.other.receiver("any", credit=1000, answer=None)
     scene.go()

@@ -11,7 +11,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.relay import Relay, RelayConsumer, RelayProducer
+from enmasse.messaging.relay.receivers import RelayConsumer
+from enmasse.messaging.relay.relay import Relay
+from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.patterns import matcher_of
 from enmasse.node.uplinks.remote import remotes_of
 from enmasse.node.uplinks.uplink import Uplinks

@@ -23,7 +23,8 @@ from enmasse.message.outcomes import AmqpError
 from enmasse.message.types import Symbol
 from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.relay import RelayConsumer, RelayProducer
+from enmasse.messaging.relay.receivers import RelayConsumer
+from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.uplinks.remote import in_our_words
 from enmasse.wire.amqp.errors import RemoteError, SessionError
 from enmasse.wire.amqp.performatives import Attach, Source, Target

@@ -1,0 +1,1 @@
+"""Addresses of another AMQP container, link by link."""

@@ -1,0 +1,324 @@
+"""Receivers whose messages come from another container."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError
+from enmasse.messaging.delivery import FAILED, SMALL_BYTES, ConsumerPort, Delivery
+from enmasse.messaging.direct.large import LargeDelivery, PassingConsumer, PassingProducer
+from enmasse.messaging.relay.uplink import KEPT_BYTES, ReceivingUpstream, end_with
+from enmasse.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from enmasse.messaging.errors import AttachError
+    from enmasse.messaging.relay.relay import Relay
+
+
+class _Outcomes:
+    """Outcomes that a receiver wants to hear of once they have taken effect."""
+
+    __slots__ = ("count", "done")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.done: Callable[[], None] | None = None
+
+    def took_effect(self) -> None:
+        """Note that one of them has."""
+        self.count -= 1
+        if not self.count and self.done is not None:
+            self.done()
+
+
+class Source(PassingProducer):
+    """The link there on which a receiver's messages come, for their outcomes; without effect once it is lost."""
+
+    __slots__ = ("forget",)
+
+    def __init__(self, consumer: RelayConsumer, upstream: Any) -> None:
+        super().__init__(consumer.address, upstream, "")
+        self.forget = consumer.forget
+        if consumer.settles_second:
+            self.settle = consumer.settle_second
+
+
+class RelayConsumer(PassingConsumer):
+    """A receiver's end whose messages come from another container; the sink of the link there.
+
+    Args:
+        address: the names there.
+        port: the receiver's link.
+        presettle: whether the receiver asked for settled messages.
+        settles_second: whether the receiver waits until its outcomes have taken effect.
+    """
+
+    __slots__ = (
+        "_awaited", "_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "_outcomes", "_source",
+        "granted", "opening", "settles_second", "upstream",
+    )  # fmt: skip
+    address: Relay
+
+    def __init__(self, address: Relay, port: ConsumerPort, presettle: bool, settles_second: bool) -> None:
+        super().__init__(address, port, presettle)
+        self.settles_second = settles_second
+        self._outcomes = _Outcomes()
+        """Those that the receiver has told and not asked about."""
+        self._awaited: set[_Outcomes] = set()
+        """Those that the receiver waits for."""
+        self.opening: Pending[AttachError | None] = Pending()
+        self.granted: Any = None
+        self.upstream: ReceivingUpstream | None = None
+        self._source: Source | None = None
+        self._backlog: deque[tuple[bytes, Delivery]] = deque()
+        self._backlog_bytes = 0
+        self._is_draining = False
+        self._is_stalled = False
+
+    # The receiver's link
+
+    def on_credit(self, gained: int, drain: bool) -> None:
+        """Ask the other container for as much."""
+        self._is_draining = drain
+        self._pass_backlog()
+        self._ask()
+
+    def count_available(self) -> int | None:
+        """Return None: the other container knows what waits there."""
+        return None
+
+    def on_outcome(self, delivery: Delivery, state: Any) -> None:
+        """Pass the receiver's outcome to the other container, if the message came on a link that is still there."""
+        self.unsettled -= 1
+        if state is not ACCEPTED:
+            self.count(state)
+            if state is None:
+                state = RELEASED
+        _settle(delivery, state)
+
+    def settle_second(self, delivery_id: int, state: Any) -> None:
+        """Tell the other container an outcome, and hear once it has taken effect."""
+        if self.upstream is not None:
+            self._outcomes.count += 1
+            self.upstream.settle_after(delivery_id, state, self._outcomes.took_effect)
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Call ``done`` once the outcomes since the last call have taken effect there, for who settles second."""
+        if not self._outcomes.count:
+            done()
+            return
+        outcomes, self._outcomes = self._outcomes, _Outcomes()
+        self._awaited.add(outcomes)
+
+        def confirmed() -> None:
+            self._awaited.discard(outcomes)
+            done()
+
+        outcomes.done = confirmed
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Have the other container wait while the receiver's connection takes no more."""
+        if self.large is not None:
+            self.large.on_blocked(blocked)
+            return
+        self.is_blocked = blocked
+        if not blocked:
+            self._pass_backlog()
+        self._ask()
+
+    def end_large(self, *, has_failed: bool) -> None:
+        """Hand out what has waited for the end of the message."""
+        super().end_large(has_failed=has_failed)
+        self._pass_backlog()
+        self._ask()
+
+    def on_detached(self, *, closed: bool = False) -> None:
+        """Note that the receiver is gone, and with it its link there."""
+        for delivery in self.port.take_unsettled():
+            _settle(delivery, FAILED)
+        for _, delivery in self._take_backlog():
+            self._turn_away(delivery)
+        self.address.uplink.detach(self, closed=closed)
+        self.upstream = None
+        self._leave_source()
+        super().on_detached(closed=closed)
+
+    def _ask(self) -> None:
+        """Set the credit of the other container, which it can use once a large message has ended."""
+        if self.large is not None:
+            return
+        upstream = self.upstream
+        if upstream is None:
+            credit = 0
+        else:
+            credit = 0 if self.is_blocked else max(0, self.port.credit - len(self._backlog))
+            upstream.grant(credit)
+            if self._is_stalled != self.is_blocked:
+                self._is_stalled = self.is_blocked
+                upstream.stall(self._is_stalled)
+            if self._is_draining and credit:
+                upstream.drain()
+        if self._is_draining and not credit and not self._backlog:
+            self._is_draining = False
+            self.port.drained()
+
+    def _pass_backlog(self) -> None:
+        while self._backlog and not self.is_blocked and self.port.credit > 0:
+            payload, delivery = self._backlog[0]
+            size = len(payload) + delivery.waiting_bytes
+            if size > SMALL_BYTES and self.must_wait(size):
+                return
+            self._backlog.popleft()
+            self._backlog_bytes -= len(payload)
+            self.address.backlog_bytes -= delivery.waiting_bytes
+            if isinstance(delivery, LargeDelivery):
+                if not delivery.is_complete:
+                    delivery.start(self)
+                    continue
+                payload, delivery.payload = delivery.payload, b""
+            self._pass(payload, delivery)
+
+    def _take_backlog(self) -> Iterable[tuple[bytes, Delivery]]:
+        """Remove and return what waits here."""
+        backlog, self._backlog, self._backlog_bytes = self._backlog, deque(), 0
+        for _, delivery in backlog:
+            self.address.backlog_bytes -= delivery.waiting_bytes
+        return backlog
+
+    def forget(self, large: Delivery) -> None:
+        """Let a large message wait no longer, if it does."""
+        if (b"", large) in self._backlog:
+            self._backlog.remove((b"", large))
+            self.address.backlog_bytes -= large.waiting_bytes
+
+    def _leave_source(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.on_detached()
+
+    def _turn_away(self, delivery: Delivery) -> None:
+        if delivery.settled:
+            self.address.dropped += 1
+        _settle(delivery, RELEASED)
+
+    def _pass(self, payload: bytes, delivery: Delivery) -> None:
+        self.deliveries += 1
+        if not (delivery.settled or self.presettle):
+            self.unsettled += 1
+            delivery.sink = self
+            self.send(delivery, payload, False, delivery.message_format)
+            return
+        self.send(delivery, payload, True, delivery.message_format)
+        if self.is_blocked and self.port.follow(delivery):
+            self.unsettled += 1
+            delivery.sink = self
+        else:
+            _settle(delivery, ACCEPTED)
+
+    # The link there
+
+    def on_upstream(self, upstream: ReceivingUpstream) -> None:
+        """Note that the link is attached there."""
+        self.upstream = upstream
+        self._source = Source(self, upstream)
+        self.opening.settle(None)
+        self._ask()
+
+    def on_refused_upstream(self, error: AmqpError) -> None:
+        """Note that the other container refuses the link, or has detached it."""
+        self._awaited.clear()
+        self.on_lost()
+        end_with(self, error)
+
+    def on_lost(self) -> None:
+        """Note that the link there is lost with its connection: it hands out again what nobody has settled."""
+        self.upstream = None
+        self._outcomes = _Outcomes()
+        self._is_stalled = False
+        self._leave_source()
+        for payload, delivery in self._take_backlog():
+            if delivery.settled:
+                self._keep(payload, delivery)
+        if self._awaited:
+            # Nothing else could tell the receiver that nobody knows whether they have taken effect.
+            problem = "the connector has lost its connection before outcomes took effect there"
+            self.on_refused_upstream(AmqpError("amqp:link:detach-forced", problem))
+        else:
+            self._ask()
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Hand the message to the receiver."""
+        delivery = Delivery(b"", self._source, delivery_id, settled, message_format)
+        if self._must_keep(len(payload)):
+            if self._backlog_bytes + len(payload) > KEPT_BYTES:
+                self._turn_away(delivery)
+            else:
+                self._keep(payload, delivery)
+            return
+        self._pass(payload, delivery)
+
+    def _must_keep(self, size: int) -> bool:
+        if self.is_blocked or self._backlog or self.port.credit <= 0:
+            return True
+        return size > SMALL_BYTES and self.must_wait(size)
+
+    def _keep(self, payload: bytes, delivery: Delivery) -> None:
+        self._backlog.append((payload, delivery))
+        self._backlog_bytes += len(payload)
+        self.address.backlog_bytes += delivery.waiting_bytes
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Give the message back: the receiver has taken its credit back."""
+        if self._is_wanted(settled):
+            self.on_message(payload, delivery_id, settled, message_format)
+        else:
+            self._turn_away(Delivery(b"", self._source, delivery_id, settled, message_format))
+
+    def _is_wanted(self, settled: bool) -> bool:
+        return self.is_blocked or self.port.credit > 0 or settled
+
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> LargeDelivery:
+        """Hand a large message to the receiver while it comes."""
+        source = self._source
+        assert source is not None
+        source.large = large = LargeDelivery(payload, source, delivery_id, settled, message_format)
+        if is_crossed and not self._is_wanted(settled):
+            large.settle(delivery_id, RELEASED)
+        elif self._must_keep(len(payload)):
+            large.hold()
+            self._keep(b"", large)
+        else:
+            large.start(self)
+        return large
+
+    def on_exhausted(self) -> None:
+        """Tell a receiver that drains that all of its credit is used up."""
+        self._drained()
+
+    def on_given_up(self, credit: int) -> None:
+        """Tell a receiver that drains that nothing more comes."""
+        self._drained()
+
+    def on_refused(self) -> None:
+        """Do nothing: no message of the other container is refused before it comes here."""
+
+    def on_available(self, available: int) -> None:
+        """Do nothing: the receiver's credit is all that is asked for."""
+
+    def _drained(self) -> None:
+        upstream = self.upstream
+        if self._is_draining and upstream is not None and upstream.credit <= 0 and not self._backlog:
+            self._is_draining = False
+            self.port.drained()
+
+
+def _settle(delivery: Delivery, state: Any) -> None:
+    """Tell the other container the outcome of a message that came from there."""
+    producer = delivery.producer
+    if producer is not None and not delivery.settled:
+        producer.settle(delivery.producer_id, state)

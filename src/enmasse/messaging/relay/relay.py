@@ -1,0 +1,90 @@
+"""Addresses of another container: each link of a client goes on as one link there, with its credit and outcomes.
+
+Rules:
+1. One link here is one link there. A sender has the credit that the other container grants, a receiver's credit is
+   asked of it, and outcomes pass as they are, both ways: nothing is stored, and nothing acknowledged for another.
+2. What comes for credit that was taken back meanwhile, as the two ends do not hear of it at once, is kept and goes
+   first once there is credit again: containers that are not ours detach those who send more than was granted.
+3. A link that is lost there is attached again, and has no credit here until then. What was written to it and has no
+   outcome ends modified, with delivery-failed; what was not written is released. What a receiver has of it cannot be
+   settled any more: the other container hands it out again.
+4. A large message goes on while it comes, in either direction, so that none is held whole.
+5. A receiver that settles second hears of an outcome once it has taken effect there. If the link there is lost
+   before, its own link ends: nothing else could say that nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.delivery import Consumer, ConsumerPort, Delivery, Producer, ProducerPort
+from enmasse.messaging.direct.large import LargeDelivery
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.relay.receivers import RelayConsumer, Source
+from enmasse.messaging.relay.senders import RelayGuest, RelayProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.messaging.core import Core
+    from enmasse.messaging.relay.uplink import Uplink
+
+
+class Relay(Address):
+    """All addresses of another container, below one name: ``<name>/<address there>``.
+
+    Args:
+        core: the core whose turn it takes part in.
+        name: the name of the connector.
+        uplink: the way to the other container.
+        reaches: returns whether an address of the other container may be reached.
+    """
+
+    kind = "connector"
+    owns_subtree: ClassVar[bool] = True
+    names_apart: ClassVar[bool] = True
+    passes_large = True
+    __slots__ = ("backlog_bytes", "reaches", "uplink")
+
+    def __init__(self, core: Core, name: str, uplink: Uplink, reaches: Callable[[str], bool]) -> None:
+        super().__init__(core, name)
+        self.uplink = uplink
+        self.reaches = reaches
+        self.backlog_bytes = 0
+        """Bytes of the large messages that wait."""
+
+    def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
+        """Attach a sender; the other container answers later."""
+        name = self._name_there(target)
+        producer = RelayProducer(self, port, target)
+        self.uplink.attach_sender(producer, name, options)
+        return self.add_producer(producer)
+
+    def make_producer(self, port: ProducerPort, target: str) -> Producer:
+        """Return a sender's end that is not granted credit; what it sends waits for the other container's."""
+        return RelayGuest(self, port, target, self._name_there(target))
+
+    def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
+        """Attach a receiver; the other container answers later."""
+        name = self._name_there(options.source)
+        settles_second = options.attach is not None and options.attach.rcv_settle_mode == 1
+        consumer = RelayConsumer(self, port, options.presettle, settles_second)
+        self.uplink.attach_receiver(consumer, name, options)
+        return self.add_consumer(consumer)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Let a large message wait no longer, if it does."""
+        assert isinstance(delivery, LargeDelivery)
+        assert isinstance(delivery.sender, RelayProducer | Source)
+        delivery.sender.forget(delivery)
+
+    def _name_there(self, name: str) -> str:
+        there = name.removeprefix(f"{self.name}/")
+        if there == name or not there:
+            problem = f"{self.name!r} is a connector: name an address behind it, such as '{self.name}/orders'"
+            raise AttachError("amqp:not-found", problem)
+        if not self.reaches(there):
+            problem = f"connector {self.name!r} does not reach {there!r}: none of its addresses has a pattern for it"
+            raise AttachError("amqp:not-found", problem)
+        return there

@@ -1,0 +1,346 @@
+"""Senders whose messages go on to another container."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.delivery import FAILED, Delivery, ProducerPort
+from enmasse.messaging.direct.large import LargeDelivery, PartsPort, PassingProducer
+from enmasse.messaging.relay.uplink import KEPT_BYTES, SendingUpstream, end_with
+from enmasse.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from enmasse.messaging.errors import AttachError
+    from enmasse.messaging.relay.relay import Relay
+
+
+MAX_UNSETTLED = 10_000
+"""Messages of a sender that may wait for the other container's outcome: it may grant credit and never settle."""
+
+IDLE_S = 60.0
+"""Seconds after which the link of a sender that names the address in each message is detached, if none came."""
+
+
+class _Unwritten:
+    """A message that waits for the window of the other container's session."""
+
+    __slots__ = ("delivery", "sink")
+
+    def __init__(self, delivery: _Sent) -> None:
+        self.delivery = delivery
+        self.sink = self
+
+    def on_outcome(self, _unwritten: Any, state: Any) -> None:
+        """Note that it has gone out."""
+        self.delivery.is_written = state is ACCEPTED
+
+
+class _Sent(Delivery):
+    """A message of a sender that has gone on, and whether it may have left this machine."""
+
+    __slots__ = ("is_written",)
+
+    def __init__(self, producer: RelayProducer, producer_id: int, message_format: int) -> None:
+        super().__init__(b"", producer, producer_id, False, message_format)
+        self.sink = producer  # type: ignore[assignment]  # outcomes of what goes on come to the sender's end
+        self.is_written = True
+
+
+class RelayProducer(PassingProducer):
+    """A sender's end whose messages go on to another container; the sink of the link there."""
+
+    presettle = False
+    __slots__ = ("_held", "_held_bytes", "_is_blocked", "_passing", "granted", "opening", "unsettled", "upstream")
+    address: Relay
+
+    def __init__(self, address: Relay, port: ProducerPort, target: str) -> None:
+        super().__init__(address, port, target)
+        self.opening: Pending[AttachError | None] = Pending()
+        self.granted: Any = None
+        self.upstream: SendingUpstream | None = None
+        self.unsettled = 0
+        self._is_blocked = False
+        """True while the other container's connection takes no more, or a large message is being sent there."""
+        self._passing: LargeDelivery | None = None
+        """The large message that is being sent there."""
+        self._held: deque[tuple[bytes, int, bool, int] | LargeDelivery] = deque()
+        self._held_bytes = 0
+
+    # The sender's link
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Send the message on."""
+        upstream, is_blocked = self.upstream, self._is_blocked
+        if upstream is None or upstream.credit <= 0 or is_blocked or self._held:
+            self._hold(payload, delivery_id, settled, message_format)
+            return
+        if settled:
+            upstream.send(None, payload, True, message_format)
+            return
+        delivery = _Sent(self, delivery_id, message_format)
+        self.unsettled += 1
+        upstream.send(delivery, payload, False, message_format)
+        if self._is_blocked:
+            delivery.is_written = not upstream.follow(_Unwritten(delivery))
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Keep the message until there is credit again."""
+        self.on_message(payload, delivery_id, settled, message_format)
+
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> LargeDelivery:
+        """Send a large message on while it comes."""
+        self.large = large = LargeDelivery(payload, self, delivery_id, settled, message_format)
+        upstream = self.upstream
+        if upstream is not None and upstream.credit > 0 and not (self._is_blocked or self._held):
+            large.start(self)
+        else:
+            large.hold()
+            self._hold_large(large)
+        return large
+
+    def on_exhausted(self) -> None:
+        """Do nothing: the other container grants more."""
+
+    def on_refused(self) -> None:
+        """Grant the credit again that a message used up here which goes nowhere."""
+        self._grant()
+
+    def on_given_up(self, credit: int) -> None:
+        """Grant the credit again that the sender gave up."""
+        self._grant()
+
+    def on_available(self, available: int) -> None:
+        """Do nothing: credit is the other container's."""
+
+    def on_detached(self) -> None:
+        """Note that the sender is gone, and with it its link there."""
+        if self.large is not None:
+            self.large.abort()
+        self.address.uplink.detach(self)
+        self._let_go(RELEASED)
+        self.upstream = None
+        super().on_detached()
+
+    def _hold(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        if (self._is_lost and not settled) or self._held_bytes + len(payload) > KEPT_BYTES:
+            self._turn_away(delivery_id, settled, RELEASED)
+            return
+        self._held.append((payload, delivery_id, settled, message_format))
+        self._held_bytes += len(payload)
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.upstream is None and self.opening.answer is not None
+
+    def _hold_large(self, large: LargeDelivery) -> None:
+        if self._is_lost and not large.settled:
+            large.settle(large.producer_id, RELEASED)
+        else:
+            self._held.append(large)
+            self.address.backlog_bytes += large.waiting_bytes
+
+    def forget(self, large: LargeDelivery) -> None:
+        """Let a large message wait no longer, if it does."""
+        if large in self._held:
+            self._held.remove(large)
+            self.address.backlog_bytes -= large.waiting_bytes
+
+    def _turn_away(self, delivery_id: int, settled: bool, state: Any) -> None:
+        if settled:
+            self.address.dropped += 1
+        else:
+            self.settle(delivery_id, state)
+
+    def _let_go(self, state: Any) -> None:
+        """Give what waits here an outcome."""
+        for item in self._take_held():
+            if not isinstance(item, LargeDelivery):
+                self._turn_away(item[1], item[2], state)
+            else:
+                self.address.dropped += item.settled
+                item.settle(item.producer_id, state)
+
+    def _take_held(self) -> Iterable[tuple[bytes, int, bool, int] | LargeDelivery]:
+        """Remove and return what waits here."""
+        held, self._held, self._held_bytes = self._held, deque(), 0
+        for item in held:
+            if isinstance(item, LargeDelivery):
+                self.address.backlog_bytes -= item.waiting_bytes
+        return held
+
+    def _grant(self) -> None:
+        upstream = self.upstream
+        if upstream is None or self._is_blocked:
+            self.port.grant(0)
+        else:
+            self.port.grant(max(0, min(upstream.credit, MAX_UNSETTLED - self.unsettled) - len(self._held)))
+
+    # The link there
+
+    def on_upstream(self, upstream: SendingUpstream) -> None:
+        """Note that the link is attached there."""
+        self.upstream = upstream
+        self._is_blocked = upstream.holds_back
+        self.opening.settle(None)
+        self._go_on()
+
+    def on_refused_upstream(self, error: AmqpError) -> None:
+        """Note that the other container refuses the link, or has detached it."""
+        self.on_lost()
+        self._let_go(Rejected(error))
+        end_with(self, error)
+
+    def on_lost(self) -> None:
+        """Note that the link there is lost with its connection: tell the outcomes that will not come any more."""
+        upstream, self.upstream = self.upstream, None
+        if upstream is None:
+            return
+        if self._passing is not None:
+            self._passing.lost()
+        for sent in upstream.take_unsettled():
+            self.on_outcome(sent, RELEASED if isinstance(sent, _Sent) and not sent.is_written else FAILED)
+        self._grant()
+        for item in self._take_held():
+            if isinstance(item, LargeDelivery):
+                self._hold_large(item)
+            else:
+                self._hold(*item)
+
+    def on_credit(self, _gained: int, drain: bool) -> None:
+        """Pass on the credit that the other container grants, or takes back."""
+        self._go_on()
+        if drain and self.upstream is not None:
+            # What the sender still has on its way for this credit waits here for the next.
+            self.port.grant(0)
+            self.upstream.drained()
+
+    def count_available(self) -> int | None:
+        """Return how many messages wait for credit, as far as it is known here."""
+        return len(self._held)
+
+    def on_outcome(self, delivery: Delivery, state: Any) -> None:
+        """Pass the other container's outcome to the sender."""
+        self.unsettled -= 1
+        producer = delivery.producer
+        if producer is not None:
+            producer.settle(delivery.producer_id, RELEASED if state is None else state)
+        if self.unsettled == MAX_UNSETTLED // 2:
+            self._grant()
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Have the sender wait while the other container's connection takes no more."""
+        if self._passing is not None:
+            self._passing.on_blocked(blocked)
+        else:
+            self._is_blocked = blocked
+            self._go_on()
+
+    @property
+    def holds_back(self) -> bool:
+        """True while the other container's connection takes no more."""
+        return self.upstream is not None and self.upstream.holds_back
+
+    def begin_large(self, large: LargeDelivery, is_settled: bool) -> PartsPort:
+        """Begin to send a message there while it comes."""
+        upstream = self.upstream
+        assert upstream is not None
+        if not is_settled:
+            self.unsettled += 1
+        self._passing = large
+        self._is_blocked = True
+        return upstream.send_while_it_comes(large, is_settled, large.message_format)
+
+    def end_large(self, *, has_failed: bool) -> None:
+        """Note that nothing more of the message comes."""
+        if has_failed:
+            self.unsettled -= 1
+        self._passing = None
+        self._is_blocked = self.holds_back
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Send what waited, as far as there is credit, and grant what is left."""
+        upstream = self.upstream
+        held, self._held = self._held, deque()
+        while held and upstream is not None and upstream.credit > 0 and not self._is_blocked:
+            item = held.popleft()
+            if not isinstance(item, LargeDelivery):
+                self._held_bytes -= len(item[0])
+                self.on_message(*item)
+                continue
+            self.address.backlog_bytes -= item.waiting_bytes
+            if item.is_complete:
+                self.on_message(item.payload, item.producer_id, item.settled, item.message_format)
+            else:
+                item.start(self)
+        self._held = held
+        self._grant()
+
+
+class _Guest:
+    """The port of a sender that was promised no credit here, as it names the address in each message."""
+
+    __slots__ = ("_port", "settle")
+    received = limit = highest = 0
+
+    def __init__(self, port: ProducerPort) -> None:
+        self._port = port
+        self.settle = port.settle
+
+    def grant(self, credit: int) -> None:
+        """Grant nothing: the sender has its credit from elsewhere."""
+
+    def detach(self, error: Any = None) -> None:
+        """Do nothing: the sender has other addresses."""
+
+
+class RelayGuest(RelayProducer):
+    """The end of a sender that names the address in each message, or sends a single one.
+
+    Its link is attached for the first message, and detached once there was none for a while.
+    """
+
+    __slots__ = ("_is_used", "_is_wanted", "_name")
+
+    def __init__(self, address: Relay, port: ProducerPort, target: str, name: str) -> None:
+        super().__init__(address, _Guest(port), target)
+        self._name = name
+        self._is_wanted = False
+        self._is_used = False
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Send the message on, once there is a link."""
+        self._is_used = True
+        if not self._is_wanted:
+            self._is_wanted = True
+            self.opening = Pending()
+            self.address.uplink.attach_sender(self, self._name, AttachOptions())
+            self.address.core.call_later(IDLE_S, self._look)
+        super().on_message(payload, delivery_id, settled, message_format)
+
+    on_crossed = on_message
+
+    def on_refused_upstream(self, error: AmqpError) -> None:
+        """Reject what waits, as the other container refuses the link."""
+        self.on_lost()
+        self._is_wanted = False
+        self._let_go(Rejected(error))
+
+    def _look(self) -> None:
+        """Detach the link if nobody needs it any more."""
+        if not self._is_wanted:
+            return
+        if self._is_used or self.unsettled or self._held:
+            self._is_used = False
+            self.address.core.call_later(IDLE_S, self._look)
+        else:
+            self.address.uplink.detach(self)
+            self._is_wanted = False
+            self.upstream = None

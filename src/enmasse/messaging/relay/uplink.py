@@ -1,0 +1,96 @@
+"""The way to the other container, as the ends of links use it, and the bounds and the end that both ends have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from enmasse.messaging.errors import AttachError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.message.outcomes import AmqpError
+    from enmasse.messaging.address import AttachOptions
+    from enmasse.messaging.direct.large import PartsPort
+    from enmasse.messaging.relay.receivers import RelayConsumer
+    from enmasse.messaging.relay.senders import RelayProducer
+
+
+KEPT_BYTES = 8 << 20
+"""Bytes that may wait on one link for credit there, or for a receiver whose connection takes no more."""
+
+
+class SendingUpstream(Protocol):
+    """A link to the other container on which a sender's messages go on."""
+
+    credit: int
+    holds_back: bool
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Send one message for one credit."""
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> PartsPort:
+        """Begin to send a message for one credit."""
+
+    def follow(self, delivery: Any) -> bool:
+        """Follow the message that was just sent, if it has not gone out; see ``ConsumerPort``."""
+
+    def drained(self) -> None:
+        """Use up the credit, if the other container asked for that."""
+
+    def take_unsettled(self) -> list[Any]:
+        """Remove and return what has no outcome yet."""
+
+
+class ReceivingUpstream(Protocol):
+    """A link to the other container on which a receiver's messages come."""
+
+    credit: int
+
+    def grant(self, credit: int) -> None:
+        """Set the credit that the other container has."""
+
+    def drain(self) -> None:
+        """Have the credit used up, with messages or without."""
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Tell the other container an outcome."""
+
+    def settle_after(self, delivery_id: int, state: Any, done: Callable[[], None]) -> None:
+        """Tell the other container an outcome, and have ``done`` called once it has taken effect there."""
+
+    def stall(self, is_stalled: bool) -> None:
+        """Have nothing more sent for now, or again."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Leave what is sent unread, or read on."""
+
+
+class Uplink(Protocol):
+    """The way to the other container.
+
+    It attaches the links of ends there, each with the end as its sink, and tells the end by ``on_upstream``,
+    ``on_refused`` and ``on_lost``.
+    """
+
+    def attach_sender(self, end: RelayProducer, name: str, options: AttachOptions) -> None:
+        """Attach a sender's link to an address of the other container; its end is told later, never at once.
+
+        Raises:
+            AttachError: the link has come through here before.
+        """
+
+    def attach_receiver(self, end: RelayConsumer, name: str, options: AttachOptions) -> None:
+        """Attach a receiver's link to an address of the other container; see ``attach_sender``."""
+
+    def detach(self, end: RelayProducer | RelayConsumer, *, closed: bool = True) -> None:
+        """Detach what was attached for an end, or is being attached; what is not closed may be attached again."""
+
+
+def end_with(end: RelayProducer | RelayConsumer, error: AmqpError) -> None:
+    """Refuse an end that was not attached yet; detach it else."""
+    if end.opening.answer is None:
+        end.opening.settle(AttachError(error.condition, error.description or ""))
+    else:
+        end.port.detach(error)
+        end.on_detached()
