@@ -9,6 +9,7 @@ import pytest
 
 from tests.scenario.howto_page import play
 from tests.support.installation import Installation
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,3 +71,12 @@ def test_what_cannot_be_tested_is_said_without_a_traceback(place: Installation) 
     ):
         done = place.run("connector", "test", name, "--space", "market")
         assert (done.code, expected in done.err) == (code, True), done.err
+    # The space is ready, and says which of its connectors is not.
+    waits = "it waits: there is no Secret default/missing"
+    until(lambda: f"connector waiting: {waits}" in " ".join(place.ok("get", "space", "market", "-o", "wide").split()))
+    shown = place.ok("describe", "space", "market")
+    assert "Ready:" in shown
+    assert waits in shown
+    (seen,) = [item for item in json.loads(place.ok("status", "-o", "json"))["spaces"]
+               if item["metadata"]["name"] == "market"]  # fmt: skip
+    assert [item["name"] for item in seen["status"]["connectors"] if not item.get("isReady")] == ["waiting"]

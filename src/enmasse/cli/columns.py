@@ -115,11 +115,12 @@ def is_stuck(item: Document) -> bool:
 
 
 def sentence_of(item: Document) -> str:
-    """Return why an object is not ready, as far as it is known; empty when it is."""
-    if is_ready(item):
-        return ""
-    messages = item.get("status", {}).get("messages", [])
-    return "; ".join(messages) or "not looked at yet"
+    """Return why an object is not ready, or which connectors of a space do not work; empty when all is well."""
+    status = item.get("status", {})
+    if not is_ready(item):
+        return "; ".join(status.get("messages", [])) or "not looked at yet"
+    idle = [one for one in status.get("connectors", []) if not one.get("isReady")]
+    return "; ".join(f"connector {one['name']}: {'; '.join(one.get('messages', []))}" for one in idle)
 
 
 def age(timestamp: str, now: datetime) -> str:

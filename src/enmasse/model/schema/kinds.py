@@ -200,7 +200,7 @@ _VERSION = Column("Version", ".spec.version", "The version it was made for.")
 _HAS_PLAN = Column("Plan", "", "The plan in effect.")
 _IS_READY = Column("Ready", "", "Whether it is ready in its present generation.")
 _PHASE_SO_FAR = Column("Phase", ".status.phase", "How far it has come.", empty="Pending")
-_MESSAGE = Column("Message", "", "Why it is not ready.", priority=1)
+_MESSAGE = Column("Message", "", "Why it is not ready, or what of it does not work.", priority=1)
 
 KINDS: tuple[Kind, ...] = (
     Kind(

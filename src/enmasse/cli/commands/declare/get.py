@@ -145,7 +145,7 @@ def _get_connected(writer: Writer, what: str, namespace: str, space: str | None,
 
 
 _EFFECTIVE = ("planStatus", "subscription", "messageTtl", "messageRedelivery", "limits", "retention", "hard", "used")
-_OBSERVED = ("tenant", "delivered", "failed", "rejected", "lastError")
+_OBSERVED = ("connectors", "tenant", "delivered", "failed", "rejected", "lastError")
 
 
 def describe(
