@@ -93,6 +93,7 @@ TOOLS = {
     "a JDK": Tool((_commands("javac", "keytool"),)),
     "aiomqtt": Tool((), _module("aiomqtt")),
     "an S3 server": Tool((_commands("go"),), _files(HERE / "versitygw")),
+    "Artemis": Tool((_commands("java", "mvn"),), _files(HERE / "artemis.version")),
     "atheris": Tool((), _module("atheris")),
     "chromium": Tool((_commands("chromium"),)),
     "curl": Tool((_commands("curl"),)),

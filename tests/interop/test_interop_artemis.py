@@ -1,0 +1,133 @@
+"""A queue of Artemis behind a connector, over every protocol that a space speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from enmasse.client import Message
+from tests.support.artemis_process import ArtemisProcess
+from tests.support.chance import kills
+from tests.support.foreign_tools import require
+from tests.support.mqtt_peer import MqttPeer
+from tests.support.polling import until
+from tests.support.stomp_peer import StompPeer
+from tests.support.stream_node import StreamNode
+
+require("Artemis")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Place:
+    """A node whose space has the connector ``old``, which leads to an Artemis."""
+
+    def __init__(self, folder: Path) -> None:
+        self.broker = ArtemisProcess(folder / "artemis", "orders", "tries", "kept")
+        self.broker.start()
+        self.node = StreamNode(folder / "node", "--connector-network", "127.0.0.1/32").start()
+        old = {"servers": [{"host": "127.0.0.1", "port": self.broker.port}], "patterns": ["#"]}
+        self.node.manage(lambda m: m.update("io.enmasse.space", "default/demo", {"connectors": {"old": old}}))
+
+    def problem(self) -> str:
+        (found,) = self.node.manage(lambda m: m.read("io.enmasse.space", "default/demo"))["connectorStatus"]
+        return str(found["problem"])
+
+    def stop(self) -> None:
+        code = self.node.stop()
+        self.broker.remove()
+        assert code == 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(tmp_path_factory.mktemp("connector"))
+    yield made
+    made.stop()
+
+
+def test_a_queue_there_is_filled_and_emptied_by_every_protocol(place: Place) -> None:
+    async def by_others() -> list[bytes]:
+        url = f"http://127.0.0.1:{place.node.port}/v1/spaces/demo.default/addresses/old%2Forders"
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            answer = await http.post(f"{url}/messages", content=b"http", headers={"content-type": "text/plain"})
+            assert answer.status_code == 200, answer.text
+        async with MqttPeer(place.node.port) as peer:
+            assert await peer.answer("old/orders", b"mqtt") == 0
+            assert await peer.subscribed("old/orders", qos=1) == [1]
+            found = [(await peer.message()).payload for _ in range(2)]
+        async with StompPeer(place.node.port, host="demo.default") as stomp:
+            stomp.say("SEND", b"stomp", destination="old/orders", receipt="sent")
+            await stomp.receipt("sent")
+            await stomp.subscribe("old/orders", ack="client-individual")
+            got = await stomp.next("MESSAGE")
+            stomp.say("ACK", id=got["ack"], receipt="done")
+            await stomp.receipt("done")
+        return [*found, got.body]
+
+    assert asyncio.run(by_others()) == [b"http", b"mqtt", b"stomp"]
+    with place.node.connect() as connection, connection.sender("old/orders") as sender:
+        assert str(sender.send(Message("x" * 1_500_000, subject="large", durable=True))) == "accepted"
+        with connection.receiver("old/orders") as receiver:
+            got = receiver.receive(60)
+            assert got is not None
+            assert (len(got.message.body), got.message.subject) == (1_500_000, "large")
+            got.accept()
+
+
+def test_outcomes_of_a_receiver_are_those_of_the_queue_there(place: Place) -> None:
+    with place.node.connect() as connection, connection.sender("old/tries") as sender:
+        with connection.receiver("old/tries", credit=1) as receiver:
+            for failed, count in ((None, 0), (True, 1)):
+                sender.send(Message(str(failed), durable=True))
+                got = receiver.receive(60)
+                assert got is not None
+                if failed is None:
+                    got.release()
+                else:
+                    got.modify(failed=True)
+                again = receiver.receive(60)
+                assert again is not None
+                assert (again.message.body, again.message.delivery_count) == (str(failed), count)
+                again.accept()
+            sender.send(Message("rejected", durable=True))
+            got = receiver.receive(60)
+            assert got is not None
+            got.reject("amqp:precondition-failed", "not this one")
+        with connection.receiver("old/DLQ") as letters:
+            letter = letters.receive(60)
+            assert letter is not None
+            assert letter.message.body == "rejected"
+            letter.accept()
+
+
+def test_nothing_accepted_is_lost_as_the_broker_is_killed(place: Place) -> None:
+    accepted: set[str] = set()
+    told = 0
+    with place.node.connect() as connection, connection.sender("old/kept") as sender:
+        for life in range(kills(1)):
+            names = [f"{life}-{number}" for number in range(300)]
+            sending = [sender.send_nowait(Message(name, durable=True)) for name in names]
+            assert str(sending[20].result(60)) == "accepted"
+            place.broker.kill()
+            for name, one in zip(names, sending, strict=True):
+                told += 1
+                if str(one.result(120)) == "accepted":
+                    accepted.add(name)
+            place.broker.start()
+            until(lambda: sender.credit > 0, place.problem, seconds=120)
+        assert str(sender.send(Message("last", durable=True))) == "accepted"
+        found: list[str] = []
+        with connection.receiver("old/kept") as receiver:
+            while "last" not in found:
+                got = receiver.receive(60)
+                assert got is not None
+                found.append(got.message.body)
+                got.accept()
+    assert told == 300 * kills(1)
+    assert accepted - set(found) == set()
+    assert len(found) == len(set(found))
