@@ -10,10 +10,11 @@ import pytest
 
 from tests.outcomes.outcome_site import Ground, Site
 
-__all__ = ["PROTOCOLS", "SITUATIONS", "TYPES", "Cell", "cell", "cells_of", "row", "rows"]
+__all__ = ["PROTOCOLS", "SITUATIONS", "TYPES", "Cell", "cell", "cells_of", "column", "row", "rows"]
 
 TYPES = (
-    "anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter", "dynamic", "anonymous terminus",
+    "anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter", "dynamic", "connector",
+    "anonymous terminus",
 )  # fmt: skip
 
 PROTOCOLS = {"amqp": TYPES, "stomp": TYPES[:-1], "mqtt": TYPES[:-1], "http": TYPES[:-1]}
@@ -79,6 +80,24 @@ def rows(situation: str, texts: dict[str, str], *, protocol: str = "amqp") -> Ca
             _play(story, ground, list(texts))
 
         return _named(test, story, texts, situation, protocol)
+
+    return prove
+
+
+def column(address_type: str, situation: str, texts: dict[str, str]) -> Callable[[Story], Callable[..., None]]:
+    """Have a story about one address type be told by several protocols, each of which proves a cell."""
+
+    def prove(story: Story) -> Callable[..., None]:
+        @pytest.mark.parametrize("protocol", list(texts))
+        def test(ground: Ground, protocol: str) -> None:
+            _play(story, ground, protocol)
+
+        made = _named(test, story, {}, situation, "amqp")
+        name = test.__name__
+        test.outcome_cells = [  # type: ignore[attr-defined]
+            Cell(protocol, address_type, situation, text, name) for protocol, text in texts.items()
+        ]
+        return made
 
     return prove
 

@@ -17,10 +17,13 @@ from enmasse.identity.users_file import write_users
 from enmasse.node.patterns import matcher_of
 from tests.support.node_process import NodeProcess
 
-__all__ = ["BANK", "OPEN", "Ground", "Site", "names_of"]
+__all__ = ["BANK", "CONNECTOR", "OPEN", "PASSWORD", "Ground", "Site", "names_of"]
 
 OPEN, BANK = "default/open", "default/bank"
 """A space for everybody, and one for its users."""
+
+CONNECTOR = "mill"
+"""The connector of both spaces, to the addresses of the open one."""
 
 MECHANISM = "SCRAM-SHA-256"
 PASSWORD = "correct horse"
@@ -42,17 +45,30 @@ class Ground:
         directory.mkdir(parents=True, exist_ok=True)
         users = directory / "users.yaml"
         users.write_text(
-            write_users([_user("owner", "#"), _user("guest", "elsewhere"), _user("nobody")], os.urandom(32))
+            write_users(
+                [
+                    _user("owner", "#"),
+                    _user("guest", "elsewhere"),
+                    _user("miller", f"{CONNECTOR}/#"),
+                    _user("nobody"),
+                ],
+                os.urandom(32),
+            )
         )
         users.chmod(0o600)
-        self.node = NodeProcess(directory, "--users", str(users), "--default-space", OPEN, "--allow-insecure-plain")
+        self.node = NodeProcess(
+            directory, "--users", str(users), "--default-space", OPEN, "--allow-insecure-plain",
+            "--connector-network", "127.0.0.1/32",
+        )  # fmt: skip
 
     async def prepare(self) -> None:
         """Make the spaces."""
         async with connect(self.node.admin_url, timeout=30, patience=30) as admin:
             management = Management(admin)
+            server = {"host": "127.0.0.1", "port": self.node.port}
+            connectors = {CONNECTOR: {"servers": [server], "patterns": ["#"]}}
             for space, authentication in {OPEN: "none", BANK: "standard"}.items():
-                attributes = {"spaceType": "standard", "authentication": authentication}
+                attributes = {"spaceType": "standard", "authentication": authentication, "connectors": connectors}
                 await management.create("io.enmasse.space", space, attributes)
 
 
