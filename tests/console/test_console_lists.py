@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 PARTS = "spaces/default/parts/addresses"
+CONNECTORS = "spaces/default/parts/connectors"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def parts(api: httpx.Client) -> None:
-    """A space of 24 addresses, the last four of them topics."""
+    """A space of 24 addresses, the last four of them topics, with two connectors, of which one lacks its Secret."""
     version = {"apiVersion": "enmasse.io/v1beta1"}
-    space = version | {"kind": "AddressSpace", "metadata": {"name": "parts"}}
+    servers = {"endpointHosts": [{"host": "mq.example.com", "port": 5671}], "tls": {}}
+    waiting = {"caCert": {"valueFromSecret": {"name": "mill"}}}
+    connectors = [{"name": "barn", **servers}, {"name": "mill", **servers, "tls": waiting}]
+    space = version | {"kind": "AddressSpace", "metadata": {"name": "parts"}, "spec": {"connectors": connectors}}
     assert api.post("addressspaces", json=space).status_code == 201
     for number in range(24):
         address = f"part-{number:02}"
@@ -175,6 +179,17 @@ def test_a_stream_has_its_partitions_and_a_link_its_client(visit: Visit, install
         expect(page.get_by_role("grid", name="Links")).to_contain_text("others")
 
 
+def test_connectors_are_shown_with_their_state_problem_and_figures(visit: Visit) -> None:
+    visit.open(CONNECTORS)
+    mill, barn = visit.row("mill"), visit.row("barn")
+    expect(mill).to_contain_text("it waits: there is no Secret default/mill")
+    expect(mill.locator("[data-label=State]")).to_contain_text("Failed")
+    expect(barn).to_contain_text("mq.example.com:5671 · TLS")
+    expect(barn.locator("[data-label=State]")).to_contain_text("Ready")
+    expect(barn.locator("[data-label=Senders]")).to_contain_text("0 credit")
+    expect(barn.locator("[data-label=Connections]")).to_contain_text("0 lost")
+
+
 def test_a_phone_shows_all_of_it(phone: Visit) -> None:
     visit, page = phone, phone.page
     too_wide = {}
@@ -187,6 +202,7 @@ def test_a_phone_shows_all_of_it(phone: Visit) -> None:
         (f"{IN_SPACE}/addresses/shop.orders?tab=settings", "Attempts to deliver"),
         (f"{IN_SPACE}/addresses/shop.orders/messages", "Try it"),
         (f"{IN_SPACE}/endpoints", "Send and receive a message"),
+        (CONNECTORS, "it waits: there is no Secret default/mill"),
         (f"{IN_SPACE}/quota", "Used of its limits"),
         ("plans", "Of spaces"),
         ("audit", "Who changed what"),

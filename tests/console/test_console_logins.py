@@ -61,6 +61,7 @@ def test_another_tenants_pages_show_nothing_of_theirs(newcomer: Callable[..., Vi
         f"{IN_SPACE}/addresses/shop.clicks",
         f"{IN_SPACE}/addresses/shop.clicks/messages",
         f"{IN_SPACE}/connections",
+        f"{IN_SPACE}/connectors",
         f"{IN_SPACE}/endpoints",
         f"{IN_SPACE}/users",
         f"{IN_SPACE}/quota",

@@ -194,6 +194,26 @@ export interface AddressRow extends Standing {
   spark?: { in: number[]; out: number[] };
 }
 
+export interface ConnectorRow {
+  name: string;
+  ready: boolean;
+  messages?: string[];
+  hosts: string[];
+  tls: string;
+  connections?: number;
+  reconnects?: number;
+  senders?: number;
+  receivers?: number;
+  creditGranted?: number;
+  creditAsked?: number;
+  unsettled?: number;
+  messagesIn?: number;
+  messagesOut?: number;
+  bytesSent?: number;
+  bytesReceived?: number;
+  silence?: number;
+}
+
 export interface ConnectionRow {
   name: string;
   host?: string;

@@ -41,6 +41,7 @@ export const pages: ConsolePage[] = [
   { path: `${SPACE}/readings`, title: "Readings", nav: "space", hint: "Last values of devices, history and alerts", needs: { verb: "create", resource: "addressspaces/query" }, load: () => import("../pages/readings") },
   { path: `${SPACE}/connections`, title: "Connections", nav: "space", needs: { verb: "get", resource: "addressspaces/connections" }, load: () => import("../pages/connections") },
   { path: `${SPACE}/connections/:connection`, title: "Connection", load: () => import("../pages/connection") },
+  { path: `${SPACE}/connectors`, title: "Connectors", nav: "space", hint: "Other brokers that the space reaches", needs: { verb: "list", resource: "addressspaces" }, load: () => import("../pages/connectors") },
   { path: `${SPACE}/endpoints`, title: "Endpoints", nav: "space", hint: "Where to connect, and how, in six languages", load: () => import("../pages/endpoints") },
   { path: `${SPACE}/users`, title: "Users", nav: "space", hint: "Who may do what", needs: { verb: "list", resource: "messagingusers" }, load: () => import("../pages/users") },
   { path: `${SPACE}/quota`, title: "Plan and quota", nav: "space", hint: "What is used, of what", load: () => import("../pages/quota") },

@@ -16,8 +16,9 @@ from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.api.live.rows import TABLES
 from enmasse.api.live.sampler import Sampler
 from enmasse.control.access.accounts import Accounts
+from enmasse.control.errors import NodeUnavailableError
 from enmasse.model.schema.subresources import TABLES_OF_SPACES
-from tests.unit.api.test_api_metrics import FakeNode, address
+from tests.unit.api.test_api_metrics import FakeNode, address, connector
 from tests.unit.api.test_api_nodes import Sessions
 
 if TYPE_CHECKING:
@@ -124,6 +125,37 @@ async def test_rows_are_searched_filtered_sorted_and_paged(place: Place) -> None
         assert (await place.get(f"{path}?{wrong}")).status_code == 400
     assert (await place.get(f"{SHOP}/rows/secrets")).status_code == 404
     assert (await place.get(f"{SHOP}x/rows/addresses")).status_code == 404
+
+
+async def test_a_connector_is_shown_with_its_problem_and_figures(place: Place) -> None:
+    servers = [{"host": "mq.example.com", "port": 5671}, {"host": "::1"}]
+    connectors: list[dict[str, Any]] = [
+        {"name": "mill", "endpointHosts": servers, "tls": {}},
+        {"name": "barn", "endpointHosts": servers[1:]},
+        {"name": "new", "endpointHosts": servers[1:]},
+    ]
+    states = [{"name": "mill", "isReady": True}, {"name": "barn", "isReady": False, "messages": ["nobody is there"]}]
+    space = place.registry.store.get("AddressSpace", "ns", "shop")
+    space["spec"]["connectors"] = connectors
+    place.registry.store.replace(space | {"status": {"connectors": states}})
+    for number in (0, 1):
+        figures = [connector("mill", messagesIn=10 * number, messagesOut=5 * number, unsettled=3), connector("barn")]
+        place.node.found = replace(place.node.found, spaces=[{"name": "ns/shop", "connectorStatus": figures}])
+        await place.after(5)
+    barn, mill, new = (await place.get(f"{SHOP}/rows/connectors"))["items"]
+    assert (mill["ready"], mill["hosts"], mill["tls"]) == (True, ["mq.example.com:5671", "[::1]"], "TLS")
+    assert (mill["messagesIn"], mill["messagesOut"], mill["unsettled"]) == (2, 1, 3)
+    assert (barn["ready"], barn["messages"], barn["hosts"], barn["messagesIn"]) == (
+        False,
+        ["nobody is there"],
+        ["[::1]"],
+        0,
+    )
+    assert new == {"name": "new", "ready": False, "hosts": ["[::1]"], "tls": ""}, "no node has told of it"
+    assert told(await place.get(f"{SHOP}/rows/connectors?sort=-unsettled&search=i"), "name") == ["mill"]
+    place.node.error = NodeUnavailableError("node node-0 is not connected")
+    await place.sampler.sample()
+    assert "unsettled" not in (await place.get(f"{SHOP}/rows/connectors?search=mill"))["items"][0]
 
 
 async def test_an_order_follows_what_it_sorts_by(place: Place) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
+from enmasse.api.live.connectors import COUNTS, connector_rows
 from enmasse.api.live.declared import DeclaredRows
 from enmasse.api.live.history import Recorded
 from enmasse.api.live.sampler import SAMPLED
@@ -136,6 +137,7 @@ TABLES: Final = {
         ("name", "phase", "created", "rows", "rate", "lag", "watermark", "lastError", "restarts", "badRecords"),
         ("name",),
     ),
+    "connectors": Table(ADDRESS_SPACE, ADDRESS_SPACE.plural, ("name", "ready", *_RATES, *COUNTS), ("name",)),
     "connections": Table(
         ADDRESS_SPACE,
         f"{ADDRESS_SPACE.plural}/connections",
@@ -188,6 +190,7 @@ class Rows:
     def __init__(
         self, store: Store, sampler: Sampler, sessions: Sequence[SessionAdmin], clock: Callable[[], float]
     ) -> None:
+        self._store = store
         self._sampler = sampler
         self.piped = Recorded((), ("rows", "rate", "lag"))
         sampler.followers.append(self._follow_pipelines)
@@ -223,6 +226,10 @@ class Rows:
         if table in ("addresses", "subscriptions"):
             await self.addresses.follow()
             return self._addresses(table, space, query)
+        if table == "connectors":
+            document = self._store.get(ADDRESS_SPACE.name, *space.split("/"))
+            connectors = connector_rows(document, self._sampler.latest.connectors.get(space, {}))
+            return self._page(map(_found(dict, TABLES[table]), connectors), TABLES[table], query)
         rows = self.users if table == "users" else self.pipelines
         await rows.follow()
         page = self._page(rows.of(space).values(), TABLES[table], query)

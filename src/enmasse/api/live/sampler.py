@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.api.live.connectors import flowing
 from enmasse.api.live.history import KEPT_S, Recorded
 from enmasse.errors import EnmasseError
 
@@ -48,6 +49,7 @@ class Reading:
         rates: messages in and out a second, of the addresses where something flows.
         nodes: the statistics, health and problem of each node, by name.
         totals: counters and gauges of all addresses of a space together, and their rates, by ``<namespace>/<space>``.
+        connectors: those of each space that has some, by ``<namespace>/<space>`` and their names.
         truncated_at: the number of addresses that a node has told of that has more; 0: all have told of all.
     """
 
@@ -57,6 +59,7 @@ class Reading:
     rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     nodes: Mapping[str, NodeReading] = field(default_factory=dict)
     totals: Mapping[str, SpaceTotals] = field(default_factory=dict)
+    connectors: Mapping[str, Mapping[str, dict[str, Any]]] = field(default_factory=dict)
     truncated_at: int = 0
 
 
@@ -149,6 +152,7 @@ class Sampler:
         rates: dict[str, tuple[float, float]] = {}
         totals: dict[str, SpaceTotals] = {}
         nodes: dict[str, NodeReading] = {}
+        connectors: dict[str, dict[str, dict[str, Any]]] = {}
         truncated_at = 0
         for source in self._sources:
             try:
@@ -170,6 +174,9 @@ class Sampler:
                 total.sessions += space.get("sessions") or 0
                 total.subscriptions += space.get("subscriptions") or 0
                 total.subscription_bytes += space.get("subscriptionBytes") or 0
+                if told := space.get("connectorStatus"):
+                    former = before.connectors.get(space["name"], {})
+                    connectors.setdefault(space["name"], {}).update(flowing(told, former, passed))
             for number, address in enumerate(found.addresses):
                 if number % 500 == 499:
                     await asyncio.sleep(0)
@@ -184,7 +191,7 @@ class Sampler:
             del self.times[0]
         for follower in self.followers:
             await follower(at)
-        self.latest = Reading(before.number + 1, at, addresses, rates, nodes, totals, truncated_at)
+        self.latest = Reading(before.number + 1, at, addresses, rates, nodes, totals, connectors, truncated_at)
 
     def _take(
         self,

@@ -201,7 +201,7 @@ _FLOW: Final = (
     _maybe("bytes", "Bytes of these.", "number"),
 )
 
-TABLES_OF_SPACES: Final = ("addresses", "connections", "links", "pipelines", "subscriptions", "users")
+TABLES_OF_SPACES: Final = ("addresses", "connections", "connectors", "links", "pipelines", "subscriptions", "users")
 """The tables whose rows each space has."""
 
 ROWS: Final = Subresource(
@@ -238,11 +238,20 @@ ROWS: Final = Subresource(
         _maybe("restarts", "How often queries of a pipeline were started again.", "integer"),
         _maybe("badRecords", "What a pipeline could not decode.", "integer"),
         _maybe("queries", "Of a pipeline, with their states.", "objects"),
+        _maybe("hosts", "The servers of a connector.", "strings"),
+        _maybe("reconnects", "Connections of a connector that were lost with links.", "integer"),
+        _maybe("creditGranted", "Credit that the other service has granted to senders of a connector.", "integer"),
+        _maybe("creditAsked", "Credit that receivers of a connector have given.", "integer"),
+        _maybe("bytesSent", "To the servers of a connector.", "integer"),
+        _maybe("bytesReceived", "From the servers of a connector.", "integer"),
+        _maybe("silence", "Seconds since anything came from a connector's servers.", "number"),
         _maybe("host", "Where the client of a connection is."),
         _maybe("notRead", "Why the node does not read a connection now; empty if it does."),
         _maybe("containerId", "The client of a connection or link, as it calls itself."),
         _maybe("protocol", "What the client of a connection speaks."),
-        _maybe("tls", "The version of TLS of a connection and its cipher; empty without TLS."),
+        _maybe(
+            "tls", "The version of TLS of a connection and its cipher, or that a connector has it; empty without TLS."
+        ),
         _maybe("user", "Who the client of a connection has logged in as."),
         _maybe("mechanism", "How it has proved that."),
         _maybe("properties", "What the program of a connection tells: product, version, platform.", "object"),
@@ -256,7 +265,7 @@ ROWS: Final = Subresource(
         ),
         _maybe("namespace", "That a space lies in."),
         _maybe("addresses", "That a space has.", "integer"),
-        _maybe("connections", "That clients of a space have open.", "integer"),
+        _maybe("connections", "That clients of a space have open, or a connector to its servers.", "integer"),
     ),
     query=_SEEN,
     beside=(_TOTAL, _TOLD_AT, _TRUNCATED_AT),
