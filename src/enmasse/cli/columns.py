@@ -115,12 +115,12 @@ def is_stuck(item: Document) -> bool:
 
 
 def sentence_of(item: Document) -> str:
-    """Return why an object is not ready, or which connectors of a space do not work; empty when all is well."""
+    """Return why an object is not ready, or what is wrong with connectors of a space; empty when all is well."""
     status = item.get("status", {})
     if not is_ready(item):
         return "; ".join(status.get("messages", [])) or "not looked at yet"
-    idle = [one for one in status.get("connectors", []) if not one.get("isReady")]
-    return "; ".join(f"connector {one['name']}: {'; '.join(one.get('messages', []))}" for one in idle)
+    said = [one for one in status.get("connectors", []) if one.get("messages")]
+    return "; ".join(f"connector {one['name']}: {'; '.join(one['messages'])}" for one in said)
 
 
 def age(timestamp: str, now: datetime) -> str:

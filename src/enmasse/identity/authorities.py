@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
-from cryptography.x509 import Certificate, Name, load_der_x509_certificate
+from cryptography.x509 import Certificate, Name, load_der_x509_certificate, load_pem_x509_certificates
 from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
 MAX_CHAIN = 16
 """Certificates of a client that are looked at."""
@@ -131,6 +132,14 @@ def end_of(certificate: bytes) -> float | None:
         return load_der_x509_certificate(certificate).not_valid_after_utc.timestamp()
     except ValueError:
         return None
+
+
+def ends_of(certificates: str) -> list[datetime]:
+    """Return when certificates in PEM end; none that cannot be read."""
+    try:
+        return [found.not_valid_after_utc for found in load_pem_x509_certificates(certificates.encode())]
+    except ValueError:
+        return []
 
 
 def verified_end(chain: Sequence[bytes], authorities: Iterable[bytes]) -> bytes | None:

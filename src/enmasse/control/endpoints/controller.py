@@ -205,8 +205,10 @@ class EndpointController(Controller):
 
     def enqueue_all(self) -> None:
         """Enqueue all spaces, in the background."""
-        for key in self._spaces:
+        for key, space in self._spaces.items():
             self.enqueue(key, background=True)
+            if space.spec.connectors:  # their certificates end, too
+                self._context.enqueue_space(key, background=True)
 
     async def run_beside(self) -> None:
         """Enqueue all spaces from time to time, until cancelled."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from enmasse.control.ports import ConnectorEntity, ConnectorServer
 from enmasse.control.users.authentication_services import MissingError, secret_entry
+from enmasse.identity.authorities import ends_of
 from enmasse.model.kinds.spaces import ConnectorStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from enmasse.control.spaces.planning import SpaceView
     from enmasse.model.kinds.connectors import Connector
     from enmasse.model.kinds.core import Secret
     from enmasse.model.kinds.spaces import AddressSpace
+
+_WARN: Final = timedelta(days=14)
+"""The time before the end of a certificate from which on the connector says so."""
 
 _PORT: Final = 5672
 _TLS_PORT: Final = 5671
@@ -74,25 +80,38 @@ def connectors_of(
     return tuple(found), waiting
 
 
-def connector_statuses(
-    space: AddressSpace, waiting: Mapping[str, str], problems: Mapping[str, str] | None
-) -> tuple[ConnectorStatus, ...]:
-    """Return the state of each connector of a space.
+def connector_statuses(view: SpaceView, problems: Mapping[str, str] | None, now: str) -> tuple[ConnectorStatus, ...]:
+    """Return the state of each connector of a space, and which of its certificates ends soon.
 
     Args:
-        space: the space as declared.
-        waiting: why connectors wait, by their names.
+        view: the space with its connectors.
         problems: the last problem of connectors of the node, empty for none; None: no node has the space, as far
             as they can be reached.
+        now: the present, RFC 3339 in UTC.
     """
     found = []
-    for connector in space.spec.connectors:
+    warnings = {item.name: _ending(item.servers[0].secrets, datetime.fromisoformat(now)) for item in view.connectors}
+    for connector in view.space.spec.connectors:
         name = connector.name
-        if name in waiting:
-            problem = f"it waits: {waiting[name]}"
+        if name in view.waiting:
+            problem = f"it waits: {view.waiting[name]}"
         elif problems is None:
             problem = "no node that can be reached has the space yet"
         else:
             problem = problems.get(name, "")
-        found.append(ConnectorStatus(name=name, is_ready=not problem, messages=(problem,) if problem else ()))
+        messages = (*filter(None, (problem,)), *warnings.get(name, ()))
+        found.append(ConnectorStatus(name=name, is_ready=not problem, messages=messages))
     return tuple(found)
+
+
+def _ending(secrets: Mapping[str, str], now: datetime) -> list[str]:
+    """Return which certificates of a connector end soon, or have ended."""
+    ours, theirs = ends_of(secrets.get("tls.crt", "")), ends_of(secrets.get("ca.crt", ""))
+    # Our chain is as good as its first to end; of authorities others may do until the last has ended.
+    ends = [("tls.clientCert", min(ours))] if ours else []
+    ends += [("tls.caCert", max(theirs))] if theirs else []
+    return [
+        f"{field} {'ends' if end > now else 'has ended'} at {end:%Y-%m-%d %H:%M} UTC: renew it"
+        for field, end in ends
+        if end - now < _WARN
+    ]

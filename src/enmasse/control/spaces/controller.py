@@ -325,7 +325,8 @@ class SpaceController(Controller):
         if status.limits != published:
             status = status.model_copy(update={"limits": published})
         present = next((outcome.present for outcome in outcomes.values() if outcome.present is not None), None)
-        connectors = connector_statuses(space, view.waiting, None if present is None else dict(present.connectors))
+        problems = None if present is None else dict(present.connectors)
+        connectors = connector_statuses(view, problems, self._now())
         if status.connectors != connectors:
             status = status.model_copy(update={"connectors": connectors})
         self._statuses.publish(space, status, partial(self.enqueue, space.key))
