@@ -141,6 +141,7 @@ class RelayConsumer(PassingConsumer):
             _settle(delivery, FAILED)
         for _, delivery in self._take_backlog():
             self._turn_away(delivery)
+        self._go_on_reading()
         self.address.uplink.detach(self, closed=closed)
         self.upstream = None
         self._leave_source()
@@ -164,6 +165,12 @@ class RelayConsumer(PassingConsumer):
         if self._is_draining and not credit and not self._backlog:
             self._is_draining = False
             self.port.drained()
+
+    def _go_on_reading(self) -> None:
+        """Have nothing of the session there wait for this receiver any more."""
+        if self._is_stalled and self.upstream is not None:
+            self.upstream.stall(False)
+        self._is_stalled = False
 
     def _pass_backlog(self) -> None:
         while self._backlog and not self.is_blocked and self.port.credit > 0:
@@ -235,9 +242,9 @@ class RelayConsumer(PassingConsumer):
 
     def on_lost(self) -> None:
         """Note that the link there is lost with its connection: it hands out again what nobody has settled."""
+        self._go_on_reading()
         self.upstream = None
         self._outcomes = _Outcomes()
-        self._is_stalled = False
         self._leave_source()
         for payload, delivery in self._take_backlog():
             if delivery.settled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import FAILED, Delivery, ProducerPort
 from enmasse.messaging.direct.large import LargeDelivery, PartsPort, PassingProducer
@@ -13,7 +13,7 @@ from enmasse.messaging.relay.uplink import KEPT_BYTES, SendingUpstream, end_with
 from enmasse.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from enmasse.messaging.errors import AttachError
     from enmasse.messaging.relay.relay import Relay
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MAX_UNSETTLED = 10_000
 """Messages of a sender that may wait for the other container's outcome: it may grant credit and never settle."""
+
+OUTCOMES = (Accepted, Rejected, Released, Modified)
+"""What a sender understands."""
 
 IDLE_S = 60.0
 """Seconds after which the link of a sender that names the address in each message is detached, if none came."""
@@ -106,7 +109,8 @@ class RelayProducer(PassingProducer):
         return large
 
     def on_exhausted(self) -> None:
-        """Do nothing: the other container grants more."""
+        """Grant what is left of the other container's credit, which may be more than may be unsettled here."""
+        self._grant()
 
     def on_refused(self) -> None:
         """Grant the credit again that a message used up here which goes nowhere."""
@@ -125,6 +129,8 @@ class RelayProducer(PassingProducer):
             self.large.abort()
         self.address.uplink.detach(self)
         self._let_go(RELEASED)
+        if self.upstream is not None:
+            self.upstream.take_unsettled()
         self.upstream = None
         super().on_detached()
 
@@ -229,10 +235,18 @@ class RelayProducer(PassingProducer):
         """Pass the other container's outcome to the sender."""
         self.unsettled -= 1
         producer = delivery.producer
+        if state is None:
+            state = RELEASED
+        elif state is not ACCEPTED and not isinstance(state, OUTCOMES):
+            state = FAILED  # such as that of a transaction, which there is not
         if producer is not None:
-            producer.settle(delivery.producer_id, RELEASED if state is None else state)
+            producer.settle(delivery.producer_id, state)
         if self.unsettled == MAX_UNSETTLED // 2:
             self._grant()
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Settle at once: nothing is kept of what was told."""
+        done()
 
     def on_blocked(self, blocked: bool) -> None:
         """Have the sender wait while the other container's connection takes no more."""
@@ -307,13 +321,14 @@ class RelayGuest(RelayProducer):
     Its link is attached for the first message, and detached once there was none for a while.
     """
 
-    __slots__ = ("_is_used", "_is_wanted", "_name")
+    __slots__ = ("_is_looking", "_is_used", "_is_wanted", "_name")
 
     def __init__(self, address: Relay, port: ProducerPort, target: str, name: str) -> None:
         super().__init__(address, _Guest(port), target)
         self._name = name
         self._is_wanted = False
         self._is_used = False
+        self._is_looking = False
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Send the message on, once there is a link."""
@@ -322,7 +337,9 @@ class RelayGuest(RelayProducer):
             self._is_wanted = True
             self.opening = Pending()
             self.address.uplink.attach_sender(self, self._name, AttachOptions())
-            self.address.core.call_later(IDLE_S, self._look)
+            if not self._is_looking:
+                self._is_looking = True
+                self.address.core.call_later(IDLE_S, self._look)
         super().on_message(payload, delivery_id, settled, message_format)
 
     on_crossed = on_message
@@ -333,12 +350,19 @@ class RelayGuest(RelayProducer):
         self._is_wanted = False
         self._let_go(Rejected(error))
 
+    def on_detached(self) -> None:
+        """Note that the sender is gone: nobody needs the link any more."""
+        self._is_wanted = False
+        super().on_detached()
+
     def _look(self) -> None:
         """Detach the link if nobody needs it any more."""
+        self._is_looking = False
         if not self._is_wanted:
             return
         if self._is_used or self.unsettled or self._held:
             self._is_used = False
+            self._is_looking = True
             self.address.core.call_later(IDLE_S, self._look)
         else:
             self.address.uplink.detach(self)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.client.carrier import Carrier, jittered
 from enmasse.errors import EnmasseError
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import AmqpError
 from enmasse.message.types import Symbol
 from enmasse.messaging.direct.large import LARGE_BYTES
@@ -26,7 +26,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.uplinks.remote import in_our_words
-from enmasse.wire.amqp.errors import RemoteError, SessionError
+from enmasse.wire.amqp.errors import LinkError, LocalError, RemoteError, SessionError
 from enmasse.wire.amqp.performatives import Attach, Source, Target
 
 if TYPE_CHECKING:
@@ -59,6 +59,14 @@ UNREACHABLE: Final = "amqp:connection:forced"
 
 _log = logging.getLogger(__name__)
 
+
+FRAME_ROOM: Final = 64
+"""Bytes of an attach's frame beside what was asked for."""
+
+REDIRECT: Final = "amqp:link:redirect"
+
+MAX_WORDS: Final = 300
+"""Characters of the other container's explanation that are passed on."""
 
 THROUGH: Final = Symbol("enmasse:through")
 """The property of an attach that lists the connectors by which it has come; it gives no rights."""
@@ -112,6 +120,7 @@ class _Line(Carrier):
         """Links that are attached once their session has begun."""
         self._links: dict[Link, _Upstream] = {}
         self.idle: asyncio.TimerHandle | None = None
+        self.since = asyncio.get_running_loop().time()
 
     @property
     def is_idle(self) -> bool:
@@ -131,13 +140,13 @@ class _Line(Carrier):
         """Attach a link on a session of its client, which is begun if need be.
 
         Raises:
-            RemoteError: the other container allows no more links on this connection.
+            RemoteError: the other container allows no more links on this connection; a ``LinkError``: nor on another.
         """
         session = self._sessions_of.get(wanted.key)
         if session is not None and session not in self._waiting:
             try:
                 self._attach(wanted, session)
-            except SessionError:  # it allows no more links in a session
+            except (SessionError, LocalError):  # it allows no more links in a session, or not yet that name again
                 session = None
             else:
                 return
@@ -168,6 +177,11 @@ class _Line(Carrier):
             "properties": properties,
         }
         link: Link
+        # One frame that is too large would cost everybody the connection.
+        size = FRAME_ROOM + len(encode_composite(replace(asked, name=wanted.link_name, properties=properties)))
+        if size + len(wanted.name) * 4 > session.connection.remote_max_frame_size:
+            problem = "the other container takes no frame with so much in it as this attach: give it less properties"
+            raise LinkError("amqp:frame-size-too-small", problem)
         if isinstance(wanted.end, RelayProducer):
             assert isinstance(asked.target, Target)
             target = replace(asked.target, address=wanted.name)
@@ -192,10 +206,14 @@ class _Line(Carrier):
             return
         del self._links[link]
         link.detach(closed=closed or not wanted.options.is_durable)
-        session = link.session
-        if session is not self.session and not any(other.session is session for other in self._links):
+        self._look_at(link.session)
+
+    def _look_at(self, session: SessionOutput) -> None:
+        """End a session without links, but for the one that the connection began with, which is free again."""
+        if session not in self._waiting and all(link.is_detach_sent for link in session.handles.values()):
             self._forget(session)
-            session.end()
+            if session is not self.session:
+                session.end()
 
     def _forget(self, session: SessionOutput) -> None:
         for key, other in list(self._sessions_of.items()):
@@ -207,7 +225,7 @@ class _Line(Carrier):
         found = [*self._links.values(), *(wanted for waiting in self._waiting.values() for wanted in waiting)]
         self._waiting.clear()
         for wanted in found:
-            self.leave(wanted)
+            self.leave(wanted, closed=False)
         return found
 
     # Callbacks of the engine
@@ -218,13 +236,13 @@ class _Line(Carrier):
             super().on_begun(session)
             return
         for wanted in self._waiting.pop(session, ()):
+            if wanted.line is not self:
+                continue
             try:
-                self._attach(wanted, session)
+                self.attach(wanted)
             except RemoteError as error:
                 self._uplinks.refused(wanted, AmqpError(error.condition, error.description))
-        if not session.handles:  # whoever wanted it has gone
-            self._forget(session)
-            session.end()
+        self._look_at(session)  # whoever wanted it may have gone
 
     def on_attached(self, link: Link) -> None:
         """The other container has answered; without a terminus it refuses, and says why as it detaches."""
@@ -242,19 +260,21 @@ class _Line(Carrier):
         wanted = self._links.pop(link, None)
         if wanted is not None:
             wanted.link = None
-            self._end(wanted, link.session, error)
+            self._end(wanted, link.session, error or link.error)
+            self._look_at(link.session)
+            self._uplinks.look_for_idle(self)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """A session has ended, and its links with it, but nothing else."""
         self._forget(session)
         for wanted in self._waiting.pop(session, ()):
-            self._end(wanted, session, error)
-        if session is self.session:
-            super().on_ended(session, error)
+            if wanted.line is self:
+                self._end(wanted, session, error)
+        self._uplinks.look_for_idle(self)
 
     def _end(self, wanted: _Upstream, session: SessionOutput, error: AmqpError | None) -> None:
         wanted.line = None
-        if session.connection.closed:
+        if session.connection.closed and wanted.was_attached:
             wanted.end.on_lost()
         else:
             self._uplinks.refused(wanted, error)
@@ -288,10 +308,13 @@ class Uplinks:
         self._lines: list[_Line] = []
         self._wanted: dict[End, _Upstream] = {}
         self._dialling: asyncio.Task[None] | None = None
+        self._replacing: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
         self._gone_traffic = (0, 0)
         """The bytes of connections that there are no more."""
+        self._hasty_s = 0.0
+        """Seconds until the next connection, as the last one did not last."""
         self.reconnects = 0
         """Connections that were made in place of others that were lost."""
         self.problem = ""
@@ -333,12 +356,17 @@ class Uplinks:
         self._wanted[wanted.end] = wanted
         # Lines that are connected answer later, too: nothing is told to an end before it is returned.
         for line in sorted(self._lines, key=lambda line: not line.carries(wanted.key)):
-            with suppress(RemoteError):
+            try:
                 line.attach(wanted)
-                if line.idle is not None:
-                    line.idle.cancel()
-                    line.idle = None
-                return
+            except LinkError as error:
+                del self._wanted[wanted.end]
+                raise AttachError(error.condition, error.description or "") from None
+            except RemoteError:
+                continue
+            if line.idle is not None:
+                line.idle.cancel()
+                line.idle = None
+            return
         self._dial_for_waiting()
 
     def detach(self, end: End, *, closed: bool = True) -> None:
@@ -347,28 +375,30 @@ class Uplinks:
         line = None if wanted is None else wanted.line
         if wanted is not None and line is not None:
             line.leave(wanted, closed=closed)
-            self._look_for_idle(line)
+            self.look_for_idle(line)
 
     def renew(self, servers: Sequence[Callable[[], Options]]) -> None:
         """Connect anew, as something of the servers has changed: what there is goes on until that has succeeded."""
         self._servers = list(servers)
         self._note("")  # it was about what has been changed
+        if self._replacing is not None:
+            self._replacing.cancel()
         if self._lines:
-            self._start(self._replace(list(self._lines)))
+            self._replacing = asyncio.get_running_loop().create_task(self._replace(list(self._lines)))
         else:
             self._dial_for_waiting()
 
     async def close(self) -> None:
         """Close all connections; links to the other container are detached first."""
-        if self._dialling is not None:
-            self._dialling.cancel()
-        for task in self._ending:
+        self._servers = []
+        connecting = list(filter(None, (self._dialling, self._replacing)))
+        for task in connecting:
             task.cancel()
-        await asyncio.gather(*filter(None, (self._dialling, *self._ending)), return_exceptions=True)
+        await asyncio.gather(*connecting, *self._ending, return_exceptions=True)
         error = AmqpError(UNREACHABLE, f"connector {self._name} is no more")
         for wanted in list(self._wanted.values()):
             if wanted.line is not None:
-                wanted.line.leave(wanted)
+                wanted.line.leave(wanted, closed=False)
             self.refused(wanted, error)
         lines, self._lines = self._lines, []
         for line in lines:
@@ -390,6 +420,8 @@ class Uplinks:
             return
         assert isinstance(line, _Line)
         self._drop(line)
+        is_hasty = asyncio.get_running_loop().time() < line.since + MAX_PAUSE_S
+        self._hasty_s = min(MAX_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._hasty_s)) if is_hasty else 0.0
         if line.idle is not None:
             line.idle.cancel()
         problem = in_our_words(str(error))
@@ -401,13 +433,22 @@ class Uplinks:
 
     def refused(self, wanted: _Upstream, error: AmqpError | None) -> None:
         """End a link that the other container refuses, or has detached."""
-        self._wanted.pop(wanted.end, None)
-        wanted.end.on_refused_upstream(
-            error or AmqpError("amqp:link:detach-forced", "the connector's link has ended")
-        )
+        if self._wanted.get(wanted.end) is not wanted:
+            return
+        del self._wanted[wanted.end]
+        if error is None:
+            told = AmqpError("amqp:link:detach-forced", "the connector's link has ended")
+        elif error.condition == REDIRECT:
+            # Our clients are not sent anywhere by somebody whom they do not know.
+            words = f"the connector's server sends the link elsewhere: {error.description or ''}"
+            told = AmqpError("amqp:not-allowed", words[:MAX_WORDS])
+        else:
+            told = AmqpError(error.condition[:MAX_WORDS], (error.description or "")[:MAX_WORDS])
+        wanted.end.on_refused_upstream(told)
 
-    def _look_for_idle(self, line: _Line) -> None:
-        if line.is_idle and line.idle is None:
+    def look_for_idle(self, line: _Line) -> None:
+        """Close a connection that carries no link any more, unless one comes soon."""
+        if line in self._lines and line.is_idle and line.idle is None:
             line.idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle, line)
 
     def _end_idle(self, line: _Line) -> None:
@@ -431,6 +472,8 @@ class Uplinks:
         """Connect, and attach what waits for it."""
         pause_s = FIRST_PAUSE_S
         try:
+            if self._hasty_s:
+                await asyncio.sleep(jittered(self._hasty_s))
             while waiting := [each for each in self._wanted.values() if each.line is None]:
                 if len(self._lines) >= MAX_CONNECTIONS:
                     problem = (
@@ -460,13 +503,16 @@ class Uplinks:
         """Attach what waits on a connection that was just made; what it has no room for waits for another."""
         room = True
         for wanted in [each for each in self._wanted.values() if each.line is None]:
+            if self._wanted.get(wanted.end) is not wanted:
+                continue
             try:
                 line.attach(wanted)
             except RemoteError as error:
-                if room and line.is_idle:
+                is_no_use = isinstance(error, LinkError)
+                if is_no_use or (room and line.is_idle):
                     self.refused(wanted, AmqpError(error.condition, error.description))
-                room = False
-        self._look_for_idle(line)
+                room = room and is_no_use
+        self.look_for_idle(line)
 
     async def _replace(self, lines: Sequence[_Line]) -> None:
         """Connect anew, and close the connections that there were."""
@@ -480,7 +526,8 @@ class Uplinks:
                 for wanted in old.leave_all():
                     wanted.end.on_lost()
         self._attach_all(line)
-        await asyncio.gather(*(old.close() for old in lines))
+        for old in lines:
+            self._start(old.close())
 
     async def _round(self) -> _Line | None:
         """Try each server once; the first that lets us in becomes the preferred one."""
@@ -490,6 +537,8 @@ class Uplinks:
                 options = self._servers[0]()
                 line = _Line(self, options, options.places[0], self._turn)
                 await line.dial(DIAL_S)
+                if line.error is not None:
+                    raise line.error
             except EnmasseError as error:
                 problems.append(in_our_words(str(error)))
             except OSError as error:

@@ -1,0 +1,541 @@
+"""A connector's other container that lies: what clients are told of it, and that others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from enmasse.client import Connection, LinkDetachedError, LinkRefusedError, Message, connect
+from enmasse.client.options import Options, Url
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.messaging.relay import receivers, senders
+from enmasse.messaging.relay.relay import Relay
+from enmasse.net.loop import run
+from enmasse.node.uplinks import uplink
+from enmasse.node.uplinks.uplink import Uplinks
+from enmasse.wire.amqp.connection import Connection as Engine
+from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.performatives import Attach, Declared, Disposition, Flow, TransactionalState, Transfer
+from enmasse.wire.amqp.session import Session
+from tests.support.polling import until_async
+from tests.support.scripted_remote import ScriptedRemote, listening
+from tests.unit.client.conftest import MemoryNode, noding
+
+GOOD = "good"
+"""An address at which every remote behaves."""
+
+BODY = Message("x").encode()
+
+
+class Place:
+    """A node whose connector ``mill`` leads to a remote; a client of its own has links to where it behaves."""
+
+    most_unsettled = 100
+
+    def __init__(self, node: MemoryNode, remote: ScriptedRemote) -> None:
+        self.node = node
+        self.remote = remote
+        self.space = node.entities.spaces["ns/shop"]
+        self.uplinks = self.connector("mill", remote.port)
+
+    def connector(self, name: str, port: int) -> Uplinks:
+        place = Url(scheme="amqp", host="127.0.0.1", port=port)
+        options = Options(places=(place,), container_id="node")
+        uplinks = Uplinks(f"shop/{name}", [lambda: options], self.node.turn, lambda: None, f"here/shop/{name}")
+        self.space.connectors[name] = Relay(self.node.core, name, uplinks, lambda _name: True)
+        self.space.version += 1
+        return uplinks
+
+    def client(self) -> Any:
+        return connect(self.node.url)
+
+
+@asynccontextmanager
+async def placed(remote: ScriptedRemote) -> AsyncIterator[Place]:
+    async with listening(remote), noding() as node:
+        place = Place(node, remote)
+        try:
+            yield place
+        finally:
+            await place.uplinks.close()
+
+
+Scene = Callable[[Place, Connection], Coroutine[Any, Any, None]]
+CASES: dict[str, tuple[type[ScriptedRemote], Scene]] = {}
+
+
+def case(remote: type[ScriptedRemote]) -> Callable[[Scene], Scene]:
+    """Add a scene, with the remote that it is played against, to the table."""
+
+    def add(scene: Scene) -> Scene:
+        CASES[scene.__name__.replace("_", " ")] = remote, scene
+        return scene
+
+    return add
+
+
+# Senders
+
+
+def put_flow(link: Link, credit: int) -> None:
+    """Say a credit that the engine would not."""
+    count = link.received if isinstance(link, ReceivingLink) else 0
+    flow = Flow(
+        next_incoming_id=None,
+        incoming_window=1 << 20,
+        next_outgoing_id=0,
+        outgoing_window=0,
+        handle=link.handle,
+        delivery_count=count,
+        link_credit=credit,
+    )
+    link.session.connection.put(amqp_frame(link.channel, flow))
+
+
+class Generous(ScriptedRemote):
+    """Grants all that can be said; settles nothing that is sent to ``mute``."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        super().on_attach(link, attach)
+        if isinstance(link, ReceivingLink):
+            link.grant(0x7FFFFFFF)
+            put_flow(link, 0xFFFFFFFF)
+
+    def on_message(self, link: ReceivingLink, payload: bytes, delivery_id: int, settled: bool) -> None:
+        self.arrived.append(payload)
+        if not settled and self.name_of(link) != "mute":
+            link.settle(delivery_id, ACCEPTED)
+
+
+@case(Generous)
+async def credit_without_end_is_granted(place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders", max_pending=2_000)
+    assert 0 < sender.credit <= place.most_unsettled
+    for settled in (True, False):
+        for _ in range(3 * place.most_unsettled):
+            await sender.send_payload(BODY, settled=settled)
+    await until_async(lambda: len(place.remote.arrived) > 6 * place.most_unsettled)
+
+
+@case(Generous)
+async def nothing_is_ever_settled(place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/mute")
+    sending = [sender.send_payload_nowait(BODY) for _ in range(place.most_unsettled + 50)]
+    await until_async(lambda: len(place.remote.arrived) == place.most_unsettled + 1)
+    assert sender.credit == 0
+    assert not any(one.done() for one in sending)
+    for one in sending:
+        one.cancel()
+
+
+class Twice(ScriptedRemote):
+    """Settles twice, with another state, and what was never sent."""
+
+    def on_message(self, link: ReceivingLink, payload: bytes, delivery_id: int, settled: bool) -> None:
+        super().on_message(link, payload, delivery_id, settled)
+        if self.name_of(link) != GOOD:
+            for state in (ACCEPTED, RELEASED, Rejected(AmqpError("x:y", "z"))):
+                link.session.settle(delivery_id, state)
+                link.session.settle(delivery_id + 1_000, state)
+
+
+@case(Twice)
+async def outcomes_are_told_twice(_place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders")
+    assert [str(await sender.send_payload(BODY)) for _ in range(3)] == 3 * ["accepted"]
+
+
+class Second(ScriptedRemote):
+    """Tells outcomes and has the sender settle first."""
+
+    def on_message(self, link: ReceivingLink, payload: bytes, delivery_id: int, settled: bool) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_message(link, payload, delivery_id, settled)
+        else:
+            link.session.settle_second(delivery_id, ACCEPTED)
+
+
+@case(Second)
+async def the_sender_has_to_settle_first(_place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders")
+    assert str(await sender.send_payload(BODY)) == "accepted"
+
+
+class Transactional(ScriptedRemote):
+    """Has outcomes that belong to a transaction that there is not, or say that there is one."""
+
+    def on_message(self, link: ReceivingLink, payload: bytes, delivery_id: int, settled: bool) -> None:
+        name = self.name_of(link)
+        if name == GOOD:
+            super().on_message(link, payload, delivery_id, settled)
+            return
+        state = TransactionalState(b"t", ACCEPTED) if name == "state" else Declared(b"t")
+        disposition = Disposition(role=True, first=delivery_id, last=delivery_id, settled=True, state=state)
+        link.session.connection.put(amqp_frame(link.channel, disposition))
+
+
+@case(Transactional)
+async def outcomes_are_those_of_a_transaction(_place: Place, client: Connection) -> None:
+    for name in ("state", "declared"):
+        sender = await client.sender(f"mill/{name}")
+        assert str(await sender.send_payload(BODY)).startswith("modified")
+
+
+class Redirecting(ScriptedRemote):
+    """Sends links on to where nobody should go, with more words than a frame takes."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_attach(link, attach)
+            return
+        self.attaches.append(attach)
+        info = {"network-host": "127.0.0.1", "port": self.port, "address": self.name_of(link)}
+        link.refuse("amqp:link:redirect", "go on " * 20_000, info)
+
+
+@case(Redirecting)
+async def links_are_sent_on_in_circles(place: Place, client: Connection) -> None:
+    for attach in (client.sender, client.receiver):
+        with pytest.raises(LinkRefusedError, match="go on") as refused:
+            await attach("mill/orders")
+        assert refused.value.condition == "amqp:not-allowed"
+        assert len(str(refused.value)) < 1_000
+    assert len(place.remote.attaches) == 3
+
+
+@case(Redirecting)
+async def links_are_refused_over_and_over(place: Place, _client: Connection) -> None:
+    for _ in range(5):
+        async with place.client() as client:
+            with pytest.raises(LinkRefusedError):
+                await client.sender("mill/orders")
+    await until_async(lambda: place.remote.open_sessions <= 1, lambda: "sessions are left")
+
+
+class Full(ScriptedRemote):
+    """Grants nothing but at the well-behaved address."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        self.credit = 100 if self.name_of(link) == GOOD else 0
+        super().on_attach(link, attach)
+
+
+@case(Full)
+async def no_credit_is_granted(_place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders")
+    assert sender.credit == 0
+    anonymous = await client.sender(None)
+    # Messages that name the address wait for its credit, in so much memory; the rest is given back.
+    sending = [anonymous.send_payload_nowait(Message(b"x" * 4096, to="mill/orders").encode()) for _ in range(30)]
+    await until_async(lambda: any(one.done() for one in sending))
+    assert {str(one.result()) for one in sending if one.done()} == {"released"}
+
+
+class Many(ScriptedRemote):
+    """Allows one link in a session."""
+
+    def on_connected(self, engine: Engine) -> None:
+        engine.handle_max = 0
+
+
+@case(Many)
+async def a_session_takes_one_link(_place: Place, client: Connection) -> None:
+    senders = await asyncio.gather(*(client.sender(f"mill/q{number}").__aenter__() for number in range(5)))
+    for sender in senders:
+        assert str(await sender.send_payload(BODY)) == "accepted"
+
+
+class Small(ScriptedRemote):
+    """Takes frames of 512 bytes."""
+
+    def on_connected(self, engine: Engine) -> None:
+        engine.max_frame_size = 512
+
+
+@case(Small)
+async def frames_are_small(place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders")
+    payload = Message(b"x" * 100_000).encode()
+    assert str(await sender.send_payload(payload)) == "accepted"
+    assert place.remote.arrived[-1] == payload
+    # An attach that does not fit would cost everybody the connection.
+    with pytest.raises(LinkRefusedError) as refused:
+        await client.sender("mill/orders", properties={"long": "x" * 1_000})
+    assert refused.value.condition == "amqp:frame-size-too-small"
+
+
+class Leaving(ScriptedRemote):
+    """Detaches a sender after the first frame of its message, or its first message."""
+
+    def on_message(self, link: ReceivingLink, payload: bytes, delivery_id: int, settled: bool) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_message(link, payload, delivery_id, settled)
+        else:
+            link.detach(AmqpError("x:enough", "no more"))
+
+
+@case(Leaving)
+async def the_link_is_detached_under_way(_place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders", resend=False)
+    sending = [sender.send_payload_nowait(BODY) for _ in range(3)]
+    found = await asyncio.gather(*sending, return_exceptions=True)
+    assert all(isinstance(one, LinkDetachedError) or str(one).startswith("modified") for one in found), found
+
+
+class Ending(ScriptedRemote):
+    """Ends each session but that of the well-behaved address, at once or with its first link."""
+
+    is_eager = False
+
+    def on_begun(self, session: Session) -> None:
+        if self.is_eager and len(session.connection.sessions) > 1:
+            session.end(AmqpError("x:over", "no session"))
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_attach(link, attach)
+        else:
+            link.session.end(AmqpError("x:over", "no more"))
+
+
+class Eager(Ending):
+    is_eager = True
+
+
+async def _sessions_end(_place: Place, client: Connection) -> None:
+    for attach in (client.sender, client.receiver, client.sender):
+        with pytest.raises(LinkRefusedError) as refused:
+            await attach("mill/orders")
+        assert refused.value.condition == "x:over"
+
+
+@case(Ending)
+async def sessions_are_ended(place: Place, client: Connection) -> None:
+    await _sessions_end(place, client)
+
+
+@case(Eager)
+async def every_session_is_refused(place: Place, client: Connection) -> None:
+    await _sessions_end(place, client)
+
+
+# Receivers
+
+
+class Pushing(ScriptedRemote):
+    """Sends as soon as there is credit, in the way that the address names."""
+
+    def on_connected(self, engine: Engine) -> None:
+        self.pushed = 0
+
+    def on_credit(self, link: SendingLink, gained: int, drain: bool) -> None:
+        if gained <= 0:
+            return
+        name, session = self.name_of(link), link.session
+        if name in {"settled", "unsettled"}:
+            while link.credit > 0:
+                link.sink.send(BODY, settled=name == "settled")
+        elif name == "beyond":
+            for _ in range(link.credit + 3):
+                link.sink.send(BODY)
+        elif name == "wrapping":
+            session.number_from(0xFFFFFFFE)
+            while link.credit > 0:
+                link.sink.send(BODY)
+        elif name == "half":
+            head = Transfer(handle=link.handle, delivery_id=0, delivery_tag=b"t", more=True)
+            session.connection.put(amqp_frame(link.channel, head, len(BODY)))
+            session.connection.put(BODY)
+            link.detach(AmqpError("x:enough", "no more"))
+        elif name == "flood":
+            # Nothing of what comes later stops it.
+            for _ in range(400):
+                link.sink.send(Message(b"x" * 10_000).encode())
+
+
+async def receive(client: Connection, name: str, count: int, **given: Any) -> list[Any]:
+    receiver = await client.receiver(f"mill/{name}", credit=0, **given)
+    receiver.grant(count)
+    found = []
+    for _ in range(count):
+        got = await receiver.receive(60)
+        assert got is not None
+        got.accept()
+        found.append(got)
+    return found
+
+
+@case(Pushing)
+async def messages_are_settled_though_asked_not_to_be(_place: Place, client: Connection) -> None:
+    assert all(one.settled for one in await receive(client, "settled", 5))
+
+
+@case(Pushing)
+async def messages_are_not_settled_though_asked_to_be(place: Place, client: Connection) -> None:
+    assert all(one.settled for one in await receive(client, "unsettled", 5, settled=True))
+    await until_async(lambda: place.remote.outcomes == 5 * [ACCEPTED])
+
+
+@case(Pushing)
+async def sequences_wrap(place: Place, client: Connection) -> None:
+    await receive(client, "wrapping", 5)
+    await until_async(lambda: place.remote.outcomes == 5 * [ACCEPTED], lambda: str(place.remote.outcomes))
+
+
+@case(Pushing)
+async def more_is_sent_than_was_granted(_place: Place, client: Connection) -> None:
+    receiver = await client.receiver("mill/beyond", credit=0)
+    receiver.grant(2)
+    with pytest.raises(LinkDetachedError) as ended:
+        await asyncio.gather(*(receiver.receive(60) for _ in range(9)))
+    assert ended.value.condition == "amqp:link:transfer-limit-exceeded"
+
+
+@case(Pushing)
+async def the_link_is_detached_in_mid_message(_place: Place, client: Connection) -> None:
+    receiver = await client.receiver("mill/half")
+    with pytest.raises(LinkDetachedError) as ended:
+        await receiver.receive(60)
+    assert ended.value.condition == "x:enough"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_remote_that_lies_harms_only_those_who_use_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(uplink, "MAX_PAUSE_S", 0.05)
+    monkeypatch.setattr(senders, "MAX_UNSETTLED", Place.most_unsettled)
+    for module in (senders, receivers):
+        monkeypatch.setattr(module, "KEPT_BYTES", 64 << 10)
+    made, scene = CASES[name]
+
+    async def play() -> None:
+        async with asyncio.timeout(60), placed(made()) as place, place.client() as neighbour:
+            other = await neighbour.sender(f"mill/{GOOD}")
+            assert str(await other.send(Message("before"))) == "accepted"
+            async with place.client() as client:
+                await scene(place, client)
+            assert str(await other.send(Message("after"))) == "accepted"
+            remote = place.remote
+            attached = [link for link in remote.links if remote.name_of(link) == GOOD]
+            assert len(attached) == 1, "the neighbour's link was lost"
+            await until_async(lambda: remote.open_links <= 1, lambda: "links are left there")
+            await until_async(lambda: remote.open_sessions <= 1, lambda: "sessions are left there")
+
+    run(play())
+
+
+def until_gone(place: Place) -> Any:
+    """Wait until nothing of what clients wanted is there any more."""
+    remote = place.remote
+    return until_async(lambda: not remote.open_links and remote.open_sessions <= 1, lambda: "something is left")
+
+
+class Dropping(ScriptedRemote):
+    """Cuts the connection on which it is asked for a certain address, or each before anything was asked."""
+
+    is_eager = False
+
+    def on_begun(self, session: Session) -> None:
+        if self.is_eager:
+            session.connection.close(AmqpError("x:over", "no connection"))
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if self.name_of(link) == "poison":
+            link.session.connection.close(AmqpError("x:over", "no more"))
+        else:
+            super().on_attach(link, attach)
+
+
+def test_an_attach_that_costs_the_connection_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
+
+    async def scene() -> None:
+        async with placed(Dropping()) as place, place.client() as neighbour, place.client() as client:
+            sender = await neighbour.sender(f"mill/{GOOD}")
+            for attach in (client.sender, client.receiver):
+                with pytest.raises(LinkRefusedError):
+                    await attach("mill/poison")
+                assert str(await sender.send_payload(BODY)) == "accepted"
+            assert len(place.remote.engines) == 3
+
+    run(scene())
+
+
+def test_a_server_that_closes_at_once_is_told_as_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
+
+    async def scene() -> None:
+        remote = Dropping()
+        remote.is_eager = True
+        async with placed(remote) as place, place.client() as client:
+            with pytest.raises(LinkRefusedError, match="no connection"):
+                await client.sender("mill/orders")
+            remote.is_eager = False
+            sender = await client.sender("mill/orders")
+            assert str(await sender.send_payload(BODY)) == "accepted"
+
+    run(scene())
+
+
+def test_a_subscription_outlasts_a_new_connection_and_the_end_of_ours() -> None:
+    async def scene() -> None:
+        async with placed(ScriptedRemote()) as place, place.client() as client:
+            remote = place.remote
+            await client.receiver("mill/news", name="sub", durable=True)
+            place.uplinks.renew(place.uplinks._servers)
+            await until_async(lambda: len(remote.attaches) == 2)
+            await until_async(lambda: len(remote.detached) == 1)
+            await place.uplinks.close()
+            await until_async(lambda: len(remote.detached) == 2)
+            assert [closed for _, closed in remote.detached] == [False, False]
+
+    run(scene())
+
+
+def test_a_subscription_that_comes_back_at_once_is_attached() -> None:
+    async def scene() -> None:
+        async with placed(ScriptedRemote()) as place, connect(place.node.url, container_id="c") as client:
+            for _ in range(3):
+                receiver = await client.receiver("mill/news", name="sub", durable=True)
+                await receiver.close()
+            assert len(place.remote.attaches) == 3
+
+    run(scene())
+
+
+class Late(ScriptedRemote):
+    """Answers attaches when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Link] = []
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        self.waiting.append(link)
+
+
+def test_nothing_is_kept_of_a_client_that_goes_while_its_link_is_attached() -> None:
+    async def scene() -> None:
+        async with placed(Late()) as place:
+            remote = place.remote
+            assert isinstance(remote, Late)
+            for _ in range(3):
+                async with place.client() as client:
+                    asking = [asyncio.ensure_future(_attached(attach)) for attach in (client.sender, client.receiver)]
+                    await until_async(lambda: len(remote.waiting) == 2)
+                    for one in asking:
+                        one.cancel()
+                    await asyncio.gather(*asking, return_exceptions=True)
+                remote.waiting.clear()
+                await until_gone(place)
+
+    run(scene())
+
+
+async def _attached(attach: Callable[[str], Any]) -> Any:
+    return await attach("mill/orders")
