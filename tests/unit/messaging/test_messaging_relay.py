@@ -303,6 +303,40 @@ def test_what_was_sent_there_has_failed_when_the_uplink_is_lost(scene: Scene) ->
     assert sender.link.credit == 0  # type: ignore[attr-defined]
 
 
+def test_what_has_not_left_when_the_uplink_is_lost_is_released(scene: Scene) -> None:
+    sender = scene.sender()
+    receiver = scene.other.receiver("any", credit=5, answer=None)
+    scene.go()
+    scene.uplink.client.session.remote_window = 1
+    sent = [sender.send(BODY) for _ in range(3)]
+    scene.client.pump()
+    assert len(end_of(scene).unwritten) == 1  # another one was not even sent
+    scene.uplink.client.cut()
+    scene.client.go()
+    scene.other.go()
+    assert [one.state for one in sent] == [Modified(delivery_failed=True), RELEASED, RELEASED]
+    assert end_of(scene).unsettled == 0
+    assert len(receiver.payloads) <= 1
+
+
+def test_what_waited_for_the_window_has_left_once_that_opens(scene: Scene) -> None:
+    sender = scene.sender()
+    receiver = scene.other.receiver("any", credit=5, answer=None)
+    scene.go()
+    scene.uplink.client.session.remote_window = 1
+    sent = [sender.send(BODY) for _ in range(3)]
+    scene.client.pump()
+    assert end_of(scene).unwritten
+    scene.uplink.client.session.open_window(10)
+    scene.uplink.client.session.send_pending()
+    scene.go()
+    assert len(receiver.payloads) == 3
+    assert not end_of(scene).unwritten
+    scene.uplink.client.cut()
+    scene.client.go()
+    assert [one.state for one in sent] == [Modified(delivery_failed=True)] * 3
+
+
 def test_a_receiver_cannot_settle_any_more_what_came_on_an_uplink_that_is_lost(scene: Scene) -> None:
     scene.put(BODY)
     receiver = scene.receiver(credit=1, answer=None)

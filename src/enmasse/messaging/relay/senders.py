@@ -32,33 +32,26 @@ IDLE_S = 60.0
 class _Unwritten:
     """A message that waits for the window of the other container's session."""
 
-    __slots__ = ("delivery", "sink")
+    __slots__ = ("_delivery", "_producer", "sink")
 
-    def __init__(self, delivery: _Sent) -> None:
-        self.delivery = delivery
+    def __init__(self, producer: RelayProducer, delivery: Delivery) -> None:
+        self._producer = producer
+        self._delivery = delivery
         self.sink = self
 
     def on_outcome(self, _unwritten: Any, state: Any) -> None:
         """Note that it has gone out."""
-        self.delivery.is_written = state is ACCEPTED
-
-
-class _Sent(Delivery):
-    """A message of a sender that has gone on, and whether it may have left this machine."""
-
-    __slots__ = ("is_written",)
-
-    def __init__(self, producer: RelayProducer, producer_id: int, message_format: int) -> None:
-        super().__init__(b"", producer, producer_id, False, message_format)
-        self.sink = producer  # type: ignore[assignment]  # outcomes of what goes on come to the sender's end
-        self.is_written = True
+        if state is ACCEPTED:
+            self._producer.unwritten.discard(self._delivery)
 
 
 class RelayProducer(PassingProducer):
     """A sender's end whose messages go on to another container; the sink of the link there."""
 
     presettle = False
-    __slots__ = ("_held", "_held_bytes", "_is_blocked", "_passing", "granted", "opening", "unsettled", "upstream")
+    __slots__ = (
+        "_held", "_held_bytes", "_is_blocked", "_passing", "granted", "opening", "unsettled", "unwritten", "upstream",
+    )  # fmt: skip
     address: Relay
 
     def __init__(self, address: Relay, port: ProducerPort, target: str) -> None:
@@ -67,6 +60,8 @@ class RelayProducer(PassingProducer):
         self.granted: Any = None
         self.upstream: SendingUpstream | None = None
         self.unsettled = 0
+        self.unwritten: set[Delivery] = set()
+        """Those of the messages without an outcome that cannot have left this machine yet."""
         self._is_blocked = False
         """True while the other container's connection takes no more, or a large message is being sent there."""
         self._passing: LargeDelivery | None = None
@@ -85,11 +80,12 @@ class RelayProducer(PassingProducer):
         if settled:
             upstream.send(None, payload, True, message_format)
             return
-        delivery = _Sent(self, delivery_id, message_format)
+        delivery = Delivery(b"", self, delivery_id, False, message_format)
+        delivery.sink = self  # type: ignore[assignment]  # outcomes of what goes on come to the sender's end
         self.unsettled += 1
         upstream.send(delivery, payload, False, message_format)
-        if self._is_blocked:
-            delivery.is_written = not upstream.follow(_Unwritten(delivery))
+        if self._is_blocked and upstream.follow(_Unwritten(self, delivery)):
+            self.unwritten.add(delivery)
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Keep the message until there is credit again."""
@@ -211,7 +207,8 @@ class RelayProducer(PassingProducer):
         if self._passing is not None:
             self._passing.lost()
         for sent in upstream.take_unsettled():
-            self.on_outcome(sent, RELEASED if isinstance(sent, _Sent) and not sent.is_written else FAILED)
+            self.on_outcome(sent, RELEASED if sent in self.unwritten else FAILED)
+        self.unwritten.clear()
         self._grant()
         for item in self._take_held():
             if isinstance(item, LargeDelivery):
