@@ -30,6 +30,7 @@ GOOD = "good"
 """An address at which every remote behaves."""
 
 BODY = Message("x").encode()
+FLOOD = Message(b"x" * 10_000).encode()
 
 
 class Place:
@@ -352,10 +353,11 @@ class Pushing(ScriptedRemote):
             session.connection.put(amqp_frame(link.channel, head, len(BODY)))
             session.connection.put(BODY)
             link.detach(AmqpError("x:enough", "no more"))
-        elif name == "flood":
-            # Nothing of what comes later stops it.
-            for _ in range(400):
-                link.sink.send(Message(b"x" * 10_000).encode())
+        elif name == "flood" and not self.pushed:
+            # Nothing of what the other end says later stops it.
+            self.pushed = 3_000
+            for _ in range(self.pushed):
+                link.sink.send(FLOOD)
 
 
 async def receive(client: Connection, name: str, count: int, **given: Any) -> list[Any]:
@@ -497,13 +499,54 @@ def test_a_subscription_outlasts_a_new_connection_and_the_end_of_ours() -> None:
     run(scene())
 
 
-def test_a_subscription_that_comes_back_at_once_is_attached() -> None:
+def test_what_is_sent_to_a_client_that_does_not_read_is_given_back_beyond_a_bound() -> None:
     async def scene() -> None:
-        async with placed(ScriptedRemote()) as place, connect(place.node.url, container_id="c") as client:
-            for _ in range(3):
-                receiver = await client.receiver("mill/news", name="sub", durable=True)
-                await receiver.close()
-            assert len(place.remote.attaches) == 3
+        async with placed(Pushing()) as place, place.client() as neighbour, place.client() as client:
+            remote = place.remote
+            assert isinstance(remote, Pushing)
+            sender = await neighbour.sender(f"mill/{GOOD}")
+            receiver = await client.receiver("mill/flood", credit=0, prefetch_bytes=1 << 30)
+            client._carrier._shell.transport.pause_reading()
+            receiver.grant(100_000)
+            await until_async(lambda: RELEASED in remote.outcomes)
+            assert str(await sender.send_payload(BODY)) == "accepted"
+            client._carrier._shell.transport.resume_reading()
+            taken = 0
+            while len(remote.outcomes) < remote.pushed:
+                got = await receiver.receive(0.01)
+                if got is not None:
+                    got.accept()
+                    taken += 1
+            assert 0 < taken == remote.outcomes.count(ACCEPTED)
+            assert remote.outcomes.count(RELEASED) == remote.pushed - taken
+
+    run(scene())
+
+
+class Single(ScriptedRemote):
+    """Allows one session in a connection."""
+
+    def on_connected(self, engine: Engine) -> None:
+        engine.channel_max = 0
+
+
+def test_a_connection_that_takes_one_session_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "MAX_CONNECTIONS", 2)
+
+    async def scene() -> None:
+        async with placed(Single()) as place, place.client() as neighbour:
+            remote = place.remote
+            other = await neighbour.sender(f"mill/{GOOD}")
+            for _ in range(4):
+                async with place.client() as client:
+                    sender = await client.sender("mill/orders")
+                    assert str(await sender.send_payload(BODY)) == "accepted"
+                    async with place.client() as third:
+                        with pytest.raises(LinkRefusedError, match="has 2 connections, and none has room"):
+                            await third.sender("mill/orders")
+                await until_async(lambda: remote.open_links == 1)
+            assert str(await other.send_payload(BODY)) == "accepted"
+            assert len(remote.engines) == 2
 
     run(scene())
 
