@@ -234,6 +234,30 @@ async def _asked(url: str) -> tuple[ObservedEntity | None, list[ObservedEntity],
     raise AssertionError(url)
 
 
+def test_a_changed_declaration_has_links_moved_to_another_connection(place: Place) -> None:
+    with place.near.connect() as connection, connection.sender("mill/orders") as sender:
+        with connection.receiver("mill/orders", credit=1) as receiver:
+            sender.send(Message("before"))
+            before = receiver.receive(30)
+            assert before is not None
+            changed = place.connectors("mill")
+            changed["mill"]["idleTimeout"] = 20
+            place.update(changed)
+            # What the receiver had is the queue's again, as the link on which it came is gone.
+            again = receiver.receive(60)
+            assert again is not None
+            assert again.message.body == "before"
+            again.accept()
+            before.accept()
+            until(lambda: sender.credit > 0, lambda: str(place.status()))
+            sender.send(Message("after"))
+            after = receiver.receive(30)
+            assert after is not None
+            assert after.message.body == "after"
+            after.accept()
+        until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
+
+
 def test_senders_that_name_the_address_in_each_message_reach_it(place: Place) -> None:
     with place.near.connect() as connection, connection.sender(None) as sender:
         assert str(sender.send(Message("one", to="mill/orders"))) == "accepted"
