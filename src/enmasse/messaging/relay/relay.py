@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.relay.uplink import Uplink
 
+# A relay and the ends of its links know each other, and so do these ends and the uplink that attaches theirs.
+
 
 class Relay(Address):
     """All addresses of another container, below one name: ``<name>/<address there>``.
