@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -103,6 +104,36 @@ def test_outcomes_of_a_receiver_are_those_of_the_queue_there(place: Place) -> No
             assert letter is not None
             assert letter.message.body == "rejected"
             letter.accept()
+
+
+def test_a_clients_filters_and_capabilities_reach_the_queue_there(place: Place) -> None:
+    require("python-qpid-proton")
+    from proton import Message as ProtonMessage
+    from proton import symbol
+    from proton.reactor import ReceiverOption, Selector, SenderOption
+    from proton.utils import BlockingConnection
+
+    class AsQueue(SenderOption, ReceiverOption):
+        """Has Artemis make a queue of that name, where it would else make a topic."""
+
+        def apply(self, link: Any) -> None:
+            terminus = link.target if link.is_sender else link.source
+            terminus.capabilities.put_object(symbol("queue"))
+
+    connection: Any = BlockingConnection(place.node.url, timeout=60)
+    try:
+        sender = connection.create_sender("old/made", options=AsQueue())
+        for colour in ("red", "blue"):
+            sender.send(ProtonMessage(colour, properties={"colour": colour}))
+        chosen = connection.create_receiver("old/made", options=[AsQueue(), Selector("colour = 'blue'")])
+        assert chosen.receive(timeout=60).body == "blue"
+        chosen.accept()
+        chosen.close()
+        rest = connection.create_receiver("old/made", options=AsQueue())
+        assert rest.receive(timeout=60).body == "red"
+        rest.accept()
+    finally:
+        connection.close()
 
 
 def test_nothing_accepted_is_lost_as_the_broker_is_killed(place: Place) -> None:

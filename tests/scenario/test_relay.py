@@ -94,7 +94,7 @@ async def _by_http(place: Place) -> None:
         answer = await http.post(f"{base}/messages", content=b"http", headers={"content-type": "text/plain"})
         assert answer.status_code == 200, answer.text
         assert place.there()["messagesStored"] == 1
-        answer = await http.post(f"{base}/receive", json={"wait": 30})
+        answer = await http.post(f"{base}/receive", params={"wait": "30"})
         (got,) = answer.json()["messages"]
         assert got["body"] == "http"
         assert place.there()["messagesStored"] == 1
@@ -232,6 +232,32 @@ async def _asked(url: str) -> tuple[ObservedEntity | None, list[ObservedEntity],
         listed = [entity async for page in admin.observe("space") for entity in page]
         return await admin.find("space", HERE), listed, await admin.figures(())
     raise AssertionError(url)
+
+
+def test_selectors_and_browsing_reach_the_queue_there_by_each_protocol(place: Place) -> None:
+    with place.near.connect() as connection, connection.sender("mill/orders") as sender:
+        for colour in ("red", "green", "blue", "grey"):
+            sender.send(Message(colour, properties={"colour": colour}))
+        with connection.receiver("mill/orders", selector="colour = 'green'") as receiver:
+            got = receiver.receive(30)
+            assert got is not None
+            assert got.message.body == "green"
+            got.accept()
+
+    async def by_others() -> None:
+        base = f"http://127.0.0.1:{place.near.port}/v1/spaces/demo.default/addresses/mill%2Forders"
+        async with httpx.AsyncClient(trust_env=False) as http:
+            answer = await http.get(f"{base}/messages", params={"selector": "colour = 'grey'"})
+            assert [item["body"] for item in answer.json()["messages"]] == ["grey"], answer.text
+            asked = {"selector": "colour = 'blue'", "wait": "30", "auto": "true"}
+            answer = await http.post(f"{base}/receive", params=asked)
+            assert [item["body"] for item in answer.json()["messages"]] == ["blue"], answer.text
+        async with StompPeer(place.near.port, host="demo.default") as peer:
+            await peer.subscribe("mill/orders", ack="auto", selector="colour = 'grey'")
+            assert (await peer.next("MESSAGE")).body == b"grey"
+
+    asyncio.run(by_others())
+    until(lambda: place.there()["messagesStored"] == 1, lambda: str(place.there()))  # the red one
 
 
 def test_a_changed_declaration_has_links_moved_to_another_connection(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ import pytest
 from enmasse.client import Connection, LinkDetachedError, LinkRefusedError, Message, connect
 from enmasse.client.options import Options, Url
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.relay import receivers, senders
 from enmasse.messaging.relay.relay import Relay
+from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.net.loop import run
 from enmasse.node.uplinks import uplink
 from enmasse.node.uplinks.uplink import Uplinks
@@ -582,3 +586,33 @@ def test_nothing_is_kept_of_a_client_that_goes_while_its_link_is_attached() -> N
 
 async def _attached(attach: Callable[[str], Any]) -> Any:
     return await attach("mill/orders")
+
+
+class Unfiltered(ScriptedRemote):
+    """Leaves filters out, as containers do that do not know them [AMQP 3.5.1]."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        assert attach.source is not None
+        super().on_attach(link, replace(attach, source=replace(attach.source, filter=None)))
+
+
+def test_a_filter_that_is_left_out_is_told_to_who_cannot_see_it() -> None:
+    async def scene() -> None:
+        async with placed(Unfiltered()) as place:
+            connector = place.space.connectors["mill"]
+            asked = AttachOptions(source="mill/orders", filters={SELECTOR_FILTER: "colour = 'red'"})
+            refused = connector.attach_consumer(DETACHED, asked).opening
+            granted = connector.attach_consumer(DETACHED, AttachOptions(source="mill/orders"))
+            assert refused is not None
+            assert granted.opening is not None
+            answers: list[Any] = []
+            refused.then(answers.append)
+            await until_async(lambda: answers)
+            (error,) = answers
+            assert granted.opening.answer == (None,)
+            assert error.condition == "amqp:not-implemented"
+            assert f"does not know the filter {SELECTOR_FILTER!r}" in str(error)
+            granted.on_detached()
+            await until_gone(place)
+
+    run(scene())

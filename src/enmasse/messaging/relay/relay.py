@@ -25,7 +25,7 @@ from enmasse.messaging.relay.receivers import RelayConsumer, Source
 from enmasse.messaging.relay.senders import RelayGuest, RelayProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from enmasse.messaging.core import Core
     from enmasse.messaging.relay.uplink import Uplink
@@ -66,6 +66,10 @@ class Relay(Address):
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """Return a sender's end that is not granted credit; what it sends waits for the other container's."""
         return RelayGuest(self, port, target, self._name_there(target))
+
+    def known_filters(self, options: AttachOptions) -> Collection[str]:
+        """Return all that are asked for: the other container says which it knows."""
+        return options.filters
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """Attach a receiver; the other container answers later."""

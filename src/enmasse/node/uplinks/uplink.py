@@ -20,7 +20,7 @@ from enmasse.client.carrier import Carrier, jittered
 from enmasse.errors import EnmasseError
 from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import AmqpError
-from enmasse.message.types import Symbol
+from enmasse.message.types import Described, Symbol
 from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.relay.receivers import RelayConsumer
@@ -73,6 +73,9 @@ THROUGH: Final = Symbol("enmasse:through")
 
 MAX_THROUGH: Final = 16
 
+TO_OUTLIVE: Final = 2
+"""The durability of a source whose state outlives its link [AMQP 3.5.5]."""
+
 
 def _through(options: AttachOptions) -> list[str]:
     """Return the connectors by which a link has come, as far as it says so."""
@@ -82,10 +85,25 @@ def _through(options: AttachOptions) -> list[str]:
 
 def _attach_of(options: AttachOptions, *, is_sender: bool) -> Attach:
     """Return the attach of a client whose protocol has none."""
+    asked = {Symbol(name): Described(Symbol(name), value) for name, value in options.filters.items()}
+    source = Source(
+        durable=TO_OUTLIVE if options.is_durable else 0,
+        expiry_policy=Symbol(options.expiry_policy),
+        timeout=options.expiry_timeout_s,
+        distribution_mode=Symbol("copy") if options.browse else None,
+        filter=asked or None,
+    )
     settled = 1 if options.presettle else 2
     return Attach(
-        name=options.name, handle=0, role=not is_sender, snd_settle_mode=settled, source=Source(), target=Target()
+        name=options.name, handle=0, role=not is_sender, snd_settle_mode=settled, source=source, target=Target()
     )
+
+
+def _ignored(options: AttachOptions, answer: Attach) -> str:
+    """Return a filter that the other container has left out, of a client whose protocol cannot tell it so."""
+    granted = (answer.source.filter if answer.source is not None else None) or {}
+    known = {str(name) for name in granted}
+    return next((name for name in options.filters if options.attach is None and name not in known), "")
 
 
 class _Upstream:
@@ -250,6 +268,10 @@ class _Line(Carrier):
         if wanted is None or attach is None:
             return
         if (attach.target if link.is_sender else attach.source) is not None:
+            if ignored := _ignored(wanted.options, attach):
+                problem = f"what is behind the connector does not know the filter {ignored!r}"
+                link.detach(AmqpError("amqp:not-implemented", problem))
+                return
             wanted.was_attached = True
             if wanted.options.attach is not None:
                 wanted.end.granted = attach
