@@ -75,7 +75,9 @@ async def send_by_stomp(peer: StompPeer, address: str) -> None:
     peer.say("BEGIN", transaction="t", receipt="begun")
     await peer.receipt("begun")
     error = await peer.next("ERROR")
-    assert (error["receipt-id"], error["condition"]) == ("0", "amqp:resource-limit-exceeded")
+    # Those that came first may still be with the disk as others are refused, which are told before them.
+    assert error["receipt-id"] in map(str, range(25))
+    assert error["condition"] == "amqp:resource-limit-exceeded"
 
 
 def test_publishers_are_answered_on_a_full_disk_and_nothing_of_that_is_stored(node: NodeProcess, disk: Path) -> None:
