@@ -60,8 +60,8 @@ def connector_routes(context: Context, nodes: Mapping[str, ConnectorTester]) -> 
             address = next((item.pattern for item in connector.addresses if not _WILDCARDS & set(item.pattern)), "")
         node = nodes[context.node_of(space.key).name]
         items = [await _test(node, space.key, server, address) for server in servers]
-        told = {"kind": CONNECTOR_TEST.kind, "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}}
-        return JSONResponse(told | {"items": items})
+        answer = {"kind": CONNECTOR_TEST.kind, "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}}
+        return JSONResponse(answer | {"items": items})
 
     base = f"/apis/{ADDRESS_SPACE.api_version}/namespaces/{{namespace}}/{ADDRESS_SPACE.plural}/{{name}}"
     return [Route(f"{base}/{CONNECTOR_TEST.name}", test, methods=["POST"])]

@@ -30,8 +30,8 @@ def flowing(
     """Yield connectors as a node tells of them, by their names, each with its rates.
 
     Args:
-        found: what the node tells now.
-        before: what was yielded of the reading before.
+        found: the figures of the present reading.
+        before: the ones that were yielded for the reading before.
         passed: the seconds since then.
     """
     for item in found:
@@ -47,7 +47,7 @@ def connector_rows(space: Document, figures: Mapping[str, Document]) -> Iterable
 
     Args:
         space: the space as it is stored.
-        figures: the figures of its connectors by their names, as far as a node has told them.
+        figures: the figures of its connectors that a node has reported, by their names.
     """
     states = {item["name"]: item for item in (space.get("status") or {}).get("connectors") or ()}
     for declared in space["spec"].get("connectors") or ():

@@ -50,7 +50,7 @@ class Reading:
         nodes: the statistics, health and problem of each node, by name.
         totals: counters and gauges of all addresses of a space together, and their rates, by ``<namespace>/<space>``.
         connectors: those of each space that has some, by ``<namespace>/<space>`` and their names.
-        truncated_at: the number of addresses that a node has told of that has more; 0: all have told of all.
+        truncated_at: the number of addresses reported by a node that has more than these; 0: all are reported.
     """
 
     number: int = 0
