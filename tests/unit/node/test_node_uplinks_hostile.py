@@ -12,7 +12,7 @@ import pytest
 
 from enmasse.client import Connection, LinkDetachedError, LinkRefusedError, Message, connect
 from enmasse.client.options import Options, Url
-from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Rejected, Released
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.relay import receivers, senders
@@ -22,6 +22,7 @@ from enmasse.net.loop import run
 from enmasse.node.uplinks import uplink
 from enmasse.node.uplinks.uplink import Uplinks
 from enmasse.wire.amqp.connection import Connection as Engine
+from enmasse.wire.amqp.errors import SessionError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Attach, Declared, Disposition, Flow, TransactionalState, Transfer
@@ -584,8 +585,8 @@ def test_nothing_is_kept_of_a_client_that_goes_while_its_link_is_attached() -> N
     run(scene())
 
 
-async def _attached(attach: Callable[[str], Any]) -> Any:
-    return await attach("mill/orders")
+async def _attached(attach: Callable[[str], Any], name: str = "mill/orders") -> Any:
+    return await attach(name)
 
 
 class Unfiltered(ScriptedRemote):
@@ -614,5 +615,60 @@ def test_a_filter_that_is_left_out_is_told_to_who_cannot_see_it() -> None:
             assert f"does not know the filter {SELECTOR_FILTER!r}" in str(error)
             granted.on_detached()
             await until_gone(place)
+
+    run(scene())
+
+
+class Touchy(ScriptedRemote):
+    """Sends, knows three outcomes, and ends the session of who attaches to ``poison``, as RabbitMQ 3 does."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if self.name_of(link) == "poison":
+            self.attaches.append(attach)
+            raise SessionError("x:poison", "no such thing")
+        assert attach.source is not None
+        known = tuple(kind.SYMBOL for kind in (Accepted, Rejected, Released))
+        super().on_attach(link, replace(attach, source=replace(attach.source, outcomes=known)))
+
+    def on_credit(self, link: SendingLink, gained: int, drain: bool) -> None:
+        while link.credit > 0:
+            link.sink.send(BODY)
+
+
+def test_an_outcome_that_is_not_offered_becomes_released() -> None:
+    async def scene() -> None:
+        async with placed(Touchy()) as place, place.client() as client:
+            remote = place.remote
+            receiver = await client.receiver("mill/orders", credit=4)
+            first, second, third, _left = [await receiver.receive(60) for _ in range(4)]
+            first.modify(failed=True)
+            second.accept()
+            third.reject("x:no")
+            await receiver.close()
+            await until_async(lambda: len(remote.outcomes) == 4, lambda: str(remote.outcomes))
+            assert [type(state) for state in remote.outcomes] == [Released, Accepted, Rejected, Released]
+
+    run(scene())
+
+
+def test_an_attach_that_costs_the_session_does_not_cost_other_links() -> None:
+    async def scene() -> None:
+        async with placed(Touchy()) as place, place.client() as client:
+            remote = place.remote
+            sender = await client.sender("mill/orders")
+            receiver = await client.receiver("mill/orders", credit=1)
+            assert await receiver.receive(60) is not None
+            for attach in (client.sender, client.receiver):
+                other = asyncio.ensure_future(_attached(client.sender, "mill/other"))
+                with pytest.raises(LinkRefusedError) as refused:
+                    await attach("mill/poison")
+                assert refused.value.condition == "x:poison"
+                await other
+                assert str(await sender.send_payload(BODY)) == "accepted"
+            again = await receiver.receive(60)
+            assert again is not None
+            again.accept()
+            assert len(remote.engines) == 1
+            assert [attach.source.address for attach in remote.attaches].count("poison") == 1  # type: ignore[union-attr]
 
     run(scene())

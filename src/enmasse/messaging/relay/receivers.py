@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, ConsumerPort, Delivery
 from enmasse.messaging.direct.large import LargeDelivery, PassingConsumer, PassingProducer
 from enmasse.messaging.relay.uplink import KEPT_BYTES, ReceivingUpstream, end_with
 from enmasse.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from enmasse.messaging.errors import AttachError
     from enmasse.messaging.relay.relay import Relay
+
+
+OUTCOMES = frozenset(kind.SYMBOL for kind in (Accepted, Rejected, Released, Modified))
+"""What a receiver may say of a message."""
 
 
 class _Outcomes:
@@ -44,6 +48,8 @@ class Source(PassingProducer):
         self.forget = consumer.forget
         if consumer.settles_second:
             self.settle = consumer.settle_second
+        elif not OUTCOMES.issubset(consumer.offered):
+            self.settle = consumer.settle_as_known
 
 
 class RelayConsumer(PassingConsumer):
@@ -58,7 +64,7 @@ class RelayConsumer(PassingConsumer):
 
     __slots__ = (
         "_awaited", "_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "_outcomes", "_source",
-        "granted", "opening", "settles_second", "upstream",
+        "granted", "offered", "opening", "settles_second", "upstream",
     )  # fmt: skip
     address: Relay
 
@@ -72,6 +78,8 @@ class RelayConsumer(PassingConsumer):
         self.opening: Pending[AttachError | None] = Pending()
         self.granted: Any = None
         self.upstream: ReceivingUpstream | None = None
+        self.offered: Collection[str] = OUTCOMES
+        """The outcomes that the other container understands."""
         self._source: Source | None = None
         self._backlog: deque[tuple[bytes, Delivery]] = deque()
         self._backlog_bytes = 0
@@ -103,7 +111,16 @@ class RelayConsumer(PassingConsumer):
         """Tell the other container an outcome, and hear once it has taken effect."""
         if self.upstream is not None:
             self._outcomes.count += 1
-            self.upstream.settle_after(delivery_id, state, self._outcomes.took_effect)
+            self.upstream.settle_after(delivery_id, self._known(state), self._outcomes.took_effect)
+
+    def settle_as_known(self, delivery_id: int, state: Any) -> None:
+        """Tell the other container an outcome, by one that it offers."""
+        if self.upstream is not None:
+            self.upstream.settle(delivery_id, self._known(state))
+
+    def _known(self, state: Any) -> Any:
+        """Return an outcome, or released in place of one that would be an error there."""
+        return state if getattr(state, "SYMBOL", None) in self.offered else RELEASED
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call ``done`` once the outcomes since the last call have taken effect there, for who settles second."""

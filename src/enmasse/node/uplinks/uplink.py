@@ -6,6 +6,8 @@ Rules:
 2. A connection is made when a link needs it, and closed once none has needed it for ``IDLE_S``.
 3. A connection that is lost is made again for as long as links are there, by turns at all servers, and later each
    time. A link that was never attached is refused once each server was tried in vain.
+4. Some servers end a session because of one attach that they do not like. The first link without an answer is taken
+   for that and refused; the others are attached again. If all have an answer, nobody knows, and all are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from enmasse.message.outcomes import AmqpError
 from enmasse.message.types import Described, Symbol
 from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.relay.receivers import RelayConsumer
+from enmasse.messaging.relay.receivers import OUTCOMES, RelayConsumer
 from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.uplinks.remote import in_our_words
 from enmasse.wire.amqp.errors import LinkError, LocalError, RemoteError, SessionError
@@ -137,6 +139,8 @@ class _Line(Carrier):
         self._waiting: dict[Session, list[_Upstream]] = {}
         """Links that are attached once their session has begun."""
         self._links: dict[Link, _Upstream] = {}
+        self._dropped: list[tuple[Link, _Upstream | None]] = []
+        """The links of a session that is just ending; None: nobody wants it any more."""
         self.idle: asyncio.TimerHandle | None = None
         self.since = asyncio.get_running_loop().time()
 
@@ -206,7 +210,8 @@ class _Line(Carrier):
             link = session.attach_sender(wanted.link_name, wanted.end, target, source=asked.source, **given)
         else:
             assert asked.source is not None
-            source = replace(asked.source, address=wanted.name)
+            # It is told which outcomes there are: the client's own are not all, as we release what it leaves behind.
+            source = replace(asked.source, address=wanted.name, outcomes=None)
             given["target"] = asked.target if isinstance(asked.target, Target) else None
             given["rcv_settle_mode"] = asked.rcv_settle_mode
             link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
@@ -273,6 +278,9 @@ class _Line(Carrier):
                 link.detach(AmqpError("amqp:not-implemented", problem))
                 return
             wanted.was_attached = True
+            if isinstance(wanted.end, RelayConsumer):
+                assert attach.source is not None
+                wanted.end.offered = attach.source.outcomes or OUTCOMES
             if wanted.options.attach is not None:
                 wanted.end.granted = attach
             wanted.end.on_upstream(link)  # type: ignore[arg-type]  # it is of the end's direction
@@ -282,6 +290,9 @@ class _Line(Carrier):
         wanted = self._links.pop(link, None)
         if wanted is not None:
             wanted.link = None
+        if link.session.is_ended and not link.session.connection.closed:
+            self._dropped.append((link, wanted))
+        elif wanted is not None:
             self._end(wanted, link.session, error or link.error)
             self._look_at(link.session)
             self._uplinks.look_for_idle(self)
@@ -292,6 +303,17 @@ class _Line(Carrier):
         for wanted in self._waiting.pop(session, ()):
             if wanted.line is self:
                 self._end(wanted, session, error)
+        dropped, self._dropped = self._dropped, []
+        culprit = next((link for link, _ in dropped if link.remote_attach is None), None)
+        for link, one in dropped:
+            if one is None:
+                continue
+            is_welcome = one.was_attached or link.remote_attach is None
+            if culprit is None or link is culprit or not is_welcome:
+                self._end(one, session, error)
+            else:
+                one.line = None
+                self._uplinks.attach_again(one)
         self._uplinks.look_for_idle(self)
 
     def _end(self, wanted: _Upstream, session: SessionOutput, error: AmqpError | None) -> None:
@@ -377,12 +399,29 @@ class Uplinks:
             raise AttachError("amqp:not-allowed", f"the link comes back to where it has been: {path:.500}")
         self._wanted[wanted.end] = wanted
         # Lines that are connected answer later, too: nothing is told to an end before it is returned.
+        try:
+            self._place(wanted)
+        except LinkError as error:
+            del self._wanted[wanted.end]
+            raise AttachError(error.condition, error.description or "") from None
+
+    def attach_again(self, wanted: _Upstream) -> None:
+        """Attach a link that has lost its session, and nothing else."""
+        if wanted.was_attached and self._wanted.get(wanted.end) is wanted:
+            wanted.end.on_lost()
+        if self._wanted.get(wanted.end) is wanted:
+            try:
+                self._place(wanted)
+            except LinkError as error:
+                self.refused(wanted, AmqpError(error.condition, error.description))
+
+    def _place(self, wanted: _Upstream) -> None:
+        """Attach a link on a connection that has room, or on another that is to be made."""
         for line in sorted(self._lines, key=lambda line: not line.carries(wanted.key)):
             try:
                 line.attach(wanted)
-            except LinkError as error:
-                del self._wanted[wanted.end]
-                raise AttachError(error.condition, error.description or "") from None
+            except LinkError:
+                raise
             except RemoteError:
                 continue
             if line.idle is not None:
