@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 
-__all__ = ["FEW_EXAMPLES", "SEED", "examples", "kills", "seeds"]
+__all__ = ["FEW_EXAMPLES", "SEED", "examples", "is_long", "kills", "seeds"]
 
 SEED = int(os.environ.setdefault("ENMASSE_TEST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 """Of this run: in the environment, so that its workers and whatever they start have the same."""
@@ -26,6 +26,11 @@ def seeds(few: int) -> list[int]:
     """The worlds to play, ``ENMASSE_TEST_SEEDS`` or a few: half are the same in every run, half are new."""
     count = int(os.environ.get("ENMASSE_TEST_SEEDS", few))
     return [*range(count // 2), *range(SEED, SEED + count - count // 2)]
+
+
+def is_long() -> bool:
+    """Whether this run is one at length, in which what can be walked whole is walked further."""
+    return "ENMASSE_TEST_SEEDS" in os.environ
 
 
 def examples(few: int) -> int:

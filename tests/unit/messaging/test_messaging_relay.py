@@ -166,6 +166,20 @@ def test_a_drain_is_answered_by_what_there_is(scene: Scene) -> None:
     assert (link.credit, receiver.given_up) == (0, [3, 4])
 
 
+def test_a_receiver_that_drains_no_more_has_its_credit_again(scene: Scene) -> None:
+    receiver = scene.receiver()
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    link.grant(1)
+    link.drain()
+    scene.client.pump()
+    link.session.flow_pending(link)  # before the other container has answered
+    scene.client.pump()
+    scene.go()
+    scene.put(BODY)
+    assert receiver.payloads == [BODY]
+
+
 def test_a_client_is_not_granted_more_than_may_be_undecided(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(senders, "MAX_UNSETTLED", 100)
     sender = scene.sender()
@@ -253,6 +267,21 @@ def test_a_receiver_that_settles_second_is_told_that_nobody_knows_when_the_uplin
     assert confirmed == []
     assert [condition for _, condition, _ in scene.client.refusals] == ["amqp:link:detach-forced"]
     assert scene.address.consumers == []
+
+
+def test_a_receiver_that_settles_second_is_told_that_its_outcome_comes_too_late(scene: Scene) -> None:
+    scene.put(BODY)
+    receiver = scene.receiver(credit=1, answer=None, rcv_settle_mode=1)
+    link = receiver.link
+    assert isinstance(link, ReceivingLink)
+    scene.uplink.client.cut()
+    scene.client.go()
+    assert scene.client.refusals == []
+    confirmed: list[bool] = []
+    link.settle_after(receiver.received[0].delivery_id, ACCEPTED, lambda: confirmed.append(True))
+    scene.client.go()
+    assert confirmed == []
+    assert [condition for _, condition, _ in scene.client.refusals] == ["amqp:link:detach-forced"]
 
 
 # Attach

@@ -21,21 +21,28 @@ if TYPE_CHECKING:
 OUTCOMES = frozenset(kind.SYMBOL for kind in (Accepted, Rejected, Released, Modified))
 """What a receiver may say of a message."""
 
+_VOID = AmqpError(
+    "amqp:link:detach-forced", "the connector has lost its connection before outcomes took effect there"
+)
+
 
 class _Outcomes:
     """Outcomes that a receiver wants to hear of once they have taken effect."""
 
-    __slots__ = ("count", "done")
+    __slots__ = ("are_void", "count", "done")
 
     def __init__(self) -> None:
         self.count = 0
+        self.are_void = False
+        """True if one of them is of a message whose link was lost before, and so has no effect."""
         self.done: Callable[[], None] | None = None
 
     def took_effect(self) -> None:
         """Note that one of them has."""
         self.count -= 1
         if not self.count and self.done is not None:
-            self.done()
+            done, self.done = self.done, None
+            done()
 
 
 class Source(PassingProducer):
@@ -122,8 +129,14 @@ class RelayConsumer(PassingConsumer):
         """Return an outcome, or released in place of one that would be an error there."""
         return state if getattr(state, "SYMBOL", None) in self.offered else RELEASED
 
+    def _settle_void(self, _delivery_id: int, _state: Any) -> None:
+        self._outcomes.are_void = True
+
     def confirm(self, done: Callable[[], None]) -> None:
         """Call ``done`` once the outcomes since the last call have taken effect there, for who settles second."""
+        if self._outcomes.are_void:
+            end_with(self, _VOID)
+            return
         if not self._outcomes.count:
             done()
             return
@@ -162,6 +175,9 @@ class RelayConsumer(PassingConsumer):
         self.address.uplink.detach(self, closed=closed)
         self.upstream = None
         self._leave_source()
+        for outcomes in self._awaited:
+            outcomes.done = None
+        self._awaited.clear()
         super().on_detached(closed=closed)
 
     def _ask(self) -> None:
@@ -253,25 +269,28 @@ class RelayConsumer(PassingConsumer):
 
     def on_refused_upstream(self, error: AmqpError) -> None:
         """Note that the other container refuses the link, or has detached it."""
-        self._awaited.clear()
-        self.on_lost()
+        self._lose_upstream()
         end_with(self, error)
 
     def on_lost(self) -> None:
         """Note that the link there is lost with its connection: it hands out again what nobody has settled."""
+        self._lose_upstream()
+        if self._awaited or self._outcomes.count:
+            # Nothing else could tell the receiver that nobody knows whether they have taken effect.
+            end_with(self, _VOID)
+        else:
+            self._ask()
+
+    def _lose_upstream(self) -> None:
         self._go_on_reading()
         self.upstream = None
-        self._outcomes = _Outcomes()
+        source = self._source
         self._leave_source()
+        if self.settles_second and source is not None:
+            source.settle = self._settle_void
         for payload, delivery in self._take_backlog():
             if delivery.settled:
                 self._keep(payload, delivery)
-        if self._awaited:
-            # Nothing else could tell the receiver that nobody knows whether they have taken effect.
-            problem = "the connector has lost its connection before outcomes took effect there"
-            self.on_refused_upstream(AmqpError("amqp:link:detach-forced", problem))
-        else:
-            self._ask()
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Hand the message to the receiver."""
@@ -325,8 +344,10 @@ class RelayConsumer(PassingConsumer):
         self._drained()
 
     def on_given_up(self, credit: int) -> None:
-        """Tell a receiver that drains that nothing more comes."""
+        """Tell a receiver that drains that nothing more comes; ask anew for one that has changed its mind."""
         self._drained()
+        if not self._is_draining:
+            self._ask()
 
     def on_refused(self) -> None:
         """Do nothing: no message of the other container is refused before it comes here."""

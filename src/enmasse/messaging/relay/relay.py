@@ -10,7 +10,7 @@ Rules:
    settled any more: the other container hands it out again.
 4. A large message goes on while it comes, in either direction, so that none is held whole.
 5. A receiver that settles second hears of an outcome once it has taken effect there. If the link there is lost
-   before, its own link ends: nothing else could say that nobody knows.
+   before, its own link ends, at once or when it tells the outcome: nothing else could say that it has none.
 """
 
 from __future__ import annotations

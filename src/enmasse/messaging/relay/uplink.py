@@ -45,7 +45,9 @@ class SendingUpstream(Protocol):
 class ReceivingUpstream(Protocol):
     """A link to the other container on which a receiver's messages come."""
 
-    credit: int
+    @property
+    def credit(self) -> int:
+        """The messages that the other container may still send."""
 
     def grant(self, credit: int) -> None:
         """Set the credit that the other container has."""
