@@ -80,6 +80,42 @@ def test_a_queue_there_is_filled_and_emptied_by_every_protocol(place: Place) -> 
             got.accept()
 
 
+def test_a_service_there_answers_to_an_address_that_was_made_there(place: Place) -> None:
+    with (
+        place.node.connect() as connection,
+        connection.sender("old/orders") as sender,
+        connection.receiver("old", dynamic=True) as replies,
+    ):
+        assert replies.address is not None
+        sender.send(Message("how much?", reply_to=replies.address.removeprefix("old/")))
+        with connection.receiver("old/orders") as requests, connection.sender(None) as answers:
+            got = requests.receive(60)
+            assert got is not None
+            assert str(answers.send(Message("3.20", to=f"old/{got.message.reply_to}"))) == "accepted"
+            got.accept()
+        answer = replies.receive(60)
+        assert answer is not None
+        assert answer.message.body == "3.20"
+        answer.accept()
+
+    async def by_http() -> None:
+        url = f"http://127.0.0.1:{place.node.port}/v1/spaces/demo.default/addresses/old%2Forders/request"
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            asking = asyncio.create_task(http.post(url, content=b"and now?"))
+            await asyncio.to_thread(answer_one)
+            assert (await asking).text == "3.30"
+
+    def answer_one() -> None:
+        with place.node.connect() as connection, connection.receiver("old/orders") as requests:
+            got = requests.receive(60)
+            assert got is not None
+            with connection.sender(f"old/{got.message.reply_to}") as answers:
+                answers.send(Message("3.30", correlation_id=got.message.correlation_id))
+            got.accept()
+
+    asyncio.run(by_http())
+
+
 def test_outcomes_of_a_receiver_are_those_of_the_queue_there(place: Place) -> None:
     with place.node.connect() as connection, connection.sender("old/tries") as sender:
         with connection.receiver("old/tries", credit=1) as receiver:

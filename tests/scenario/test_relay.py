@@ -36,8 +36,9 @@ class Place:
         self.update(self.connectors("mill"))
 
     def connectors(self, *names: str, port: int | None = None) -> dict[str, Any]:
+        patterns = ["orders", "news/#", "nowhere", "prices", "mill/#", "$dynamic/#"]
         servers = [{"host": "127.0.0.1", "port": port or self.far.port}]
-        return {name: {"servers": servers, "patterns": ["orders", "news/#", "nowhere", "mill/#"]} for name in names}
+        return {name: {"servers": servers, "patterns": patterns} for name in names}
 
     def update(self, connectors: dict[str, Any]) -> None:
         self.near.manage(lambda m: m.update("io.enmasse.space", HERE, {"connectors": connectors}))
@@ -103,7 +104,25 @@ async def _by_http(place: Place) -> None:
         nowhere = base.replace("orders", "nowhere")
         answer = await http.post(f"{nowhere}/messages", content=b"http", headers={"content-type": "text/plain"})
         assert (answer.status_code, answer.json()["condition"]) == (404, "amqp:not-found")
+        await asyncio.to_thread(place.far.create, "prices", "anycast")
+        asked = asyncio.to_thread(_answer, place)
+        asking = http.post(base.replace("orders", "prices") + "/request", content=b"tea")
+        (answer, reply_to) = await asyncio.gather(asking, asked)
+        assert (answer.status_code, answer.text) == (200, "2")
+        assert reply_to.startswith("$dynamic/")
     await _until_empty(place)
+
+
+def _answer(place: Place) -> str:
+    """Answer one request over there."""
+    with place.far.connect() as there, there.receiver("prices") as requests, there.sender(None) as answers:
+        got = requests.receive(30)
+        assert got is not None
+        assert got.message.reply_to is not None
+        answer = Message("2", to=got.message.reply_to, correlation_id=got.message.correlation_id)
+        answers.send(answer)
+        got.accept()
+        return got.message.reply_to
 
 
 async def _until_empty(place: Place) -> None:
@@ -291,6 +310,53 @@ def test_senders_that_name_the_address_in_each_message_reach_it(place: Place) ->
         assert outcome.startswith("rejected (amqp:not-found")
         assert str(sender.send(Message("three", to="mill/orders"))) == "accepted"
     assert place.there()["messagesStored"] == 2
+
+
+def test_a_reply_finds_its_way_to_an_address_that_is_made_there_for_a_receiver(place: Place) -> None:
+    place.far.create("nowhere", "anycast")
+    with (
+        place.far.connect() as there,
+        there.receiver("nowhere") as requests,
+        there.sender(None) as answers,
+        place.near.connect() as connection,
+        connection.sender(None) as sender,
+    ):
+        with connection.receiver("mill", dynamic=True) as replies:
+            assert replies.address is not None
+            prefix, _, name_there = replies.address.partition("/")
+            assert prefix == "mill"
+            request = Message("coffee", to="mill/nowhere", reply_to=name_there)
+            sending = sender.send_nowait(request)
+            asked = requests.receive(30)
+            assert asked is not None
+            # What is in a message is nobody's to change on the way.
+            assert (asked.message.to, asked.message.reply_to) == ("mill/nowhere", name_there)
+            asked.accept()
+            assert str(sending.result(30)) == "accepted"
+            # By its name here others reach it, too, if a pattern of the connector lets them.
+            for answering in ((answers, name_there), (sender, replies.address)):
+                sending = answering[0].send_nowait(Message("3", to=answering[1]))
+                got = replies.receive(30)
+                assert got is not None
+                assert got.message.body == "3"
+                got.accept()
+                assert str(sending.result(30)) == "accepted"
+        # It goes with its link, which is detached there a moment after it is here.
+        until(lambda: str(answers.send(Message("late", to=name_there))).startswith("rejected (amqp:not-found"))
+
+
+def test_a_dynamic_address_there_is_lost_with_the_connection(place: Place) -> None:
+    with place.near.connect() as connection:
+        for refused, words in (("barn", "no connector 'barn'"), ("mill/secret", "does not reach 'secret'")):
+            with pytest.raises(LinkRefusedError, match=words):
+                connection.receiver(refused, dynamic=True)
+        with connection.receiver("mill", dynamic=True) as replies:
+            before = replies.address
+            place.far.kill()
+            until(lambda: "the address that was made for the link" in place.near.log, lambda: place.near.log)
+            place.far.start()
+        with connection.receiver("mill", dynamic=True) as replies:
+            assert replies.address not in (None, before)
 
 
 async def _by_mqtt(place: Place) -> None:

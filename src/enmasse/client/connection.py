@@ -179,7 +179,8 @@ class Connection:
         """Attach a receiver: ``await`` it, or use it with ``async with``.
 
         Args:
-            address: the address from which its messages come; ``None`` with ``dynamic``.
+            address: the address from which its messages come; with ``dynamic`` ``None``, or the connector of the
+                space behind which the address is made.
             name: the link's name; made up if missing.
             credit: the window (see ``Receiver``); 0 leaves the credit to ``Receiver.grant``.
             prefetch_bytes: the most bytes that wait to be taken; the window shrinks while messages are large.

@@ -18,7 +18,7 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Re
 from enmasse.message.types import Described, Symbol
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
-from enmasse.wire.amqp.performatives import Source
+from enmasse.wire.amqp.performatives import DYNAMIC_PLACE, Source
 
 SETTLED, MIXED = 1, 2
 
@@ -428,8 +428,9 @@ class Receiver(ClientLink):
             self.name,
             self,
             Source(
-                address=self._redirected or self._asked,
+                address=None if self._is_dynamic else self._redirected or self._asked,
                 dynamic=self._is_dynamic,
+                dynamic_node_properties={DYNAMIC_PLACE: self._asked} if self._is_dynamic and self._asked else None,
                 distribution_mode=self._mode,
                 filter=filters or None,
                 default_outcome=self._default,

@@ -104,6 +104,15 @@ class Permissions:
             for pattern in grant.addresses
         )
 
+    def name(self, connector: str) -> bool:
+        """Return whether anything is granted that names a connector, by the first word of a pattern."""
+        return any(
+            pattern.partition("/")[0] == connector
+            for grant in self.grants
+            if not ADDRESS_OPERATIONS.isdisjoint(grant.operations)
+            for pattern in grant.addresses
+        )
+
     def allow_any(self, operation: str) -> bool:
         """Return whether an operation is granted on any address."""
         return operation in self._operations or ALL in self._operations

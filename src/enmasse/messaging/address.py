@@ -54,6 +54,8 @@ class AttachOptions:
         may_manage: whether that user may take what belongs to others.
         source: the address as the receiver named it.
         url: the URL of the node, for answers that name it.
+        is_dynamic: whether the link has an address made for it over there, by who is behind a connector; ``source``
+            then names the connector, and what leads on from there.
         browse: read messages without taking them (distribution mode ``copy``).
         origin: the session that a sender belongs to, for filters that do not want its messages.
         is_durable: whether the source is to outlive the link (terminus durability).
@@ -66,8 +68,8 @@ class AttachOptions:
     """
 
     __slots__ = ("attach", "browse", "capabilities", "connection", "container", "expiry_policy", "expiry_timeout_s",
-                 "filters", "is_durable", "may_manage", "name", "origin", "owner", "presettle", "properties",
-                 "source", "url", "user")  # fmt: skip
+                 "filters", "is_durable", "is_dynamic", "may_manage", "name", "origin", "owner", "presettle",
+                 "properties", "source", "url", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class AttachOptions:
         may_manage: bool = True,
         source: str = "",
         url: str = "",
+        is_dynamic: bool = False,
         browse: bool = False,
         is_durable: bool = False,
         expiry_policy: str = "session-end",
@@ -102,6 +105,7 @@ class AttachOptions:
         self.may_manage = may_manage
         self.source = source
         self.url = url
+        self.is_dynamic = is_dynamic
         self.browse = browse
         self.is_durable = is_durable
         self.expiry_policy = expiry_policy

@@ -1,4 +1,4 @@
-"""The grammar of permissions' patterns, as a node's users have them."""
+"""The grammar of patterns of addresses, as permissions of a node's users and connectors have them."""
 
 from __future__ import annotations
 
@@ -12,3 +12,11 @@ def matcher_of(text: str, user: str = "") -> Callable[[str], bool]:
     pattern = parse_permission(text, user)
     # Addresses with a dollar sign are the node's own, with rules of their own; no address has more words.
     return lambda name: not name.startswith("$") and name.count("/") < MAX_WORDS and covers(pattern, name)
+
+
+def reach_of(text: str) -> Callable[[str], bool]:
+    """Return a function that tests if an address of another container is within a connector's pattern."""
+    pattern = parse_permission(text, "")
+    # Addresses with a dollar sign are the other container's own: only a pattern that begins so stands for any.
+    is_own = text.startswith("$")
+    return lambda name: name.startswith("$") == is_own and name.count("/") < MAX_WORDS and covers(pattern, name)

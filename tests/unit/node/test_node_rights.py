@@ -71,3 +71,16 @@ def test_grants_cover_what_is_behind_a_connector_only_where_they_name_it(pattern
         else:
             with pytest.raises(AttachError, match="user 'jo' may not"):
                 require("mill/orders")
+
+
+@pytest.mark.parametrize(("pattern", "may"), [("#", False), ("mi*", False), ("mill/orders", True), ("mill/#", True)])
+def test_who_has_no_grant_that_names_a_connector_has_no_address_made_behind_it(pattern: str, may: bool) -> None:
+    found = Rights()
+    found.require_dynamic("mill")  # as there are no users, anybody
+    found.user = User("jo", "default/shop", Permissions([Grant((SEND,), (pattern,))], matcher_of))
+    found.require_dynamic()
+    if may:
+        found.require_dynamic("mill")
+    else:
+        with pytest.raises(AttachError, match="user 'jo' may not make 'a dynamic address behind mill'"):
+            found.require_dynamic("mill")

@@ -41,24 +41,28 @@ class Relay(Address):
         name: the name of the connector.
         uplink: the way to the other container.
         reaches: returns whether an address of the other container may be reached.
+
+    Attributes:
+        reaches_any: true if there is an address that may be; else none is made there for a link, either.
     """
 
     kind = "connector"
     owns_subtree: ClassVar[bool] = True
     names_apart: ClassVar[bool] = True
     passes_large = True
-    __slots__ = ("backlog_bytes", "reaches", "uplink")
+    __slots__ = ("backlog_bytes", "reaches", "reaches_any", "uplink")
 
     def __init__(self, core: Core, name: str, uplink: Uplink, reaches: Callable[[str], bool]) -> None:
         super().__init__(core, name)
         self.uplink = uplink
         self.reaches = reaches
+        self.reaches_any = True
         self.backlog_bytes = 0
         """Bytes of the large messages that wait."""
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """Attach a sender; the other container answers later."""
-        name = self._name_there(target)
+        name = self._name_there(target, is_dynamic=options.is_dynamic)
         producer = RelayProducer(self, port, target)
         self.uplink.attach_sender(producer, name, options)
         return self.add_producer(producer)
@@ -73,7 +77,7 @@ class Relay(Address):
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """Attach a receiver; the other container answers later."""
-        name = self._name_there(options.source)
+        name = self._name_there(options.source, is_dynamic=options.is_dynamic)
         settles_second = options.attach is not None and options.attach.rcv_settle_mode == 1
         consumer = RelayConsumer(self, port, options.presettle, settles_second)
         self.uplink.attach_receiver(consumer, name, options)
@@ -85,9 +89,14 @@ class Relay(Address):
         assert isinstance(delivery.sender, RelayProducer | Source)
         delivery.sender.forget(delivery)
 
-    def _name_there(self, name: str) -> str:
-        there = name.removeprefix(f"{self.name}/")
-        if there == name or not there:
+    def _name_there(self, name: str, *, is_dynamic: bool = False) -> str:
+        """Return what the other container calls an address; of a dynamic one what leads on from there, or nothing."""
+        _, _, there = name.partition("/")
+        if is_dynamic and not there:
+            if not self.reaches_any:
+                raise AttachError("amqp:not-found", f"connector {self.name!r} reaches nothing: it has no patterns")
+            return ""
+        if not there:
             problem = f"{self.name!r} is a connector: name an address behind it, such as '{self.name}/orders'"
             raise AttachError("amqp:not-found", problem)
         if not self.reaches(there):

@@ -31,6 +31,7 @@ from enmasse.node.amqp.terminus import (
     address_of,
     as_named,
     attach_properties,
+    dynamic_place,
     dynamic_properties,
     dynamic_request,
     granted_filters,
@@ -311,7 +312,12 @@ class Binding(ClientConnection):
         producer: Producer
         attachment: Attachment | None = None
         properties: dict[str, Any] | None = None
-        if target.dynamic:
+        if place := dynamic_place(target):
+            address = self.find_connector(known, place)
+            options.is_dynamic = True
+            self.count(known, address)
+            producer = address.attach_producer(self.bounds.port(space, known, address), place, options)
+        elif target.dynamic:
             wish = dynamic_request(target, options.capabilities)
             self.count(known, None)
             address = self.make_dynamic(known, wish)
@@ -360,7 +366,7 @@ class Binding(ClientConnection):
             link.accept(
                 sink,
                 source=attach.source or Source() if granted is None else granted.source,
-                target=answer if granted is None else as_named(granted.target, name),
+                target=answer if granted is None else as_named(granted.target, target),
                 max_message_size=most_bytes,
                 offered_capabilities=offered if granted is None else granted.offered_capabilities,
                 properties=properties if granted is None else granted.properties,
@@ -392,7 +398,11 @@ class Binding(ClientConnection):
         source = attach.source or recovered_source(space, self.container, attach.name, rights)
         options = receiver_options(attach, source, self.container, self.url, rights)
         properties = None
-        if source.dynamic:
+        if place := dynamic_place(source):
+            options.source, options.is_dynamic, options.connection = place, True, self
+            address = self.find_connector(known, place)
+            self.count(known, address)
+        elif source.dynamic:
             self.count(known, None)
             wish = dynamic_request(source, options.capabilities)
             properties = dynamic_properties(wish)
@@ -423,7 +433,7 @@ class Binding(ClientConnection):
                 unsettled, is_incomplete = unsettled_map(resumption.states, self.engine.remote_max_frame_size)
             granted: Any = consumer.granted
             if granted is not None:
-                answer, target = as_named(granted.source, source.address), granted.target
+                answer, target = as_named(granted.source, source), granted.target
                 snd_settle_mode = granted.snd_settle_mode
                 offered, told = granted.offered_capabilities, granted.properties
             else:

@@ -18,7 +18,7 @@ from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.space import Space
-from enmasse.wire.amqp.performatives import Attach, Source, Target
+from enmasse.wire.amqp.performatives import DYNAMIC_PLACE, Attach, Source, Target
 
 if TYPE_CHECKING:
     from enmasse.node.users.rights import Rights
@@ -157,9 +157,10 @@ def receiver_options(attach: Attach, source: Source, container: str, url: str, r
     )
 
 
-def as_named(granted: TerminusT, address: Any) -> TerminusT:
+def as_named(granted: TerminusT, asked: Source | Target) -> TerminusT:
     """Return a terminus that others have granted, with the address by which the client knows it."""
-    return replace(granted, address=address)
+    connector = dynamic_place(asked).partition("/")[0]
+    return replace(granted, address=f"{connector}/{granted.address}" if connector else asked.address)
 
 
 def granted_filters(source: Source) -> dict[Any, Any] | None:
@@ -221,8 +222,7 @@ def dynamic_request(terminus: Source | Target, capabilities: tuple[str, ...]) ->
     Raises:
         AttachError: a property is wrong, or contradicts another.
     """
-    if terminus.address:
-        raise AttachError("amqp:invalid-field", "a dynamic terminus names no address: the node names it")
+    _check_dynamic(terminus)
     properties = terminus.dynamic_node_properties or {}
     lifetime = _lifetime(properties.get(LIFETIME_POLICY))
     modes = _modes(properties.get(DIST_MODES))
@@ -232,6 +232,26 @@ def dynamic_request(terminus: Source | Target, capabilities: tuple[str, ...]) ->
     elif not modes <= set(_MODES[kind]):
         raise AttachError("amqp:invalid-field", f"a temporary {kind} supports {' and '.join(_MODES[kind])} only")
     return DynamicRequest(kind, lifetime)
+
+
+def _check_dynamic(terminus: Source | Target) -> None:
+    if terminus.address:
+        raise AttachError("amqp:invalid-field", "a dynamic terminus names no address: the node names it")
+
+
+def dynamic_place(terminus: Source | Target) -> str:
+    """Return the connector behind which a link wants its dynamic node, and what leads on from there; empty: here.
+
+    Raises:
+        AttachError: the property that names it is none of its kind.
+    """
+    if not terminus.dynamic:
+        return ""
+    place = (terminus.dynamic_node_properties or {}).get(DYNAMIC_PLACE, "")
+    if not isinstance(place, str):
+        raise AttachError("amqp:invalid-field", f"{DYNAMIC_PLACE} is the name of a connector, not {place!r:.60}")
+    _check_dynamic(terminus)
+    return str(place)
 
 
 def dynamic_properties(wish: DynamicRequest) -> dict[Any, Any]:

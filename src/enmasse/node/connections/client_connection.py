@@ -133,13 +133,14 @@ class ClientLink:
 
     Attributes:
         end: the link's end at the address, once it has joined.
+        connector: the connector behind which it has a dynamic address; empty: behind none.
         made: the dynamic address that was made for the link.
         counted: a tuple of the address whose limits the link counts for (or None), once it is counted.
     """
 
     __slots__ = (
-        "address", "counted", "end", "handle", "is_control", "is_presettled", "is_sender", "made", "metered", "name",
-        "port",
+        "address", "connector", "counted", "end", "handle", "is_control", "is_presettled", "is_sender", "made",
+        "metered", "name", "port",
     )  # fmt: skip
 
     def __init__(self, port: Any, name: str, handle: str, address: Any, *, is_sender: bool) -> None:
@@ -153,6 +154,7 @@ class ClientLink:
         self.is_presettled: bool | None = None
         """True if its sender settles every message itself, or none; None: that is not known."""
         self.end: Producer | Consumer | None = None
+        self.connector = ""
         self.made: Address | None = None
         self.counted: tuple[Address | None] | None = None
         self.metered: Any = None
@@ -445,10 +447,12 @@ class ClientConnection:
 
     def _review_link(self, link: ClientLink) -> None:
         rights, address = self.admission.rights, link.address
-        if link.is_detached or link.end is None or not isinstance(address, str) or not address:
+        if link.is_detached or link.end is None or not (link.connector or (isinstance(address, str) and address)):
             return
         try:
-            if link.is_sender:
+            if link.connector:
+                rights.require_dynamic(link.connector)
+            elif link.is_sender:
                 rights.require_send(address)
             else:
                 rights.require_receive(address)
@@ -505,6 +509,25 @@ class ClientConnection:
         if name == MANAGEMENT and management is not None and name not in space.addresses:
             return management.service(space.core, name, self)
         return space.find_target(name)
+
+    def find_connector(self, link: ClientLink, place: str) -> Address:
+        """Return the connector behind which a link wants a dynamic address.
+
+        Args:
+            link: the link.
+            place: the name of the connector, and perhaps what leads on from there.
+
+        Raises:
+            AttachError: there is none of that name, or the user may not use it.
+        """
+        space = self.space
+        assert space is not None
+        name = place.partition("/")[0]
+        self.admission.rights.require_dynamic(name)
+        if name not in space.connectors:
+            raise AttachError("amqp:not-found", f"space {space.name!r} has no connector {name!r:.100}")
+        link.connector = name
+        return space.connectors[name]
 
     def make_dynamic(self, link: ClientLink, wish: DynamicRequest) -> Address:
         """Make a dynamic address for a link.

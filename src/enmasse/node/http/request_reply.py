@@ -61,15 +61,39 @@ class Asking(Receiving):
     def _attach(self) -> None:
         connection = self._connection
         link = ClientLink(self, f"http-{connection.number}", "reply", None, is_sender=False)
+        options = AttachOptions(name=link.name, container=connection.container)
+        connector = self.address.partition("/")[0]
         try:
-            address = connection.make_dynamic(link, DynamicRequest())
+            if connector in connection.open_space.connectors:
+                # Who answers over there knows no address of ours.
+                address = connection.find_connector(link, connector)
+                options.source, options.is_dynamic = connector, True
+            else:
+                address = connection.make_dynamic(link, DynamicRequest())
+                options.source = address.name
             connection.count(link, address)
-            self.consumer = address.attach_consumer(self, AttachOptions(source=address.name))
+            self.consumer = address.attach_consumer(self, options)
         except RemoteError as error:
             connection.refused(link, error)
             raise
         connection.join(self, link, self.consumer, self._begin, self._refuse)
-        payload = self._question(address.name)
+        if not options.is_dynamic:
+            self._ask(address.name)
+
+    def _begin(self) -> None:
+        """Grant credit, and ask now if the address for the answer was not known before."""
+        super()._begin()
+        if self.consumer.granted is None:
+            return
+        try:
+            self._ask(self.consumer.granted.source.address)
+        except HttpError as error:
+            self._sent(error)
+        else:
+            self._send()
+
+    def _ask(self, reply_to: str) -> None:
+        payload = self._question(reply_to)
         self._sender.check(len(payload))
         self._post = Post(payload, self._wait_s, self._sent)
 
@@ -89,8 +113,11 @@ class Asking(Receiving):
         except HttpError:
             self._connection.detached(self, is_logged=False)
             raise
-        assert self._post is not None
-        self._sender.send(self._post)
+        self._send()
+
+    def _send(self) -> None:
+        if self._post is not None:
+            self._sender.send(self._post)
 
     def _sent(self, error: HttpError | None) -> None:
         self._post = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import RelayProducer
-from enmasse.node.patterns import matcher_of
+from enmasse.node.patterns import reach_of
 from enmasse.node.uplinks.remote import remotes_of
 from enmasse.node.uplinks.uplink import Uplinks
 
@@ -72,7 +72,7 @@ class Connectors:
                 present[name] = self._begin(space, name, one)
             elif before.given != one:
                 before.given = one
-                before.relay.reaches = _reaches(one)
+                _let_reach(before.relay, one)
                 before.uplinks.renew(self._servers(space, one))
         if not present:
             del self._of_space[space.name]
@@ -96,7 +96,8 @@ class Connectors:
         mark = f"{self._installation() or space.uid}/{space.uid}/{name}"
         servers = self._servers(space, given)
         uplinks = Uplinks(f"{space.name}/{name}", servers, self._turn, self._changed, mark)
-        relay = Relay(self._core, name, uplinks, _reaches(given))
+        relay = Relay(self._core, name, uplinks, lambda _name: False)
+        _let_reach(relay, given)
         space.connectors[name] = relay
         space.version += 1
         return _Connector(given, relay, uplinks)
@@ -114,9 +115,11 @@ class Connectors:
         return [partial(remote.options, self._reach, container) for remote in remotes_of(given)]
 
 
-def _reaches(given: Given) -> Callable[[str], bool]:
-    matchers = [matcher_of(pattern) for pattern in given.get("patterns", ())]
-    return lambda name: any(is_within(name) for is_within in matchers)
+def _let_reach(relay: Relay, given: Given) -> None:
+    """Have the addresses reached that the connector has patterns for."""
+    matchers = [reach_of(pattern) for pattern in given.get("patterns", ())]
+    relay.reaches = lambda name: any(is_within(name) for is_within in matchers)
+    relay.reaches_any = bool(matchers)
 
 
 def _status(name: str, connector: _Connector) -> dict[str, Any]:

@@ -5,7 +5,8 @@ Rules:
    Sessions share connections, as many as the other container allows.
 2. A connection is made when a link needs it, and closed once none has needed it for ``IDLE_S``.
 3. A connection that is lost is made again for as long as links are there, by turns at all servers, and later each
-   time. A link that was never attached is refused once each server was tried in vain.
+   time. A link that was never attached is refused once each server was tried in vain; one that had an address made
+   for it ends, as that is gone.
 4. Some servers end a session because of one attach that they do not like. The first link without an answer is taken
    for that and refused; the others are attached again. If all have an answer, nobody knows, and all are refused.
 """
@@ -16,7 +17,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from enmasse.client.carrier import Carrier, jittered
 from enmasse.errors import EnmasseError
@@ -29,7 +30,7 @@ from enmasse.messaging.relay.receivers import OUTCOMES, RelayConsumer
 from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.uplinks.remote import in_our_words
 from enmasse.wire.amqp.errors import LinkError, LocalError, RemoteError, SessionError
-from enmasse.wire.amqp.performatives import Attach, Source, Target
+from enmasse.wire.amqp.performatives import DYNAMIC_PLACE, Attach, Source, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
     End = RelayProducer | RelayConsumer
+
+TerminusT = TypeVar("TerminusT", Source, Target)
 
 IDLE_S: Final = 60.0
 """Seconds after which a connection without links is closed."""
@@ -93,12 +96,23 @@ def _attach_of(options: AttachOptions, *, is_sender: bool) -> Attach:
         expiry_policy=Symbol(options.expiry_policy),
         timeout=options.expiry_timeout_s,
         distribution_mode=Symbol("copy") if options.browse else None,
+        dynamic=options.is_dynamic,
         filter=asked or None,
     )
     settled = 1 if options.presettle else 2
     return Attach(
         name=options.name, handle=0, role=not is_sender, snd_settle_mode=settled, source=source, target=Target()
     )
+
+
+def _named(asked: TerminusT, name: str, options: AttachOptions) -> TerminusT:
+    """Return a client's terminus with what the other container calls the address, or with where it is to make one."""
+    if not options.is_dynamic:
+        return replace(asked, address=name)
+    properties = {key: value for key, value in (asked.dynamic_node_properties or {}).items() if key != DYNAMIC_PLACE}
+    if name:
+        properties[DYNAMIC_PLACE] = name
+    return replace(asked, address=None, dynamic_node_properties=properties or None)
 
 
 def _ignored(options: AttachOptions, answer: Attach) -> str:
@@ -206,12 +220,12 @@ class _Line(Carrier):
             raise LinkError("amqp:frame-size-too-small", problem)
         if isinstance(wanted.end, RelayProducer):
             assert isinstance(asked.target, Target)
-            target = replace(asked.target, address=wanted.name)
+            target = _named(asked.target, wanted.name, options)
             link = session.attach_sender(wanted.link_name, wanted.end, target, source=asked.source, **given)
         else:
             assert asked.source is not None
             # It is told which outcomes there are: the client's own are not all, as we release what it leaves behind.
-            source = replace(asked.source, address=wanted.name, outcomes=None)
+            source = replace(_named(asked.source, wanted.name, options), outcomes=None)
             given["target"] = asked.target if isinstance(asked.target, Target) else None
             given["rcv_settle_mode"] = asked.rcv_settle_mode
             link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
@@ -272,7 +286,12 @@ class _Line(Carrier):
         wanted, attach = self._links.get(link), link.remote_attach
         if wanted is None or attach is None:
             return
-        if (attach.target if link.is_sender else attach.source) is not None:
+        terminus: Any = attach.target if link.is_sender else attach.source
+        if terminus is not None:
+            if wanted.options.is_dynamic and not (isinstance(terminus.address, str) and terminus.address):
+                problem = "what is behind the connector makes no addresses for links"
+                link.detach(AmqpError("amqp:not-implemented", problem))
+                return
             if ignored := _ignored(wanted.options, attach):
                 problem = f"what is behind the connector does not know the filter {ignored!r}"
                 link.detach(AmqpError("amqp:not-implemented", problem))
@@ -281,7 +300,7 @@ class _Line(Carrier):
             if isinstance(wanted.end, RelayConsumer):
                 assert attach.source is not None
                 wanted.end.offered = attach.source.outcomes or OUTCOMES
-            if wanted.options.attach is not None:
+            if wanted.options.attach is not None or wanted.options.is_dynamic:
                 wanted.end.granted = attach
             wanted.end.on_upstream(link)  # type: ignore[arg-type]  # it is of the end's direction
 
@@ -319,7 +338,7 @@ class _Line(Carrier):
     def _end(self, wanted: _Upstream, session: SessionOutput, error: AmqpError | None) -> None:
         wanted.line = None
         if session.connection.closed and wanted.was_attached:
-            wanted.end.on_lost()
+            self._uplinks.lost(wanted)
         else:
             self._uplinks.refused(wanted, error)
 
@@ -408,7 +427,7 @@ class Uplinks:
     def attach_again(self, wanted: _Upstream) -> None:
         """Attach a link that has lost its session, and nothing else."""
         if wanted.was_attached and self._wanted.get(wanted.end) is wanted:
-            wanted.end.on_lost()
+            self.lost(wanted)
         if self._wanted.get(wanted.end) is wanted:
             try:
                 self._place(wanted)
@@ -491,6 +510,14 @@ class Uplinks:
             self._note(problem)
             self.reconnects += 1
             self._dial_for_waiting()
+
+    def lost(self, wanted: _Upstream) -> None:
+        """Have a link wait for the next connection, or end it if its address is gone with the way that it had."""
+        if wanted.options.is_dynamic:
+            problem = "the way there is lost, and with it the address that was made for the link"
+            self.refused(wanted, AmqpError("amqp:link:detach-forced", problem))
+        else:
+            wanted.end.on_lost()
 
     def refused(self, wanted: _Upstream, error: AmqpError | None) -> None:
         """End a link that the other container refuses, or has detached."""
@@ -585,7 +612,7 @@ class Uplinks:
             if old in self._lines:
                 self._drop(old)
                 for wanted in old.leave_all():
-                    wanted.end.on_lost()
+                    self.lost(wanted)
         self._attach_all(line)
         for old in lines:
             self._start(old.close())

@@ -151,13 +151,17 @@ class Rights:
                 "long as it is open to everybody",
             )
 
-    def require_dynamic(self) -> None:
-        """Check that the user may have a dynamic address.
+    def require_dynamic(self, connector: str = "") -> None:
+        """Check that the user may have a dynamic address, here or behind a connector.
 
         Raises:
-            AttachError: the user may do nothing at all.
+            AttachError: the user may do nothing at all, or has no permission that names the connector.
         """
         user = self.user
+        if connector:
+            if user is not None and not user.permissions.name(connector):
+                raise _refusal(user, "make", f"a dynamic address behind {connector}")
+            return
         if self.may_view:
             # The answers of the space's management go to dynamic addresses.
             return

@@ -32,6 +32,7 @@ from enmasse.message.composites import (
     register,
 )
 from enmasse.message.outcomes import ACCEPTED, ERROR, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.types import Symbol
 
 # Taken from here they know every class, as only what is imported is registered.
 __all__ = ["Composite", "decode_composite", "encode_composite", "from_described"]
@@ -75,6 +76,11 @@ class Begin(Composite):
     offered_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
     desired_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
     properties: dict[Any, Any] | None = field_of(FIELDS, None)
+
+
+DYNAMIC_PLACE = Symbol("x-opt-qd.address")
+"""The property of a dynamic node by which a link names the container, behind others, that is to make it; it is that
+of Qpid Dispatch."""
 
 
 @dataclass(slots=True)
