@@ -6,30 +6,38 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from enmasse.client import Connection, LinkDetachedError, LinkRefusedError, Message, connect
+from enmasse.client.errors import TooLargeError
 from enmasse.client.options import Options, Url
 from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Rejected, Released
+from enmasse.message.types import Symbol, UInt
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.relay import receivers, senders
 from enmasse.messaging.relay.relay import Relay
+from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
+from enmasse.net.egress import CONNECTORS, Reach
 from enmasse.net.loop import run
 from enmasse.node.uplinks import uplink
+from enmasse.node.uplinks.remote import Remote
 from enmasse.node.uplinks.uplink import Uplinks
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.errors import SessionError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import Attach, Declared, Disposition, Flow, TransactionalState, Transfer
+from enmasse.wire.amqp.performatives import Attach, Declared, Disposition, Flow, Open, TransactionalState, Transfer
 from enmasse.wire.amqp.session import Session
 from tests.support.polling import until_async
-from tests.support.scripted_remote import ScriptedRemote, listening
-from tests.unit.client.conftest import MemoryNode, noding
+from tests.support.scripted_remote import ScriptedRemote, Sink, listening
+from tests.unit.client.authorities import Authority
+from tests.unit.client.conftest import MemoryNode, noding, serving
 
 GOOD = "good"
 """An address at which every remote behaves."""
@@ -49,10 +57,11 @@ class Place:
         self.space = node.entities.spaces["ns/shop"]
         self.uplinks = self.connector("mill", remote.port)
 
-    def connector(self, name: str, port: int) -> Uplinks:
+    def connector(self, name: str, port: int, made: Callable[[], Options] | None = None) -> Uplinks:
         place = Url(scheme="amqp", host="127.0.0.1", port=port)
         options = Options(places=(place,), container_id="node")
-        uplinks = Uplinks(f"shop/{name}", [lambda: options], self.node.turn, lambda: None, f"here/shop/{name}")
+        servers = [made or (lambda: options)]
+        uplinks = Uplinks(f"shop/{name}", servers, self.node.turn, lambda: None, f"here/shop/{name}")
         self.space.connectors[name] = Relay(self.node.core, name, uplinks, lambda _name: True)
         self.space.version += 1
         return uplinks
@@ -63,7 +72,7 @@ class Place:
 
 @asynccontextmanager
 async def placed(remote: ScriptedRemote) -> AsyncIterator[Place]:
-    async with listening(remote), noding() as node:
+    async with listening(remote), noding(local="anycast") as node:
         place = Place(node, remote)
         try:
             yield place
@@ -293,6 +302,93 @@ async def the_link_is_detached_under_way(_place: Place, client: Connection) -> N
     assert all(isinstance(one, LinkDetachedError) or str(one).startswith("modified") for one in found), found
 
 
+@case(Leaving)
+async def a_link_is_detached_in_the_middle_of_a_large_message(place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders", resend=False)
+    # It has not said that it takes only small ones.
+    place.remote.links[-1].limit_messages(1_000)  # type: ignore[attr-defined]
+    assert str(await sender.send_payload(Message(b"x" * (4 << 20)).encode())).startswith("modified")
+    with pytest.raises(LinkDetachedError) as ended:
+        await sender.send_payload(BODY)
+    assert ended.value.condition == "amqp:link:message-size-exceeded"
+    assert place.space.connectors["mill"].counts()["senders"] == 1
+
+
+class Contrary(ScriptedRemote):
+    """Answers with settle modes and a size that nobody has asked for."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_attach(link, attach)
+            return
+        self.attaches.append(attach)
+        link.sink = Sink(self, link)
+        modes = {"snd_settle_mode": 1 - attach.snd_settle_mode % 2, "rcv_settle_mode": 1 - attach.rcv_settle_mode}
+        link._send_attach(replace(attach, role=not attach.role, handle=link.handle, max_message_size=100, **modes))
+        link.tell_credit()
+        if isinstance(link, ReceivingLink):
+            link.grant(100)
+
+    def on_credit(self, link: SendingLink, gained: int, drain: bool) -> None:
+        for settled in (False, True)[: link.credit]:
+            link.sink.send(BODY, settled=settled)
+
+
+@case(Contrary)
+async def other_settle_modes_are_answered_than_were_asked_for(place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders")
+    assert str(await sender.send_payload(BODY)) == "accepted"
+    with pytest.raises(TooLargeError, match="which takes 100"):
+        await sender.send_payload(FLOOD)
+    receiver = await client.receiver("mill/orders", credit=0)
+    receiver.grant(2)
+    found = [await receiver.receive(60) for _ in range(2)]
+    assert [got is not None and got.settled for got in found] == [False, True]
+    for got in found:
+        assert got is not None
+        got.accept()
+    await until_async(lambda: place.remote.outcomes == [ACCEPTED])
+
+
+class Wrapping(ScriptedRemote):
+    """Counts from just below where numbers wrap."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if isinstance(link, ReceivingLink) or self.name_of(link) == GOOD:
+            super().on_attach(link, attach)
+            return
+        self.attaches.append(attach)
+        self.links.append(link)
+        assert isinstance(link, SendingLink)
+        link.sink = Sink(self, link)
+        link.delivery_count = start = 0xFFFFFFFE
+        link.session.number_from(start)
+        link._send_attach(replace(attach, role=False, handle=link.handle, initial_delivery_count=start))
+        link.tell_credit()
+
+    def on_credit(self, link: SendingLink, gained: int, drain: bool) -> None:
+        for _ in range(min(link.credit, 1)):
+            link.sink.send(BODY)
+
+
+@case(Wrapping)
+async def counts_wrap_both_ways(place: Place, client: Connection) -> None:
+    sender = await client.sender("mill/orders")
+    (line,) = place.uplinks._lines
+    for session in line._sessions_of.values():
+        session.number_from(0xFFFFFFFE)
+    for _ in range(5):
+        assert str(await sender.send_payload(BODY)) == "accepted"
+    receiver = await client.receiver("mill/orders", credit=0)
+    for _ in range(5):
+        receiver.grant(1)
+        got = await receiver.receive(60)
+        assert got is not None
+        got.accept()
+    receiver.grant(1)
+    assert await receiver.receive(60) is not None
+
+
 class Ending(ScriptedRemote):
     """Ends each session but that of the well-behaved address, at once or with its first link."""
 
@@ -485,6 +581,125 @@ def test_a_server_that_closes_at_once_is_told_as_out_of_reach(monkeypatch: pytes
             remote.is_eager = False
             sender = await client.sender("mill/orders")
             assert str(await sender.send_payload(BODY)) == "accepted"
+
+    run(scene())
+
+
+class Elsewhere(ScriptedRemote):
+    """Sends clients on to itself, at once or as it is told to."""
+
+    is_eager = True
+
+    def on_opened(self, connection: Engine, remote: Open) -> None:
+        super().on_opened(connection, remote)
+        if self.is_eager:
+            self.send_on(connection)
+
+    def send_on(self, connection: Engine) -> None:
+        there = {Symbol("network-host"): "127.0.0.1", Symbol("port"): UInt(self.port)}
+        connection.close(AmqpError("amqp:connection:redirect", "go on " * 10_000, there))
+
+
+def test_a_server_that_sends_clients_on_in_circles_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
+
+    async def scene() -> None:
+        remote = Elsewhere()
+        async with placed(remote) as place, place.client() as client:
+            told = f"sends clients on to amqp://127.0.0.1:{remote.port}: name that in endpointHosts"
+            for count in (1, 2):
+                with pytest.raises(LinkRefusedError, match=told) as refused:
+                    await client.sender("mill/orders")
+                assert refused.value.condition == "amqp:connection:forced"
+                assert len(remote.engines) == count
+            assert told in place.uplinks.problem
+            remote.is_eager = False
+            sender = await client.sender("mill/orders")
+            assert str(await sender.send_payload(BODY)) == "accepted"
+            # One that works, too, leads nowhere else.
+            remote.send_on(remote.engines[-1])
+            await until_async(lambda: place.uplinks.reconnects == 1)
+            assert str(await sender.send_payload(BODY)) == "accepted"
+            assert (len(remote.engines), place.uplinks.problem) == (4, "")
+
+    run(scene())
+
+
+def test_a_server_whose_certificate_is_not_trusted_harms_nobody_else(tmp_path: Path) -> None:
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    reach = Reach(CONNECTORS, (ip_network("127.0.0.0/8"),), has_public=False)
+
+    async def scene() -> None:
+        async with (
+            placed(ScriptedRemote()) as place,
+            serving(tls=theirs.server("127.0.0.1")) as server,
+            place.client() as client,
+        ):
+            secure = Remote("127.0.0.1", server.port, is_tls=True, authorities=ours.ca_file.read_text())
+            barn = place.connector("barn", server.port, lambda: secure.options(reach, "node"))
+            for attach in (client.sender, client.receiver):
+                with pytest.raises(LinkRefusedError, match=r"is not known here.*tls.caCert"):
+                    await attach("barn/orders")
+            sender = await client.sender("mill/orders")
+            assert str(await sender.send_payload(BODY)) == "accepted"
+            assert (barn.connections, place.uplinks.connections, server.opens) == (0, 1, [])
+            await barn.close()
+
+    run(scene())
+
+
+def test_a_server_that_stops_reading_holds_up_only_who_sends_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "KEPT_BYTES", 64 << 10)
+
+    async def scene() -> None:
+        class Vast(ScriptedRemote):
+            credit = 1_000_000
+
+        async with (
+            placed(Vast()) as place,
+            listening(ScriptedRemote()) as other,
+            place.client() as client,
+            place.client() as neighbour,
+        ):
+            remote, barn = place.remote, place.connector("barn", other.port)
+            sender = await client.sender("mill/orders", max_pending=1_000_000, resend=False)
+            assert str(await sender.send_payload(FLOOD)) == "accepted"
+            (line,) = place.uplinks._lines
+            assert line.engine is not None
+            (end,) = place.space.connectors["mill"].producers
+            assert isinstance(end, RelayProducer)
+            sending: list[Any] = []
+            for is_lost in (False, True):
+                remote.shells[-1].transport.pause_reading()
+                sending.clear()
+                while not (end._is_blocked and sender.credit == 0):
+                    sending += [sender.send_payload_nowait(FLOOD) for _ in range(min(sender.credit, 20))]
+                    await asyncio.sleep(0)
+                assert end._held_bytes <= senders.KEPT_BYTES
+                assert line.engine.out_bytes <= 4 << 20
+                local = await neighbour.receiver("local", credit=1)
+                for name in ("barn/orders", "local"):
+                    to = await neighbour.sender(name)
+                    one = to.send_payload_nowait(BODY)
+                    if name == "local":
+                        got = await local.receive(60)
+                        assert got is not None
+                        got.accept()
+                    assert str(await one) == "accepted"
+                    await to.close()
+                await local.close()
+                if is_lost:
+                    remote.shells[-1].abort()
+                else:
+                    remote.shells[-1].transport.resume_reading()
+                outcomes = [str(each) for each in await asyncio.gather(*sending)]
+                if not is_lost:
+                    # What the relay had no room for goes nowhere.
+                    assert set(outcomes) <= {"accepted", "released"}
+                    assert len(remote.arrived) == 1 + outcomes.count("accepted")
+            assert {outcome.split()[0] for outcome in outcomes} <= {"accepted", "modified", "released"}
+            assert outcomes.count("accepted") < len(sending)
+            await barn.close()
 
     run(scene())
 

@@ -14,8 +14,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.client.carrier import REDIRECT, redirected
+from enmasse.client.errors import ConnectionDeniedError
 from enmasse.client.options import GIVE, RISK, Options, Url
-from enmasse.errors import ConfigError
+from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.egress import connect_to, new_trust
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ NAME_US = "give the connector credentials, or tls.clientCert with tls.clientKey"
 
 MAX_SERVERS: Final = 16
 """The most servers of one connector."""
+
+MAX_WORDS: Final = 300
+"""Characters of the other container's explanation that are passed on."""
 
 _OF_SERVERS: Final = ("host", "port")
 
@@ -47,8 +52,18 @@ _WORDS = (
 """The client's words for what to do, and those of a connector."""
 
 
-def in_our_words(text: str) -> str:
-    """Return an explanation of the client in the words of a connector's fields."""
+def in_our_words(error: EnmasseError, place: Url | None) -> str:
+    """Return why the client is not let in at a place, or no more, in the words of a connector's fields.
+
+    Where a server sends its clients is for the connector's owner to judge: it is told, never followed.
+    """
+    text = str(error)
+    if isinstance(error, ConnectionDeniedError):
+        text = text[:MAX_WORDS]
+        if error.condition == REDIRECT and place is not None:
+            leads_to = redirected(place, error.info)
+            if leads_to is not None:
+                return f"the server sends clients on to {str(leads_to)[:MAX_WORDS]}: name that in endpointHosts"
     for client, ours in _WORDS:
         text = text.replace(client, ours)
     return text

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
 
-from enmasse.client.carrier import REDIRECT, UNAUTHORIZED, Carrier, redirected
+from enmasse.client.carrier import UNAUTHORIZED, Carrier
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, TlsError
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.egress import EgressError, connect_to
 from enmasse.net.tls_names import chain_of
 from enmasse.node.errors import EntityError
-from enmasse.node.uplinks.remote import NAME_US, Remote, in_our_words
+from enmasse.node.uplinks.remote import MAX_WORDS, NAME_US, Remote, in_our_words
 from enmasse.wire.amqp.performatives import Source
 
 if TYPE_CHECKING:
@@ -61,9 +61,6 @@ a lookup keeps one for as long as its name's server likes."""
 
 MAX_CERTIFICATES: Final = 5
 """The certificates of a chain that are described."""
-
-MAX_LETTERS: Final = 300
-"""The letters of what a server says of itself."""
 
 SOON_DAYS: Final = 14
 """A certificate that ends sooner is remarked upon."""
@@ -176,7 +173,7 @@ class _Attaching:
         """The server has refused, or the connection has ended."""
         if not self.answered.done():
             why = "the server gives no reason" if error is None else f"{error.condition}: {error.description or ''}"
-            self.answered.set_exception(_FailedError(why[:MAX_LETTERS]))
+            self.answered.set_exception(_FailedError(why[:MAX_WORDS]))
 
 
 class _Test:
@@ -204,7 +201,7 @@ class _Test:
         except _FailedError as error:
             self._note(str(error), has_failed=True, step=error.step)
         except EnmasseError as error:
-            self._note(in_our_words(str(error)), has_failed=True)
+            self._note(in_our_words(error, self._remote.url), has_failed=True)
         return self._steps
 
     def _note(self, text: str, *, has_failed: bool = False, step: str = "") -> None:
@@ -286,16 +283,14 @@ class _Test:
     async def _explained(self, error: EnmasseError, addresses: Sequence[str]) -> str:
         """Return why a server that takes connections does not let us in."""
         is_tls, step = self._remote.is_tls, self._names[len(self._steps)]
-        text = in_our_words(str(error))
+        text = in_our_words(error, self._remote.url)
         if isinstance(error, TlsError):
             return text + await self._shown(addresses)
         if isinstance(error, ConnectionDeniedError):
-            if error.condition == REDIRECT and (leads_to := redirected(self._remote.url, error.info)) is not None:
-                return f"the server sends clients on to {str(leads_to)[:MAX_LETTERS]}: name that in endpointHosts"
             # Some let everybody in, and look only then.
             is_nobody = step == "open" and not (self._remote.username or self._remote.certificate)
             hint = f": {NAME_US}" if is_nobody and error.condition == UNAUTHORIZED else ""
-            return text[:MAX_LETTERS] + hint
+            return text[:MAX_WORDS] + hint
         if isinstance(error, DeadlineError):
             text = f"no answer within {OPEN_S:g} s"
         elif step != "SASL" or is_tls:
@@ -353,7 +348,7 @@ def _introduced(remote: Open) -> str:
     )
     idle = "" if remote.idle_time_out is None else f", idle after {remote.idle_time_out / 1000:g} s"
     room = f"frames up to {remote.max_frame_size} bytes, {remote.channel_max + 1} sessions"
-    return f"{product[:MAX_LETTERS]}, container {remote.container_id!r:.100}: {room}{idle}"
+    return f"{product[:MAX_WORDS]}, container {remote.container_id!r:.100}: {room}{idle}"
 
 
 def _described(tls: ssl.SSLObject | None) -> str:
@@ -390,6 +385,6 @@ def _read_certificate(found: x509.Certificate) -> str:
     days = (ends - datetime.now(UTC)).days
     left = f"ended {ends:%Y-%m-%d}" if days < 0 else f"ends {ends:%Y-%m-%d}"
     soon = f", in {days} days" if 0 <= days < SOON_DAYS else ""
-    for_names = f" for {', '.join(names)[:MAX_LETTERS]}" if names else ""
+    for_names = f" for {', '.join(names)[:MAX_WORDS]}" if names else ""
     subject, issuer = (each.rfc4514_string()[:100] for each in (found.subject, found.issuer))
     return f"{subject}{for_names} (from {issuer}, {left}{soon})"

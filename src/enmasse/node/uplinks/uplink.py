@@ -28,7 +28,7 @@ from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.relay.receivers import OUTCOMES, RelayConsumer
 from enmasse.messaging.relay.senders import RelayProducer
-from enmasse.node.uplinks.remote import in_our_words
+from enmasse.node.uplinks.remote import MAX_WORDS, in_our_words
 from enmasse.wire.amqp.errors import LinkError, LocalError, RemoteError, SessionError
 from enmasse.wire.amqp.performatives import DYNAMIC_PLACE, Attach, Source, Target
 
@@ -69,9 +69,6 @@ FRAME_ROOM: Final = 64
 """Bytes of an attach's frame beside what was asked for."""
 
 REDIRECT: Final = "amqp:link:redirect"
-
-MAX_WORDS: Final = 300
-"""Characters of the other container's explanation that are passed on."""
 
 THROUGH: Final = Symbol("enmasse:through")
 """The property of an attach that lists the connectors by which it has come; it gives no rights."""
@@ -504,7 +501,7 @@ class Uplinks:
         self._hasty_s = min(MAX_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._hasty_s)) if is_hasty else 0.0
         if line.idle is not None:
             line.idle.cancel()
-        problem = in_our_words(str(error))
+        problem = in_our_words(error, line.url)
         _log.warning("Connector %s lost its connection: %s", self._name, problem)
         if any(wanted.line is None for wanted in self._wanted.values()):
             self._note(problem)
@@ -621,14 +618,16 @@ class Uplinks:
         """Try each server once; the first that lets us in becomes the preferred one."""
         problems = []
         for _ in range(len(self._servers)):
+            place = None
             try:
                 options = self._servers[0]()
-                line = _Line(self, options, options.places[0], self._turn)
+                place = options.places[0]
+                line = _Line(self, options, place, self._turn)
                 await line.dial(DIAL_S)
                 if line.error is not None:
                     raise line.error
             except EnmasseError as error:
-                problems.append(in_our_words(str(error)))
+                problems.append(in_our_words(error, place))
             except OSError as error:
                 problems.append(error.strerror or str(error))
             else:
