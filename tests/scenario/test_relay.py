@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -382,6 +384,44 @@ async def _by_stomp(place: Place) -> None:
         peer.say("SEND", b"stomp", destination="mill/nowhere", receipt="refused")
         error = await peer.next("ERROR")
         assert "nowhere" in error["message"]
+
+
+def test_a_server_that_is_paused_holds_up_only_who_uses_it_and_what_it_has_is_known_in_the_end(place: Place) -> None:
+    place.near.create("here", "queue")
+    impatient = place.connectors("mill")
+    impatient["mill"]["idleTimeout"] = 1
+    with (
+        place.near.connect() as connection,
+        connection.sender("mill/orders") as sender,
+        connection.sender("here") as local,
+    ):
+        assert str(sender.send(Message("before", durable=True))) == "accepted"
+        os.kill(place.far.pid, signal.SIGSTOP)
+        try:
+            sending = [sender.send_nowait(Message(str(number), durable=True)) for number in range(50)]
+            assert str(local.send(Message("beside", durable=True))) == "accepted"
+            assert not any(one.done() for one in sending)
+        finally:
+            os.kill(place.far.pid, signal.SIGCONT)
+        assert {str(one.result(30)) for one in sending} == {"accepted"}
+        assert place.there()["messagesStored"] == 51
+        # One that is silent for longer than the connector says is as good as gone.
+        place.update(impatient)
+        try:
+            until(lambda: place.status()["mill"]["connections"] == 1 and sender.credit, lambda: str(place.status()))
+            os.kill(place.far.pid, signal.SIGSTOP)
+            try:
+                sending = [sender.send_nowait(Message(str(number), durable=True)) for number in range(50)]
+                outcomes = [str(one.result(60)) for one in sending]
+                assert str(local.send(Message("beside", durable=True))) == "accepted"
+            finally:
+                os.kill(place.far.pid, signal.SIGCONT)
+            assert all(outcome.startswith("modified") for outcome in outcomes), outcomes
+            assert str(sender.send(Message("after", durable=True))) == "accepted"
+            assert 52 <= place.there()["messagesStored"] <= 102
+        finally:
+            place.update(place.connectors("mill"))
+    place.near.delete("here")
 
 
 def test_what_was_not_settled_is_told_as_the_other_container_dies(place: Place) -> None:
