@@ -22,6 +22,7 @@ LIMITS = {
     "size": "`messageSize` of a space or an address",
     "retained": "`retained` of a space",
     "subscriptions": "`subscriptions` of a space",
+    "connectors": "`connectorConnections` and `connectorSessions` of a space",
 }
 """Limits, with what bounds them."""
 
@@ -88,6 +89,13 @@ TOLD = {
         "http": f"429, {_EXCEEDED}",
     },
     "subscriptions": {
+        "amqp": f"detach, {_EXCEEDED}",
+        "mqtt 5": "SUBACK 0x97",
+        "mqtt 3.1.1": "SUBACK 0x80",
+        "stomp": f"ERROR, {_EXCEEDED}",
+        "http": f"429, {_EXCEEDED}",
+    },
+    "connectors": {
         "amqp": f"detach, {_EXCEEDED}",
         "mqtt 5": "SUBACK 0x97",
         "mqtt 3.1.1": "SUBACK 0x80",

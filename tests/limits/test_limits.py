@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -32,6 +32,8 @@ NO_LIMITS = dict.fromkeys(
         "maxMessageSize",
         "maxRetained",
         "maxSubscriptions",
+        "maxConnectorConnections",
+        "maxConnectorSessions",
     ),
     0,
 )
@@ -61,6 +63,16 @@ class Site:
         self.lift()
         self._management.update("io.enmasse.space", SPACE, limits)
 
+    @contextmanager
+    def connected(self, *names: str) -> Iterator[None]:
+        """Have connectors that lead back to the space."""
+        back = {"servers": [{"host": "127.0.0.1", "port": self.port}], "patterns": ["#"]}
+        self._management.update("io.enmasse.space", SPACE, {"connectors": dict.fromkeys(names, back)})
+        try:
+            yield
+        finally:
+            self._management.update("io.enmasse.space", SPACE, {"connectors": {}})
+
     def lift(self) -> None:
         """Bound the space by nothing."""
         self._management.update("io.enmasse.space", SPACE, NO_LIMITS)
@@ -69,7 +81,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with (
-        NodeProcess(tmp_path_factory.mktemp("limited")) as node,
+        NodeProcess(tmp_path_factory.mktemp("limited"), "--connector-network", "127.0.0.1/32") as node,
         blocking.connect(node.admin_url, timeout=30) as connection,
     ):
         yield Site(node, connection)
@@ -207,3 +219,22 @@ def test_a_subscription_beyond_those_of_the_space(site: Site, name: str, client:
             assert await refused(other.listen("topic")) == told("subscriptions", name)
 
     run(story())
+
+
+@pytest.mark.limit("connectors", "amqp", "mqtt", "stomp", "http/1.1", "http/2", "websocket")
+@pytest.mark.parametrize("limits", [{"maxConnectorSessions": 1}, {"maxConnectorConnections": 1}], ids=str)
+def test_a_client_beyond_those_that_connectors_have_room_for(
+    site: Site, name: str, client: MakeClient, limits: dict[str, int]
+) -> None:
+    """The second one needs a session of its own, or the second connector a connection."""
+    site.limit(**limits)
+    words = ("far", "far") if "maxConnectorSessions" in limits else ("far", "near")
+    first, second = (f"{word}{'%2F' if name.startswith('http') else '/'}topic" for word in words)
+
+    async def story() -> None:
+        async with client(site.port) as one, client(site.port) as other:
+            await one.listen(first)
+            assert await refused(other.listen(second)) == told("connectors", name)
+
+    with site.connected("far", "near"):
+        run(story())

@@ -46,6 +46,10 @@ class SpaceLimitSettings:
         max_filter_addresses: addresses that one filter with wildcards may stand for.
         max_subscriptions: filters of sessions, and subscriptions that receivers make at topics.
         max_subscription_bytes: bytes of memory of these, with sessions and wills.
+        max_connector_connections: connections to other containers.
+        max_connector_sessions: sessions on these.
+        max_connector_unsettled: messages of one sender that another container has not decided about.
+        max_connector_bytes: bytes that wait at connectors.
     """
 
     max_connections: int = 0
@@ -63,6 +67,10 @@ class SpaceLimitSettings:
     max_filter_addresses: int = 0
     max_subscriptions: int = 0
     max_subscription_bytes: int = 0
+    max_connector_connections: int = 0
+    max_connector_sessions: int = 0
+    max_connector_unsettled: int = 0
+    max_connector_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,18 @@ MAX_SUBSCRIPTIONS = 100_000
 MAX_SUBSCRIPTION_BYTES = 1 << 30
 """Bytes of memory of sessions, wills and subscriptions, where no number is set: room for 100,000 with one each."""
 
+MAX_CONNECTOR_CONNECTIONS = 64
+"""Connections of a space's connectors, where no number is set: four connectors with as many as each may have."""
+
+MAX_CONNECTOR_SESSIONS = 10_000
+"""Sessions on these, where no number is set: each connection of a client has one at each connector that it uses."""
+
+MAX_CONNECTOR_UNSETTLED = 10_000
+"""Messages of one sender without an outcome yet: another container may grant credit and never settle."""
+
+MAX_CONNECTOR_BYTES = 64 << 20
+"""Bytes that wait at a space's connectors, where no number is set: what large messages may have at an address."""
+
 SESSION_BYTES = 3 << 10
 FILTER_BYTES = 1 << 10
 SUBSCRIPTION_BYTES = 4 << 10
@@ -71,6 +83,10 @@ class SpaceLimits(NamedTuple):
         filter_addresses: that one filter with wildcards may stand for.
         subscriptions: filters of sessions, and subscriptions that other receivers make, at a time.
         subscription_bytes: the bytes of memory that these, sessions and wills take together.
+        connector_connections: connections to other containers at a time.
+        connector_sessions: sessions on these.
+        connector_unsettled: messages of one sender that another container has not decided about.
+        connector_bytes: bytes that wait for other containers, or for receivers of what comes from there.
     """
 
     connections: int = 0
@@ -88,6 +104,10 @@ class SpaceLimits(NamedTuple):
     filter_addresses: int = MAX_FILTER_ADDRESSES
     subscriptions: int = MAX_SUBSCRIPTIONS
     subscription_bytes: int = MAX_SUBSCRIPTION_BYTES
+    connector_connections: int = MAX_CONNECTOR_CONNECTIONS
+    connector_sessions: int = MAX_CONNECTOR_SESSIONS
+    connector_unsettled: int = MAX_CONNECTOR_UNSETTLED
+    connector_bytes: int = MAX_CONNECTOR_BYTES
 
 
 def least(*limits: int) -> int:
@@ -134,8 +154,8 @@ class Usage:
     """
 
     __slots__ = (
-        "connections", "devices", "limits", "links", "receivers", "senders", "space", "subscription_bytes",
-        "subscriptions",
+        "connections", "connector_bytes", "devices", "limits", "links", "receivers", "senders", "space",
+        "subscription_bytes", "subscriptions",
     )  # fmt: skip
 
     def __init__(self, space: str) -> None:
@@ -150,6 +170,8 @@ class Usage:
         self.subscriptions = 0
         self.subscription_bytes = 0
         """Bytes of memory of subscriptions, sessions and wills."""
+        self.connector_bytes = 0
+        """Bytes that wait at connectors."""
 
     def enter(self, container: str) -> None:
         """Count a connection.
@@ -159,9 +181,9 @@ class Usage:
         """
         limits = self.limits
         if limits.connections and self.connections >= limits.connections:
-            raise self._exceeded("connections", limits.connections, "close one")
+            raise self.exceeded("connections", limits.connections, "close one")
         if limits.devices and container not in self.devices and len(self.devices) >= limits.devices:
-            raise self._exceeded("devices (distinct container ids)", limits.devices, "disconnect one")
+            raise self.exceeded("devices (distinct container ids)", limits.devices, "disconnect one")
         self.connections += 1
         self.devices[container] += 1
 
@@ -183,7 +205,7 @@ class Usage:
         """
         most = self.limits.links
         if most and self.links >= most:
-            raise self._exceeded("links", most, "detach one")
+            raise self.exceeded("links", most, "detach one")
         if address is not None:
             if limits is not None:
                 self._check_address(address, limits, is_sender=is_sender)
@@ -230,7 +252,7 @@ class Usage:
         """
         limits = self.limits
         if footprint.subscriptions and 0 < limits.subscriptions <= self.subscriptions:
-            raise self._exceeded("subscriptions", limits.subscriptions, "end one")
+            raise self.exceeded("subscriptions", limits.subscriptions, "end one")
         if limits.subscription_bytes and self.subscription_bytes + footprint.size > limits.subscription_bytes:
             raise AttachError(
                 EXCEEDED,
@@ -239,7 +261,8 @@ class Usage:
                 "end some, use shorter names, or ask for a larger plan",
             )
 
-    def _exceeded(self, what: str, most: int, remedy: str) -> AttachError:
+    def exceeded(self, what: str, most: int, remedy: str) -> AttachError:
+        """Return the error for one more than the space may have."""
         return AttachError(
             EXCEEDED,
             f"space {self.space!r} has {most} {what}, as many as its plan allows; {remedy}, or ask for a larger plan",

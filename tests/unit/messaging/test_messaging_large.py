@@ -11,7 +11,7 @@ from enmasse.message.sections import encode_message
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.anycast import Anycast
-from enmasse.messaging.direct.large import LARGE_BYTES, LargeDelivery, PassingConsumer, PassingProducer
+from enmasse.messaging.direct.large import LARGE_BYTES, WAITING_BYTES, LargeDelivery, PassingConsumer, PassingProducer
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.link import ReceivingLink
 from tests.unit.node.test_node_binding import Client, Node
@@ -67,6 +67,7 @@ class Straight(Address):
     kind = "straight"
     passes_large = True
     backlog_bytes = 0
+    room_bytes = WAITING_BYTES
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """Attach the sender."""

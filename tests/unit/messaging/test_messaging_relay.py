@@ -11,7 +11,7 @@ from enmasse.message.sections import Header, encode_message
 from enmasse.message.types import Symbol
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.direct.large import LARGE_BYTES
-from enmasse.messaging.relay import senders
+from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import RelayProducer
@@ -180,8 +180,8 @@ def test_a_receiver_that_drains_no_more_has_its_credit_again(scene: Scene) -> No
     assert receiver.payloads == [BODY]
 
 
-def test_a_client_is_not_granted_more_than_may_be_undecided(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(senders, "MAX_UNSETTLED", 100)
+def test_a_client_is_not_granted_more_than_may_be_undecided(scene: Scene) -> None:
+    scene.address.usage.limits = SpaceLimits(connector_unsettled=100)
     sender = scene.sender()
     receiver = scene.other.receiver("any", credit=1000, answer=None)
     scene.go()

@@ -18,10 +18,11 @@ import pytest
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import FAILED
-from enmasse.messaging.relay import receivers, senders
+from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import IDLE_S, RelayGuest, RelayProducer
+from enmasse.messaging.relay.uplink import OVERHEAD_BYTES
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Attach
 from tests.support.chance import is_long
@@ -29,6 +30,9 @@ from tests.support.chance import is_long
 Action = tuple[Any, ...]
 
 GONE = AmqpError("x:gone", "the queue is deleted")
+KEPT = 1 + OVERHEAD_BYTES
+"""Bytes of a message that waits."""
+
 NO_TIME = CoreHarness()
 """What all worlds share in which nothing waits for a time."""
 
@@ -44,7 +48,7 @@ class Bounds:
         messages: that are sent in all.
         losses: of the connection to the other container.
         undecided: messages of a sender that may be without an outcome.
-        kept: messages that may wait in one link.
+        kept: messages that may wait.
         outcomes: that who receives a message may tell.
     """
 
@@ -116,8 +120,10 @@ class Uplink:
         self.wanted.discard(end)
 
 
-def relay(harness: CoreHarness, uplink: Uplink) -> Relay:
-    return Relay(harness.core, "far", uplink, lambda _name: True)
+def relay(harness: CoreHarness, uplink: Uplink, bounds: Bounds) -> Relay:
+    usage = Usage("shop")
+    usage.limits = SpaceLimits(connector_unsettled=bounds.undecided, connector_bytes=bounds.kept * KEPT)
+    return Relay(harness.core, "far", uplink, lambda _name: True, usage)
 
 
 # Senders
@@ -234,7 +240,7 @@ class SenderWorld:
         self.is_guest = is_guest
         self.harness = CoreHarness() if is_guest else NO_TIME
         self.uplink = Uplink()
-        self.relay = relay(self.harness, self.uplink)
+        self.relay = relay(self.harness, self.uplink, bounds)
         self.gone: list[str] = []
         """Messages that were given to a link there, in order."""
         self.written: set[str] = set()
@@ -374,8 +380,8 @@ class SenderWorld:
         end, there, bounds = self.end, self.there, self.bounds
         assert not self.harness.faults
         assert self.gone == sorted(self.gone), "out of order"
-        assert end._held_bytes == sum(len(item[0]) for item in self.held) <= bounds.kept
-        assert self.relay.backlog_bytes == 0
+        assert end._held_bytes == KEPT * len(end._held) <= KEPT * bounds.kept
+        assert self.relay.backlog_bytes == end._held_bytes
         if not self.is_here:
             assert not end._held
             assert end not in self.uplink.wanted
@@ -568,7 +574,7 @@ class ReceiverWorld:
         self.settles_second = settles_second
         self.harness = NO_TIME
         self.uplink = Uplink()
-        self.relay = relay(self.harness, self.uplink)
+        self.relay = relay(self.harness, self.uplink, bounds)
         self.sent = 0
         self.passed: list[str] = []
         """Messages that the client was sent, in order."""
@@ -728,8 +734,8 @@ class ReceiverWorld:
         end, port, there = self.end, self.port, self.there
         assert not self.harness.faults
         assert self.passed == sorted(self.passed), "out of order"
-        assert end._backlog_bytes == sum(len(payload) for payload, _ in end._backlog) <= self.bounds.kept
-        assert self.relay.backlog_bytes == 0
+        assert end._backlog_bytes == KEPT * len(end._backlog) <= KEPT * self.bounds.kept
+        assert self.relay.backlog_bytes == end._backlog_bytes
         assert self.confirmed <= self.outcomes.keys() - (set(there.awaited) if there is not None else set())
         assert not self.confirmed & self.lost, "an outcome is confirmed that was lost"
         if not self.is_here:
@@ -769,14 +775,6 @@ class ReceiverWorld:
             self.do(("leave",))
         assert not self.uplink.wanted
         self.check()
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have bounds that a few messages reach: each has one byte."""
-    monkeypatch.setattr(senders, "KEPT_BYTES", Bounds.kept)
-    monkeypatch.setattr(receivers, "KEPT_BYTES", Bounds.kept)
-    monkeypatch.setattr(senders, "MAX_UNSETTLED", Bounds.undecided)
 
 
 WORLDS: dict[str, tuple[Callable[[Bounds], World], Bounds, Bounds]] = {

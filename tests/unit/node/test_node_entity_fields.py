@@ -210,16 +210,19 @@ def test_what_is_in_memory_is_bounded_without_a_limit_too() -> None:
     assert limits == SpaceLimits()
     assert 0 not in (limits.retained, limits.retained_bytes, limits.sessions, limits.session_bytes)
     assert 0 not in (limits.filter_addresses, limits.subscriptions, limits.subscription_bytes)
+    assert 0 not in (limits.connector_connections, limits.connector_sessions)
+    assert 0 not in (limits.connector_unsettled, limits.connector_bytes)
 
 
 def test_limits_reach_what_keeps_them() -> None:
     words = (
         "maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl",
         "maxRetained", "maxRetainedBytes", "maxSessions", "maxSessionBytes", "maxSessionExpiry", "maxFilterAddresses",
-        "maxSubscriptions", "maxSubscriptionBytes",
+        "maxSubscriptions", "maxSubscriptionBytes", "maxConnectorConnections", "maxConnectorSessions",
+        "maxConnectorUnsettled", "maxConnectorBytes",
     )  # fmt: skip
     record = checked(SPACE_TYPE, "ns/shop", {word: number for number, word in enumerate(words, 1)})
-    assert space_limits(record) == SpaceLimits(*range(1, 16))
+    assert space_limits(record) == SpaceLimits(*range(1, 20))
     of_address = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
     said: dict[str, Any] = {word: number for number, word in enumerate(of_address, 1)}
     assert settings_of(made("queue", **said)) == AddressSettings(

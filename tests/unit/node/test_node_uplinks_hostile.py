@@ -19,6 +19,7 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Re
 from enmasse.message.types import Symbol, UInt
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import DETACHED
+from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.relay import receivers, senders
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import RelayProducer
@@ -27,7 +28,7 @@ from enmasse.net.egress import CONNECTORS, Reach
 from enmasse.net.loop import run
 from enmasse.node.uplinks import uplink
 from enmasse.node.uplinks.remote import Remote
-from enmasse.node.uplinks.uplink import Uplinks
+from enmasse.node.uplinks.uplink import Together, Uplinks
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.errors import SessionError
 from enmasse.wire.amqp.framing import amqp_frame
@@ -55,14 +56,16 @@ class Place:
         self.node = node
         self.remote = remote
         self.space = node.entities.spaces["ns/shop"]
+        self.together = Together(self.space.usage)
         self.uplinks = self.connector("mill", remote.port)
 
     def connector(self, name: str, port: int, made: Callable[[], Options] | None = None) -> Uplinks:
         place = Url(scheme="amqp", host="127.0.0.1", port=port)
         options = Options(places=(place,), container_id="node")
         servers = [made or (lambda: options)]
-        uplinks = Uplinks(f"shop/{name}", servers, self.node.turn, lambda: None, f"here/shop/{name}")
-        self.space.connectors[name] = Relay(self.node.core, name, uplinks, lambda _name: True)
+        mark = f"here/shop/{name}"
+        uplinks = Uplinks(f"shop/{name}", servers, self.node.turn, lambda: None, mark, self.together)
+        self.space.connectors[name] = Relay(self.node.core, name, uplinks, lambda _name: True, self.space.usage)
         self.space.version += 1
         return uplinks
 
@@ -512,13 +515,13 @@ async def the_link_is_detached_in_mid_message(_place: Place, client: Connection)
 def test_a_remote_that_lies_harms_only_those_who_use_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
     monkeypatch.setattr(uplink, "MAX_PAUSE_S", 0.05)
-    monkeypatch.setattr(senders, "MAX_UNSETTLED", Place.most_unsettled)
     for module in (senders, receivers):
         monkeypatch.setattr(module, "KEPT_BYTES", 64 << 10)
     made, scene = CASES[name]
 
     async def play() -> None:
         async with asyncio.timeout(60), placed(made()) as place, place.client() as neighbour:
+            place.space.limit(SpaceLimits(connector_unsettled=place.most_unsettled))
             other = await neighbour.sender(f"mill/{GOOD}")
             assert str(await other.send(Message("before"))) == "accepted"
             async with place.client() as client:
@@ -768,6 +771,53 @@ def test_a_connection_that_takes_one_session_is_used_again(monkeypatch: pytest.M
                 await until_async(lambda: remote.open_links == 1)
             assert str(await other.send_payload(BODY)) == "accepted"
             assert len(remote.engines) == 2
+
+    run(scene())
+
+
+def test_what_waits_at_all_connectors_of_a_space_has_one_bound() -> None:
+    async def scene() -> None:
+        async with placed(Full()) as place, listening(Full()) as other, place.client() as client:
+            barn = place.connector("barn", other.port)
+            usage = place.space.usage
+            place.space.limit(SpaceLimits(connector_bytes=64 << 10))
+            sender = await client.sender(None)
+            sending = [
+                sender.send_payload_nowait(Message(b"x" * 4096, to=f"{name}/orders").encode())
+                for _ in range(12)
+                for name in ("mill", "barn")
+            ]
+            await until_async(lambda: sum(one.done() for one in sending) == 24 - 14)
+            assert {str(one.result()) for one in sending if one.done()} == {"released"}
+            assert 14 * 4096 < usage.connector_bytes <= 64 << 10
+            await sender.close()
+            await until_async(lambda: not usage.connector_bytes)
+            await barn.close()
+
+    run(scene())
+
+
+def test_a_link_that_was_there_waits_for_a_connection_that_the_space_may_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
+
+    async def scene() -> None:
+        async with placed(ScriptedRemote()) as place, listening(ScriptedRemote()) as other, place.client() as client:
+            barn = place.connector("barn", other.port)
+            one, two = await client.sender("mill/orders"), await client.sender("barn/orders")
+            assert str(await one.send_payload(BODY)) == str(await two.send_payload(BODY)) == "accepted"
+            place.space.limit(SpaceLimits(connector_connections=1))
+            other.shells[-1].abort()
+            await until_async(lambda: "has 1 connections of connectors, as many as its plan allows" in barn.problem)
+            with pytest.raises(LinkRefusedError, match="close a client's connection that uses one") as refused:
+                await client.receiver("barn/orders")
+            assert refused.value.condition == "amqp:resource-limit-exceeded"
+            assert str(await one.send_payload(BODY)) == "accepted"
+            place.space.limit(SpaceLimits())
+            assert str(await two.send_payload(BODY)) == "accepted"
+            assert barn.problem == ""
+            await barn.close()
 
     run(scene())
 

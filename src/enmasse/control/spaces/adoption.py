@@ -56,6 +56,10 @@ _SPACE_LIMITS = {
     "filterAddresses": "max_filter_addresses",
     "subscriptions": "max_subscriptions",
     "subscriptionBytes": "max_subscription_bytes",
+    "connectorConnections": "max_connector_connections",
+    "connectorSessions": "max_connector_sessions",
+    "connectorUnsettled": "max_connector_unsettled",
+    "connectorBytes": "max_connector_bytes",
 }
 _DURATIONS = {"ttl": "max_ttl", "sessionExpiry": "max_session_expiry"}
 Document = dict[str, Any]

@@ -121,6 +121,10 @@ def limit_settings(limits: SpaceLimits) -> SpaceLimitSettings:
         max_filter_addresses=limits.filter_addresses or 0,
         max_subscriptions=limits.subscriptions or 0,
         max_subscription_bytes=limits.subscription_bytes or 0,
+        max_connector_connections=limits.connector_connections or 0,
+        max_connector_sessions=limits.connector_sessions or 0,
+        max_connector_unsettled=limits.connector_unsettled or 0,
+        max_connector_bytes=limits.connector_bytes or 0,
     )
 
 

@@ -103,6 +103,10 @@ _SPACE_LIMITS = {
     "max_filter_addresses": "maxFilterAddresses",
     "max_subscriptions": "maxSubscriptions",
     "max_subscription_bytes": "maxSubscriptionBytes",
+    "max_connector_connections": "maxConnectorConnections",
+    "max_connector_sessions": "maxConnectorSessions",
+    "max_connector_unsettled": "maxConnectorUnsettled",
+    "max_connector_bytes": "maxConnectorBytes",
 }
 """The node's names of the limits of a space."""
 

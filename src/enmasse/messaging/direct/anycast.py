@@ -16,7 +16,7 @@ from enmasse.messaging.core import MAX_UNITS
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.fallback import Direct
-from enmasse.messaging.direct.large import LargeDelivery, PassingConsumer, PassingProducer
+from enmasse.messaging.direct.large import WAITING_BYTES, LargeDelivery, PassingConsumer, PassingProducer
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Declaration
@@ -145,6 +145,7 @@ class Anycast(Direct):
     """A direct address whose messages go to one receiver each."""
 
     kind = "anycast"
+    room_bytes = WAITING_BYTES
     __slots__ = ("acknowledges", "backlog", "backlog_bytes", "share")
 
     def __init__(self, core: Core, name: str) -> None:

@@ -26,7 +26,7 @@ AHEAD_BYTES = 16 << 20
 """Bytes that may wait for a receiver in the middle of a message: more than a sender within its window sends."""
 
 WAITING_BYTES = 64 << 20
-"""Bytes that may wait for the receivers of an address in all; beyond them large messages are not read."""
+"""Bytes that may wait for the receivers of an address in all."""
 
 PATIENCE_S = 60.0
 """Seconds for which a receiver may keep a sender waiting in the middle of a message."""
@@ -73,6 +73,10 @@ class KeepsDeliveries(Protocol):
 
     backlog_bytes: int
     """Bytes of the messages that wait."""
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that may wait in all; beyond them large messages are not read."""
 
     def forget(self, delivery: Delivery) -> None:
         """Let a delivery wait no longer, if it does."""
@@ -311,8 +315,8 @@ class LargeDelivery(Delivery):
             self.hold()
         if self._is_stalled:
             self._ahead += size
-            waiting = _room_of(self.sender).backlog_bytes
-            if (self._ahead > AHEAD_BYTES or waiting > WAITING_BYTES) and not self._is_held:
+            room = _room_of(self.sender)
+            if (self._ahead > AHEAD_BYTES or room.backlog_bytes > room.room_bytes) and not self._is_held:
                 self._is_held = True
                 _input_of(self.sender).hold_input(True)
 

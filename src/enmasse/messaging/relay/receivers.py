@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, ConsumerPort, Delivery
 from enmasse.messaging.direct.large import LargeDelivery, PassingConsumer, PassingProducer
-from enmasse.messaging.relay.uplink import KEPT_BYTES, ReceivingUpstream, end_with
+from enmasse.messaging.relay.uplink import KEPT_BYTES, OVERHEAD_BYTES, ReceivingUpstream, end_with
 from enmasse.pending import Pending
 
 if TYPE_CHECKING:
@@ -212,8 +212,9 @@ class RelayConsumer(PassingConsumer):
             if size > SMALL_BYTES and self.must_wait(size):
                 return
             self._backlog.popleft()
-            self._backlog_bytes -= len(payload)
-            self.address.backlog_bytes -= delivery.waiting_bytes
+            kept = len(payload) + OVERHEAD_BYTES
+            self._backlog_bytes -= kept
+            self.address.backlog_bytes -= kept + delivery.waiting_bytes
             if isinstance(delivery, LargeDelivery):
                 if not delivery.is_complete:
                     delivery.start(self)
@@ -224,15 +225,16 @@ class RelayConsumer(PassingConsumer):
     def _take_backlog(self) -> Iterable[tuple[bytes, Delivery]]:
         """Remove and return what waits here."""
         backlog, self._backlog, self._backlog_bytes = self._backlog, deque(), 0
-        for _, delivery in backlog:
-            self.address.backlog_bytes -= delivery.waiting_bytes
+        for payload, delivery in backlog:
+            self.address.backlog_bytes -= len(payload) + OVERHEAD_BYTES + delivery.waiting_bytes
         return backlog
 
     def forget(self, large: Delivery) -> None:
         """Let a large message wait no longer, if it does."""
         if (b"", large) in self._backlog:
             self._backlog.remove((b"", large))
-            self.address.backlog_bytes -= large.waiting_bytes
+            self._backlog_bytes -= OVERHEAD_BYTES
+            self.address.backlog_bytes -= OVERHEAD_BYTES + large.waiting_bytes
 
     def _leave_source(self) -> None:
         source, self._source = self._source, None
@@ -296,7 +298,8 @@ class RelayConsumer(PassingConsumer):
         """Hand the message to the receiver."""
         delivery = Delivery(b"", self._source, delivery_id, settled, message_format)
         if self._must_keep(len(payload)):
-            if self._backlog_bytes + len(payload) > KEPT_BYTES:
+            size, address = len(payload) + OVERHEAD_BYTES, self.address
+            if self._backlog_bytes + size > KEPT_BYTES or address.backlog_bytes + size > address.room_bytes:
                 self._turn_away(delivery)
             else:
                 self._keep(payload, delivery)
@@ -310,8 +313,9 @@ class RelayConsumer(PassingConsumer):
 
     def _keep(self, payload: bytes, delivery: Delivery) -> None:
         self._backlog.append((payload, delivery))
-        self._backlog_bytes += len(payload)
-        self.address.backlog_bytes += delivery.waiting_bytes
+        size = len(payload) + OVERHEAD_BYTES
+        self._backlog_bytes += size
+        self.address.backlog_bytes += size + delivery.waiting_bytes
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Give the message back: the receiver has taken its credit back."""

@@ -21,6 +21,7 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.large import LargeDelivery
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import Usage
 from enmasse.messaging.relay.receivers import RelayConsumer, Source
 from enmasse.messaging.relay.senders import RelayGuest, RelayProducer
 
@@ -41,6 +42,7 @@ class Relay(Address):
         name: the name of the connector.
         uplink: the way to the other container.
         reaches: returns whether an address of the other container may be reached.
+        usage: the account of its space; None: one of its own.
 
     Attributes:
         reaches_any: true if there is an address that may be; else none is made there for a link, either.
@@ -50,15 +52,35 @@ class Relay(Address):
     owns_subtree: ClassVar[bool] = True
     names_apart: ClassVar[bool] = True
     passes_large = True
-    __slots__ = ("backlog_bytes", "reaches", "reaches_any", "uplink")
+    __slots__ = ("reaches", "reaches_any", "uplink", "usage")
 
-    def __init__(self, core: Core, name: str, uplink: Uplink, reaches: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        uplink: Uplink,
+        reaches: Callable[[str], bool],
+        usage: Usage | None = None,
+    ) -> None:
         super().__init__(core, name)
         self.uplink = uplink
         self.reaches = reaches
         self.reaches_any = True
-        self.backlog_bytes = 0
-        """Bytes of the large messages that wait."""
+        self.usage = usage or Usage(name)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of the messages that wait, at all connectors of the space."""
+        return self.usage.connector_bytes
+
+    @backlog_bytes.setter
+    def backlog_bytes(self, size: int) -> None:
+        self.usage.connector_bytes = size
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that may wait in all."""
+        return self.usage.limits.connector_bytes
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """Attach a sender; the other container answers later."""

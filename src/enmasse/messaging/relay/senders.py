@@ -9,7 +9,7 @@ from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Mo
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import FAILED, Delivery, ProducerPort
 from enmasse.messaging.direct.large import LargeDelivery, PartsPort, PassingProducer
-from enmasse.messaging.relay.uplink import KEPT_BYTES, SendingUpstream, end_with
+from enmasse.messaging.relay.uplink import KEPT_BYTES, OVERHEAD_BYTES, SendingUpstream, end_with
 from enmasse.pending import Pending
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from enmasse.messaging.errors import AttachError
     from enmasse.messaging.relay.relay import Relay
 
-
-MAX_UNSETTLED = 10_000
-"""Messages of a sender that may wait for the other container's outcome: it may grant credit and never settle."""
 
 OUTCOMES = (Accepted, Rejected, Released, Modified)
 """What a sender understands."""
@@ -50,7 +47,8 @@ class RelayProducer(PassingProducer):
 
     presettle = False
     __slots__ = (
-        "_held", "_held_bytes", "_is_blocked", "_passing", "granted", "opening", "unsettled", "unwritten", "upstream",
+        "_held", "_held_bytes", "_is_blocked", "_most", "_passing", "granted", "opening", "unsettled", "unwritten",
+        "upstream",
     )  # fmt: skip
     address: Relay
 
@@ -60,6 +58,8 @@ class RelayProducer(PassingProducer):
         self.granted: Any = None
         self.upstream: SendingUpstream | None = None
         self.unsettled = 0
+        self._most = address.usage.limits.connector_unsettled
+        """Messages that may wait for the other container's outcome: it may grant credit and never settle."""
         self.unwritten: set[Delivery] = set()
         """Those of the messages without an outcome that cannot have left this machine yet."""
         self._is_blocked = False
@@ -131,11 +131,14 @@ class RelayProducer(PassingProducer):
         super().on_detached()
 
     def _hold(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        if (self._is_lost and not settled) or self._held_bytes + len(payload) > KEPT_BYTES:
+        size, address = len(payload) + OVERHEAD_BYTES, self.address
+        is_full = self._held_bytes + size > KEPT_BYTES or address.backlog_bytes + size > address.room_bytes
+        if is_full or (self._is_lost and not settled):
             self._turn_away(delivery_id, settled, RELEASED)
             return
         self._held.append((payload, delivery_id, settled, message_format))
-        self._held_bytes += len(payload)
+        self._held_bytes += size
+        address.backlog_bytes += size
 
     @property
     def _is_lost(self) -> bool:
@@ -171,7 +174,9 @@ class RelayProducer(PassingProducer):
 
     def _take_held(self) -> Iterable[tuple[bytes, int, bool, int] | LargeDelivery]:
         """Remove and return what waits here."""
-        held, self._held, self._held_bytes = self._held, deque(), 0
+        held, self._held = self._held, deque()
+        self.address.backlog_bytes -= self._held_bytes
+        self._held_bytes = 0
         for item in held:
             if isinstance(item, LargeDelivery):
                 self.address.backlog_bytes -= item.waiting_bytes
@@ -182,7 +187,7 @@ class RelayProducer(PassingProducer):
         if upstream is None or self._is_blocked:
             self.port.grant(0)
         else:
-            self.port.grant(max(0, min(upstream.credit, MAX_UNSETTLED - self.unsettled) - len(self._held)))
+            self.port.grant(max(0, min(upstream.credit, self._most - self.unsettled) - len(self._held)))
 
     # The link there
 
@@ -238,7 +243,7 @@ class RelayProducer(PassingProducer):
             state = FAILED  # such as that of a transaction, which there is not
         if producer is not None:
             producer.settle(delivery.producer_id, state)
-        if self.unsettled == MAX_UNSETTLED // 2:
+        if self.unsettled == self._most // 2:
             self._grant()
 
     def confirm(self, done: Callable[[], None]) -> None:
@@ -283,7 +288,9 @@ class RelayProducer(PassingProducer):
         while held and upstream is not None and upstream.credit > 0 and not self._is_blocked:
             item = held.popleft()
             if not isinstance(item, LargeDelivery):
-                self._held_bytes -= len(item[0])
+                size = len(item[0]) + OVERHEAD_BYTES
+                self._held_bytes -= size
+                self.address.backlog_bytes -= size
                 self.on_message(*item)
                 continue
             self.address.backlog_bytes -= item.waiting_bytes

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 KEPT_BYTES = 8 << 20
 """Bytes that may wait on one link for credit there, or for a receiver whose connection takes no more."""
 
+OVERHEAD_BYTES = 300
+"""Bytes that a message takes while it waits, beside its own."""
+
 
 class SendingUpstream(Protocol):
     """A link to the other container on which a sender's messages go on."""

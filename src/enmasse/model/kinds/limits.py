@@ -81,6 +81,14 @@ class SpaceLimits(Model):
     """Filters of MQTT clients, and subscriptions that other receivers make at topics; 100,000 if left out."""
     subscription_bytes: _Amount | None = None
     """Bytes of the node's memory that these take together, with sessions and wills; 1 GiB if left out."""
+    connector_connections: _Count | None = None
+    """Connections of its connectors to other containers at a time, all together; 64 if left out."""
+    connector_sessions: _Count | None = None
+    """Sessions on these, one for each connection of a client that uses a connector; 10,000 if left out."""
+    connector_unsettled: _Count | None = None
+    """Messages that one sender has sent through a connector and knows no outcome of; 10,000 if left out."""
+    connector_bytes: _Amount | None = None
+    """Bytes that wait at its connectors, for credit there or for receivers here; 64 MiB if left out."""
     pipeline_memory: _Amount | None = None
     """Bytes of Java's heap in each session of Spark that runs its pipelines, 512 MiB at least; what all processes of
     the session have follows from it. Left out: what the machine has."""

@@ -17,6 +17,10 @@ from enmasse.identity.oidc_settings import read_settings as read_oidc_settings
 from enmasse.messaging.address import Declaration, Home
 from enmasse.messaging.address_types import ADDRESS_TYPES
 from enmasse.messaging.limits import (
+    MAX_CONNECTOR_BYTES,
+    MAX_CONNECTOR_CONNECTIONS,
+    MAX_CONNECTOR_SESSIONS,
+    MAX_CONNECTOR_UNSETTLED,
     MAX_FILTER_ADDRESSES,
     MAX_RETAINED,
     MAX_RETAINED_BYTES,
@@ -124,6 +128,10 @@ FIELDS: dict[str, dict[str, Field]] = {
         "maxFilterAddresses": Field(int, is_changeable=True),
         "maxSubscriptions": Field(int, is_changeable=True),
         "maxSubscriptionBytes": Field(int, is_changeable=True),
+        "maxConnectorConnections": Field(int, is_changeable=True),
+        "maxConnectorSessions": Field(int, is_changeable=True),
+        "maxConnectorUnsettled": Field(int, is_changeable=True),
+        "maxConnectorBytes": Field(int, is_changeable=True),
         "hosts": Field(list, is_changeable=True),
         "port": Field(int, is_changeable=True, most=MAX_PORT),
         "oidc": Field(dict, is_changeable=True),
@@ -315,6 +323,10 @@ def space_limits(record: Record) -> SpaceLimits:
         filter_addresses=record.get("maxFilterAddresses") or MAX_FILTER_ADDRESSES,
         subscriptions=record.get("maxSubscriptions") or MAX_SUBSCRIPTIONS,
         subscription_bytes=record.get("maxSubscriptionBytes") or MAX_SUBSCRIPTION_BYTES,
+        connector_connections=record.get("maxConnectorConnections") or MAX_CONNECTOR_CONNECTIONS,
+        connector_sessions=record.get("maxConnectorSessions") or MAX_CONNECTOR_SESSIONS,
+        connector_unsettled=record.get("maxConnectorUnsettled") or MAX_CONNECTOR_UNSETTLED,
+        connector_bytes=record.get("maxConnectorBytes") or MAX_CONNECTOR_BYTES,
     )
 
 

@@ -16,7 +16,7 @@ from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.patterns import reach_of
 from enmasse.node.uplinks.remote import remotes_of
-from enmasse.node.uplinks.uplink import Uplinks
+from enmasse.node.uplinks.uplink import Together, Uplinks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,8 +95,10 @@ class Connectors:
     def _begin(self, space: Space, name: str, given: Given) -> _Connector:
         mark = f"{self._installation() or space.uid}/{space.uid}/{name}"
         servers = self._servers(space, given)
-        uplinks = Uplinks(f"{space.name}/{name}", servers, self._turn, self._changed, mark)
-        relay = Relay(self._core, name, uplinks, lambda _name: False)
+        others = self._of_space[space.name].values()
+        together = next((each.uplinks.together for each in others), None) or Together(space.usage)
+        uplinks = Uplinks(f"{space.name}/{name}", servers, self._turn, self._changed, mark, together)
+        relay = Relay(self._core, name, uplinks, lambda _name: False, space.usage)
         _let_reach(relay, given)
         space.connectors[name] = relay
         space.version += 1

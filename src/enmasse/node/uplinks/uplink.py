@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from enmasse.client.options import Options, Url
     from enmasse.messaging.address import AttachOptions
+    from enmasse.messaging.limits import Usage
     from enmasse.net.loop import Turn
     from enmasse.wire.amqp.link import Link
     from enmasse.wire.amqp.session import Session
@@ -57,7 +58,7 @@ MAX_PAUSE_S: Final = 30.0
 """Seconds between rounds of servers, the first and the longest."""
 
 MAX_CONNECTIONS: Final = 16
-"""The most connections of one connector."""
+"""The most connections of one connector, so that a server that has little room leaves some to the space's others."""
 
 UNREACHABLE: Final = "amqp:connection:forced"
 """The condition of links that end, or are refused, as no server of a connector lets us in."""
@@ -165,6 +166,11 @@ class _Line(Carrier):
         """The bytes that were written and read."""
         return (0, 0) if self._shell is None else (self._shell.bytes_out, self._shell.bytes_in)
 
+    @property
+    def sessions(self) -> int:
+        """The number of its sessions."""
+        return 0 if self.engine is None else len(self.engine.sessions) + len(self._waiting)
+
     def carries(self, key: object) -> bool:
         """Return true if a client's connection has a session here."""
         return key in self._sessions_of
@@ -196,6 +202,8 @@ class _Line(Carrier):
         assert self.engine is not None
         assert self.session is not None
         is_taken = self.session.is_end_sent or self.session in self._sessions_of.values() or self.session.handles
+        if is_taken:
+            self._uplinks.together.require_session()
         session = self.engine.begin() if is_taken else self.session
         self._sessions_of[key] = session
         return session
@@ -340,6 +348,43 @@ class _Line(Carrier):
             self._uplinks.refused(wanted, error)
 
 
+class Together:
+    """What the connectors of one space have together, and may have.
+
+    Args:
+        usage: the account of the space.
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        self.usage = usage
+        self.uplinks: set[Uplinks] = set()
+
+    def require_connection(self) -> None:
+        """Check that there may be one more connection, with its first session.
+
+        Raises:
+            LinkError: there are as many as there may be.
+        """
+        most = self.usage.limits.connector_connections
+        if sum(each.connections + each.is_dialling for each in self.uplinks) >= most:
+            raise self._exceeded("connections of connectors", most)
+        self.require_session()
+
+    def require_session(self) -> None:
+        """Check that there may be one more session.
+
+        Raises:
+            LinkError: there are as many as there may be.
+        """
+        most = self.usage.limits.connector_sessions
+        if sum(each.sessions for each in self.uplinks) >= most:
+            raise self._exceeded("sessions at its connectors, one for each connection of a client", most)
+
+    def _exceeded(self, what: str, most: int) -> LinkError:
+        error = self.usage.exceeded(what, most, "close a client's connection that uses one")
+        return LinkError(error.condition, str(error))
+
+
 class Uplinks:
     """The way to the other container of one connector.
 
@@ -350,6 +395,7 @@ class Uplinks:
         changed: called when there is another problem, or none any more.
         mark: ``<installation>/<space>/<connector>``, all by ids that tell nobody anything: shows others that a link
             has come through here.
+        together: what the connectors of the space have together.
     """
 
     def __init__(
@@ -359,8 +405,13 @@ class Uplinks:
         turn: Turn,
         changed: Callable[[], None],
         mark: str,
+        together: Together,
     ) -> None:
         self.mark = mark
+        self.together = together
+        together.uplinks.add(self)
+        self.is_dialling = False
+        """True while one more connection is being made."""
         self._name = name
         self._changed = changed
         self._servers = list(servers)
@@ -384,6 +435,11 @@ class Uplinks:
     def connections(self) -> int:
         """The number of connections."""
         return len(self._lines)
+
+    @property
+    def sessions(self) -> int:
+        """The number of sessions on its connections."""
+        return sum(line.sessions for line in self._lines)
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -478,6 +534,7 @@ class Uplinks:
                 wanted.line.leave(wanted, closed=False)
             self.refused(wanted, error)
         lines, self._lines = self._lines, []
+        self.together.uplinks.discard(self)
         for line in lines:
             if line.idle is not None:
                 line.idle.cancel()
@@ -560,13 +617,17 @@ class Uplinks:
             if self._hasty_s:
                 await asyncio.sleep(jittered(self._hasty_s))
             while waiting := [each for each in self._wanted.values() if each.line is None]:
-                if len(self._lines) >= MAX_CONNECTIONS:
-                    problem = (
-                        f"connector {self._name} has {MAX_CONNECTIONS} connections, and none has room for a link"
-                    )
-                    self._refuse_new(waiting, AmqpError("amqp:resource-limit-exceeded", problem))
-                    return
-                line = await self._round()
+                full = self._why_full()
+                if full is not None:
+                    self._refuse_new(waiting, full)
+                    await self._wait_for_room(full, pause_s)
+                    pause_s = min(MAX_PAUSE_S, 2 * pause_s)
+                    continue
+                self.is_dialling = True
+                try:
+                    line = await self._round()
+                finally:
+                    self.is_dialling = False
                 if line is not None:
                     pause_s = FIRST_PAUSE_S
                     self._attach_all(line)
@@ -577,6 +638,28 @@ class Uplinks:
                 pause_s = min(MAX_PAUSE_S, 2 * pause_s)
         finally:
             self._dialling = None
+
+    def _why_full(self) -> AmqpError | None:
+        """Return why there may be no more connections; None: there may be."""
+        if len(self._lines) >= MAX_CONNECTIONS:
+            problem = f"connector {self._name} has {MAX_CONNECTIONS} connections, and none has room for a link"
+            return AmqpError("amqp:resource-limit-exceeded", problem)
+        try:
+            self.together.require_connection()
+        except LinkError as error:
+            return AmqpError(error.condition, error.description)
+        return None
+
+    async def _wait_for_room(self, full: AmqpError, pause_s: float) -> None:
+        """Let links that have lost their connection wait, for room on those that there are, too."""
+        if not any(each.line is None for each in self._wanted.values()):
+            return
+        self._note(full.description or "")
+        await asyncio.sleep(jittered(pause_s))
+        for line in list(self._lines):
+            self._attach_all(line)
+        if all(each.line is not None for each in self._wanted.values()):
+            self._note("")
 
     def _refuse_new(self, waiting: Iterable[_Upstream], error: AmqpError) -> None:
         """Refuse links that were never attached; others wait."""
