@@ -103,11 +103,14 @@ class ConnectorEntity:
         name: the first word of the names that lead to it.
         servers: its servers, the preferred one first; all are reached in the same way.
         patterns: the addresses there that may be reached.
+        origins: the Secret and its entry of which each of its secrets is, by the entry that it is by default. As a
+            node has it, all that it has are named, those of no known Secret with an empty name.
     """
 
     name: str
     servers: tuple[ConnectorServer, ...]
     patterns: tuple[str, ...]
+    origins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

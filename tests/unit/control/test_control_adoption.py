@@ -13,7 +13,14 @@ from enmasse.control.addresses.planning import AddressView, wanted_address
 from enmasse.control.context import Context
 from enmasse.control.errors import NodeRefusedError
 from enmasse.control.installation import Removals
-from enmasse.control.ports import AddressEntity, SpaceEntity, SpaceLimitSettings, UserEntity
+from enmasse.control.ports import (
+    AddressEntity,
+    ConnectorEntity,
+    ConnectorServer,
+    SpaceEntity,
+    SpaceLimitSettings,
+    UserEntity,
+)
 from enmasse.control.runtime.verdicts import PlanCatalog
 from enmasse.control.spaces.adoption import ADOPTED_FROM, adopted_address, adopted_space
 from enmasse.control.store.registry import Registry
@@ -23,6 +30,7 @@ from enmasse.control.users.passwords import ASIDE, Credentials, UserPasswords, m
 from enmasse.model.catalog import default_plans
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.objects import decode
 from tests.support.polling import until_async
 from tests.unit.control.memory_users import MemoryUsers
 from tests.unit.control.stage import Stage, node_of, running
@@ -298,6 +306,35 @@ def test_a_node_of_another_installation_is_left_alone_until_it_is_taken_in(
             await until_async(lambda: set(stage.node.state.spaces) == {"default/shop", "default/mine"})
             await until_async(lambda: bool(stage.registry.store.find("Address", "default", "shop.orders")))
             assert stage.node.state.addresses == {KEY: ORDERS}
+
+    perform(scene)
+
+
+def test_connectors_are_declared_again_and_wait_for_the_secrets_that_they_had(perform: Perform) -> None:
+    server = ConnectorServer("mq.example.com", 5671, True, {}, 30, None)
+    login = {"ca.crt": ("", ""), "username": ("login", "username"), "password": ("login", "pw")}
+    mill = ConnectorEntity("mill", (server, replace(server, host="two.example.com")), ("orders", "news/#"), login)
+    barn = ConnectorEntity("barn", (replace(server, port=5672, is_tls=False, idle_timeout_s=None),), ("#",))
+    old = ConnectorEntity("old", (), ("#",))  # as a node of an older version tells it
+
+    async def scene(stage: Stage) -> None:
+        put(stage.node, replace(SHOP, connectors=(mill, barn, old)))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            await until_async(lambda: stage.reason("AddressSpace", "shop") == "Served")
+            found = stage.registry.store.get("AddressSpace", "default", "shop")
+            space = decode(found)
+            assert isinstance(space, AddressSpace)
+            first, second = space.spec.connectors
+            assert [host.host for host in first.endpoint_hosts] == ["mq.example.com", "two.example.com"]
+            assert [address.pattern for address in first.addresses] == ["orders", "news/#"]
+            assert (first.idle_timeout, second.tls, second.credentials) == (30, None, None)
+            assert first.secrets == ("shop-mill", "login")
+            # The one without secrets goes on; the other does so once they are there.
+            (kept,) = stage.node.state.spaces["default/shop"].connectors
+            assert kept == barn
+            told = {item["name"]: item.get("messages", []) for item in found["status"]["connectors"]}
+            assert told == {"mill": ["it waits: there is no Secret default/shop-mill"], "barn": []}
 
     perform(scene)
 

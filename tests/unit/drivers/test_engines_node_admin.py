@@ -165,8 +165,11 @@ def test_options_reach_the_node_and_go_back_to_their_defaults(node: NodeProcess)
 
 def test_of_connectors_a_node_tells_what_they_reach_and_no_secret(node: NodeProcess) -> None:
     secrets = {"username": "miller", "password": "flour and water"}
-    server = ConnectorServer("mq.example.com", 5672, False, secrets, None, None)
-    shop = replace(SHOP, connectors=(ConnectorEntity("mill", (server,), ("orders",)),))
+    server = ConnectorServer("mq.example.com", 5672, True, secrets, 30, None)
+    origins = {"username": ("login", "username"), "password": ("login", "pw")}
+    mill = ConnectorEntity("mill", (server,), ("orders",), origins)
+    barn = ConnectorEntity("barn", (replace(server, is_tls=False),), ("#",))
+    shop = replace(SHOP, connectors=(mill, barn))
 
     async def body() -> None:
         async with administrated(node) as (admin, told):
@@ -174,10 +177,14 @@ def test_of_connectors_a_node_tells_what_they_reach_and_no_secret(node: NodeProc
             await admin.create(shop)
             found = await admin.find_space(SHOP.name)
             assert found is not None
-            assert found.connectors == (ConnectorEntity("mill", (), ("orders",)),)
+            nowhere = dict.fromkeys(secrets, ("", ""))
+            assert found.connectors == (
+                replace(mill, servers=(replace(server, secrets={}),)),
+                replace(barn, servers=(replace(server, is_tls=False, secrets={}),), origins=nowhere),
+            )
             seen = await admin.find("space", SHOP.name)
             assert seen is not None
-            assert (seen.digest, seen.connectors) == (admin.digest(shop), (("mill", ""),))
+            assert (seen.digest, seen.connectors) == (admin.digest(shop), (("mill", ""), ("barn", "")))
             assert "flour" not in repr((found, seen, shop))
             await admin.update(SHOP)
             assert await admin.find_space(SHOP.name) == SHOP

@@ -5,6 +5,7 @@ Rules:
 2. A declaration results in exactly what the node has: it never admits more users, and never keeps less. The
    authentication of a space is declared explicitly, and so are the bounds of an address or a space. What no
    declaration results in is not adopted.
+3. Secrets of connectors are in no declaration that is made here: they are waited for where they were.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ _SPACE_LIMITS = {
     "connectorBytes": "max_connector_bytes",
 }
 _DURATIONS = {"ttl": "max_ttl", "sessionExpiry": "max_session_expiry"}
+_TLS_ENTRIES = {"caCert": "ca.crt", "clientCert": "tls.crt", "clientKey": "tls.key"}
 Document = dict[str, Any]
 
 
@@ -96,8 +98,43 @@ def adopted_space(entity: SpaceEntity, node: str, *, service: str, plan: str | N
         "limits": _without_defaults(bounds),
         "endpoints": endpoints or None,
         "mqtt": _mqtt_of(entity),
+        "connectors": _connectors_of(entity) or None,
     }
     return decode(_document(ADDRESS_SPACE, entity, node, spec))
+
+
+def _connectors_of(entity: SpaceEntity) -> list[Document]:
+    """Return the connectors of a space with their secrets by the places of which they are.
+
+    What was given in the declaration itself has a place now: a Secret ``<space>-<connector>``.
+    """
+    space = entity.name.partition("/")[2]
+    found = []
+    for connector in entity.connectors:
+        if not connector.servers:
+            continue
+        first = connector.servers[0]
+        places = {
+            entry: {"valueFromSecret": {"name": secret or f"{space}-{connector.name}".lower(), "key": key or entry}}
+            for entry, (secret, key) in connector.origins.items()
+        }
+        tls = {name: places[entry] for name, entry in _TLS_ENTRIES.items() if entry in places}
+        login = {entry: places[entry] for entry in ("username", "password") if entry in places}
+        found.append(
+            _given(
+                name=connector.name,
+                endpointHosts=[{"host": server.host, "port": server.port} for server in connector.servers],
+                idleTimeout=first.idle_timeout_s,
+                maxFrameSize=first.max_frame_size,
+                tls=tls if first.is_tls else None,
+                credentials=login or None,
+                addresses=[
+                    {"name": f"pattern-{number}", "pattern": pattern}
+                    for number, pattern in enumerate(connector.patterns, start=1)
+                ],
+            )
+        )
+    return found
 
 
 def _mqtt_of(entity: SpaceEntity) -> dict[str, str] | None:
@@ -238,5 +275,9 @@ def _document(kind: Kind, entity: SpaceEntity | AddressEntity | UserEntity, node
         "generation": max(entity.generation, 1),
         "annotations": {ADOPTED_FROM: node},
     }
-    given = {key: value for key, value in spec.items() if value is not None}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": given}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": _given(**spec)}
+
+
+def _given(**fields: Any) -> Document:
+    """Return the fields that are said."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -76,7 +76,12 @@ def connectors_of(
             waiting[connector.name] = str(error)
         else:
             patterns = tuple(address.pattern for address in connector.addresses)
-            found.append(ConnectorEntity(connector.name, tuple(servers), patterns))
+            origins = {
+                entry: (place.name, place.key or entry)
+                for entry, given in connector.given()
+                if (place := given.value_from_secret) is not None
+            }
+            found.append(ConnectorEntity(connector.name, tuple(servers), patterns, origins))
     return tuple(found), waiting
 
 

@@ -233,8 +233,11 @@ class SpaceController(Controller):
             return False
         _log.warning("space %s, which node %s has, was not declared: it is now", key, node.name)
         for connector in entity.connectors:
-            # How it logs in is a secret, which a node does not tell.
-            _log.warning("connector %s of space %s ends: declare it again", connector.name, key)
+            # Its secrets a node does not tell.
+            if not connector.servers:
+                _log.warning("connector %s of space %s ends: declare it again", connector.name, key)
+            elif connector.origins:
+                _log.warning("connector %s of space %s needs its secrets: its status says which", connector.name, key)
         return True
 
     def _declaration(self, node: Node, entity: SpaceEntity) -> AddressSpace:

@@ -547,7 +547,27 @@ def _connectors(entity: SpaceEntity) -> dict[str, Any]:
             "patterns": list(connector.patterns),
             **_shared_by_servers(first),
         }
+        if connector.origins:
+            # For a control process that knows the space from the node alone.
+            found[connector.name]["origins"] = {
+                _CONNECTOR_SECRETS[entry]: "/".join(origin) for entry, origin in connector.origins.items()
+            }
     return found
+
+
+def _read_connector(name: str, one: dict[str, Any]) -> ConnectorEntity:
+    """Return a connector as a node tells it: without its secrets, but with the places of which they are."""
+    origins: dict[str, tuple[str, str]] = {}
+    for entry, attribute in _CONNECTOR_SECRETS.items():
+        if attribute in one.get("secrets", ()):
+            secret, _, key = one.get("origins", {}).get(attribute, "").partition("/")
+            origins[entry] = secret, key
+    # A node of an older version does not tell whether there is TLS, and without is no guess to make.
+    servers = tuple(
+        ConnectorServer(item["host"], item["port"], one["tls"], {}, one.get("idleTimeout"), one.get("maxFrameSize"))
+        for item in (one["servers"] if "tls" in one else ())
+    )
+    return ConnectorEntity(name, servers, tuple(one.get("patterns") or ()), origins)
 
 
 def _shared_by_servers(server: ConnectorServer) -> dict[str, Any]:
@@ -597,9 +617,5 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         oidc=attributes.get("oidc"),
         acknowledges_undeliverable=bool(attributes.get("acknowledgeUndeliverable")),
         copies_overlapping=bool(attributes.get("copyOverlapping")),
-        # Of connectors a node does not tell how they log in.
-        connectors=tuple(
-            ConnectorEntity(name, (), tuple(one.get("patterns") or ()))
-            for name, one in (attributes.get("connectors") or {}).items()
-        ),
+        connectors=tuple(_read_connector(name, one) for name, one in (attributes.get("connectors") or {}).items()),
     )

@@ -53,6 +53,9 @@ AUTHENTICATIONS = ("none", "standard", "external")
 _SECRETS = frozenset({"clientSecret"})
 """Settings of a space's identity provider that are never reported."""
 
+_SHOWN_OF_CONNECTORS = ("servers", "patterns", "tls", "idleTimeout", "maxFrameSize", "origins")
+_SECRETS_OF_CONNECTORS = ("authorities", "certificate", "key", "username", "password")
+
 MAX_PORT = 65_535
 
 MAX_HOSTS = 64
@@ -275,11 +278,14 @@ def reported(record: Record) -> Record:
     if "oidc" in found:
         found["oidc"] = {key: value for key, value in found["oidc"].items() if key not in _SECRETS}
     if "connectors" in found:
-        shown = ("servers", "patterns")
-        found["connectors"] = {
-            name: {key: one[key] for key in shown if key in one} for name, one in found["connectors"].items()
-        }
+        found["connectors"] = {name: _shown(one) for name, one in found["connectors"].items()}
     return found
+
+
+def _shown(connector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a connector is without its secrets, of which only the names are told."""
+    shown = {key: connector[key] for key in _SHOWN_OF_CONNECTORS if key in connector}
+    return shown | {"secrets": [name for name in _SECRETS_OF_CONNECTORS if connector.get(name)]}
 
 
 def home_of(record: Record) -> Home | None:

@@ -2,7 +2,7 @@
 
 Of a space's attribute ``connectors`` each entry is one connector by its name: ``servers`` (``host`` and ``port`` of
 each, the preferred one first), ``patterns`` of the addresses that are reached there, and what ``Remote`` reads of all
-servers alike (``remote``).
+servers alike (``remote``). ``origins`` is not ours: control finds there of which Secrets the secrets are.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Connectors:
         present = self._of_space.setdefault(space.name, {})
         for name in [name for name in present if name not in given]:
             self._end(space, name, present.pop(name))
-        for name, one in given.items():
+        for name, whole in given.items():
+            one = {key: value for key, value in whole.items() if key != "origins"}  # which nothing here depends on
             before = present.get(name)
             if before is None:
                 present[name] = self._begin(space, name, one)

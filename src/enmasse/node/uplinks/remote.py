@@ -192,6 +192,9 @@ def check_connectors(given: Mapping[str, Any]) -> None:
         patterns = one.get("patterns", [])
         if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise ConfigError(f"connector {name!r:.100}: patterns is a list of strings")
+        origins = one.get("origins", {})
+        if not isinstance(origins, dict) or not all(isinstance(origin, str) for origin in origins.values()):
+            raise ConfigError(f"connector {name!r:.100}: origins is a map of strings")
         remotes_of(one)
 
 
