@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from enmasse.client import Message
+from enmasse.client import Message, TransactionError
 from tests.support.artemis_process import ArtemisProcess
 from tests.support.chance import kills
 from tests.support.foreign_tools import require
@@ -140,6 +140,42 @@ def test_outcomes_of_a_receiver_are_those_of_the_queue_there(place: Place) -> No
             assert letter is not None
             assert letter.message.body == "rejected"
             letter.accept()
+
+
+def test_a_transaction_there_is_all_or_nothing(place: Place) -> None:
+    with place.node.connect() as connection, connection.sender("old/orders") as sender:
+        for commits in (False, True):
+            transaction = connection.transaction()
+            for number in range(2):
+                outcome = sender.send(Message(f"{commits} {number}", durable=True), transaction=transaction)
+                assert str(outcome) == "accepted"
+            if commits:
+                transaction.commit()
+            else:
+                transaction.rollback()
+        with connection.receiver("old/orders", credit=2) as receiver:
+            for commits in (False, True):
+                transaction = connection.transaction()
+                for number in range(2):
+                    got = receiver.receive(60)
+                    assert got is not None
+                    assert (got.message.body, got.message.delivery_count) == (f"True {number}", int(commits))
+                    got.accept(transaction=transaction)
+                if commits:
+                    transaction.commit()
+                else:
+                    transaction.rollback()
+            assert receiver.receive(0.5) is None
+        transaction = connection.transaction()
+        sender.send(Message("lost", durable=True), transaction=transaction)
+        place.broker.kill()
+        with pytest.raises(TransactionError) as lost:
+            transaction.commit()
+        assert lost.value.condition == "amqp:transaction:rollback"
+        place.broker.start()
+        until(lambda: sender.credit > 0, place.problem, seconds=120)
+        with connection.receiver("old/orders") as receiver:
+            assert receiver.receive(0.5) is None
 
 
 def test_a_clients_filters_and_capabilities_reach_the_queue_there(place: Place) -> None:

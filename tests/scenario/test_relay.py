@@ -14,7 +14,7 @@ import pytest
 
 from enmasse.api.metrics.catalogue import CONNECTOR_METRICS
 from enmasse.client import Message
-from enmasse.client.errors import LinkRefusedError
+from enmasse.client.errors import LinkRefusedError, TransactionError
 from enmasse.control.ports import NodeFigures, ObservedEntity
 from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 from enmasse.wire.mqtt.packets import Reason
@@ -85,7 +85,7 @@ def test_each_protocol_reaches_a_queue_there_with_its_outcome(place: Place) -> N
             assert place.there()["messagesStored"] == 1
             got.accept()
         until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
-    for others in (_by_http, _by_mqtt, _by_stomp):
+    for others in (_by_http, _by_mqtt, _by_stomp, _transact_by_stomp):
         asyncio.run(others(place))
     assert place.there()["messagesStored"] == 0
 
@@ -359,6 +359,123 @@ def test_a_dynamic_address_there_is_lost_with_the_connection(place: Place) -> No
             place.far.start()
         with connection.receiver("mill", dynamic=True) as replies:
             assert replies.address not in (None, before)
+
+
+def test_a_transaction_there_is_all_or_nothing(place: Place) -> None:
+    with (
+        place.near.connect() as connection,
+        connection.sender("mill/orders") as sender,
+        connection.sender(None) as anonymous,
+    ):
+        for commits in (False, True):
+            transaction = connection.transaction()
+            for one, to in ((sender, None), (anonymous, "mill/orders")):
+                sent = one.send(Message(str(commits), to=to, durable=True), transaction=transaction)
+                assert str(sent) == "accepted"
+            assert place.there()["messagesStored"] == 0
+            if commits:
+                transaction.commit()
+            else:
+                transaction.rollback()
+            assert place.there()["messagesStored"] == 2 * commits
+        with connection.receiver("mill/orders", credit=2) as receiver:
+            for commits in (False, True):
+                transaction = connection.transaction()
+                for _ in range(2):
+                    got = receiver.receive(30)
+                    assert got is not None
+                    assert (got.message.body, got.message.delivery_count) == ("True", int(commits))
+                    got.accept(transaction=transaction)
+                if commits:
+                    transaction.commit()
+                else:
+                    transaction.rollback()
+                assert place.there()["messagesStored"] == 2 * (not commits)
+
+
+@pytest.mark.parametrize("first", ["here", "there"])
+def test_a_transaction_here_and_there_can_only_be_rolled_back(place: Place, first: str) -> None:
+    place.near.create("own", "queue")
+    try:
+        with (
+            place.near.connect() as connection,
+            connection.sender("own") as here,
+            connection.sender("mill/orders") as there,
+            connection.receiver("own") as receiver,
+        ):
+            here.send(Message("one"))
+            got = receiver.receive(30)
+            assert got is not None
+            transaction = connection.transaction()
+            senders = [here, there] if first == "here" else [there, here]
+            assert str(senders[0].send(Message("x"), transaction=transaction)) == "accepted"
+            outcome = str(senders[1].send(Message("x"), transaction=transaction))
+            for words in ("rejected (amqp:not-implemented", "connector 'mill'", "queue 'own'"):
+                assert words in outcome
+            with pytest.raises(TransactionError, match="wholly here or wholly behind one connector") as refused:
+                transaction.commit()
+            assert refused.value.condition == "amqp:transaction:rollback"
+            assert place.there()["messagesStored"] == 0
+            transaction = connection.transaction()
+            there.send(Message("x"), transaction=transaction)
+            got.accept(transaction=transaction)
+            with pytest.raises(TransactionError, match="connector 'mill' and queue 'own'"):
+                transaction.commit()
+            assert place.there()["messagesStored"] == 0
+    finally:
+        place.near.delete("own")
+
+
+def test_what_a_client_leaves_in_a_transaction_there_is_rolled_back(place: Place) -> None:
+    with place.far.connect() as there, there.sender("orders") as sender:
+        sender.send(Message("one"))
+    connection = place.near.connect()
+    receiver = connection.receiver("mill/orders")
+    got = receiver.receive(30)
+    assert got is not None
+    transaction = connection.transaction()
+    got.accept(transaction=transaction)
+    connection.sender("mill/orders").send(Message("two"), transaction=transaction)
+    connection.close()
+    with place.near.connect() as another, another.receiver("mill/orders") as receiver:
+        again = receiver.receive(30)
+        assert again is not None
+        assert again.message.body == "one"
+        again.accept()
+        until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
+
+
+def test_a_transaction_there_is_rolled_back_as_the_other_container_dies(place: Place) -> None:
+    with place.near.connect() as connection, connection.sender("mill/orders") as sender:
+        transaction = connection.transaction()
+        sender.send(Message("lost"), transaction=transaction)
+        place.far.kill()
+        with pytest.raises(TransactionError, match="the connector has lost its") as lost:
+            transaction.commit()
+        assert lost.value.condition == "amqp:transaction:rollback"
+        place.far.start()
+        until(lambda: sender.credit > 0, lambda: str(place.status()))
+        transaction = connection.transaction()
+        sender.send(Message("kept", durable=True), transaction=transaction)
+        transaction.commit()
+    assert place.there()["messagesStored"] == 1
+
+
+async def _transact_by_stomp(place: Place) -> None:
+    async with StompPeer(place.near.port, host="demo.default") as peer:
+        for end in ("ABORT", "COMMIT"):
+            peer.say("BEGIN", transaction=end)
+            peer.say("SEND", b"stomp", destination="mill/orders", transaction=end)
+            peer.say(end, transaction=end, receipt=end)
+            await peer.receipt(end)
+            assert place.there()["messagesStored"] == (end == "COMMIT")
+        await peer.subscribe("mill/orders", ack="client-individual")
+        got = await peer.next("MESSAGE")
+        peer.say("BEGIN", transaction="t")
+        peer.say("ACK", id=got["ack"], transaction="t")
+        peer.say("COMMIT", transaction="t", receipt="done")
+        await peer.receipt("done")
+        assert place.there()["messagesStored"] == 0
 
 
 async def _by_mqtt(place: Place) -> None:

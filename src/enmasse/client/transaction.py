@@ -39,7 +39,7 @@ class Transaction:
     A block of ``async with`` commits at its end, and rolls back if it raises.
 
     Give it to ``Sender.send``, ``Delivery.accept`` and their like. Every address must be one that stores:
-    a queue, a topic or subscription, or a stream.
+    a queue, a topic or subscription, or a stream; or all are behind one connector.
 
     A transaction does not outlive its connection: when that is lost, it is rolled back.
     """

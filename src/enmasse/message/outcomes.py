@@ -77,6 +77,9 @@ ROLLBACK = "amqp:transaction:rollback"
 TIMEOUT = "amqp:transaction:timeout"
 """Error conditions of transactions [AMQP 4.5.8]."""
 
+IN_DOUBT = "enmasse:transaction:in-doubt"
+"""The condition of a transaction of another container of which nobody knows whether it was committed."""
+
 
 def known_outcome(state: Any) -> Any:
     """Return a state as sinks expect it: accepted and released are compared by identity."""

@@ -379,7 +379,7 @@ class AnonymousTerminus(Producer):
             to = to_of(payload)
             if not to:
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
-            target = self._target(to)
+            target = self.end_of(to)
         except RemoteError as error:
             amqp_error = AmqpError(error.condition, error.description, getattr(error, "info", None))
             if settled:
@@ -402,7 +402,16 @@ class AnonymousTerminus(Producer):
         if 2 * (port.limit - port.received) <= ANONYMOUS_CREDIT:
             port.grant(ANONYMOUS_CREDIT)
 
-    def _target(self, to: str) -> Producer:
+    def end_of(self, to: str, address: Address | None = None) -> Producer:
+        """Return the sender's end at an address that a message names, made now if it was not before.
+
+        Args:
+            to: the name.
+            address: the address; None: it is to be found.
+
+        Raises:
+            AttachError: there is none, or the sender may not send there.
+        """
         space = self._space
         if self._version != space.version:
             self._version = space.version
@@ -411,7 +420,7 @@ class AnonymousTerminus(Producer):
         if target is None:
             if len(self._targets) >= KNOWN_TARGETS:
                 self._targets.clear()
-            target = self._targets[to] = self._make(self.find(to), to)
+            target = self._targets[to] = self._make(address or self.find(to), to)
         return target
 
     def find(self, to: str) -> Address:

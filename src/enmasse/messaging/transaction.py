@@ -11,6 +11,8 @@ Rules:
    settled once the batch is on disk: after a crash in between, such a message comes again.
 4. An error leaves a transaction good for a rollback only, and its end reports the reason.
 5. An address that is deleted during the commit takes its part of the transaction with it.
+6. A transaction is wholly here or wholly behind one connector. Then the other container has it: messages and outcomes
+   go there at once, and so does its end. Where the way there is lost after its end was asked for, nobody knows it.
 """
 
 from __future__ import annotations
@@ -21,14 +23,18 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 from enmasse.message.errors import DecodeError
-from enmasse.message.outcomes import ACCEPTED, ROLLBACK, TIMEOUT, AmqpError
+from enmasse.message.outcomes import ACCEPTED, IN_DOUBT, ROLLBACK, TIMEOUT, AmqpError
 from enmasse.message.sections import check_order
 from enmasse.messaging.budget import Budget, Holder
 from enmasse.messaging.delivery import Producer
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import facts_of
+from enmasse.messaging.relay.relay import Relay
+from enmasse.messaging.relay.senders import Posted, RelayProducer
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core, Log
+    from enmasse.messaging.relay.uplink import TransactionThere
     from enmasse.messaging.storage import Operation
 
 
@@ -218,28 +224,43 @@ class Transaction:
         budget: the budget of all transactions of a node: messages with their overhead.
         max_bytes: the most bytes that it may hold by itself.
         path: the names of its owners: space, user, address, connection.
+        begin: declares a transaction of the container behind a connector, if that can be.
     """
 
     __slots__ = (
         "__weakref__",
+        "_begin",
         "_core",
         "_done",
         "_phase",
         "_posts",
+        "_relay",
         "_retired",
         "_room",
         "_settled_later",
         "_sizes",
+        "_there",
         "held_bytes",
         "max_bytes",
         "problem",
     )  # fmt: skip
 
-    def __init__(self, core: Core, budget: Budget, max_bytes: int, path: tuple[Hashable, ...] = ()) -> None:
+    def __init__(
+        self,
+        core: Core,
+        budget: Budget,
+        max_bytes: int,
+        path: tuple[Hashable, ...] = (),
+        begin: Callable[[Relay], TransactionThere] | None = None,
+    ) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self.problem: AmqpError | None = None
         """The reason why it can only be rolled back."""
+        self._begin = begin
+        self._relay: Relay | None = None
+        """The connector behind which all of it is."""
+        self._there: TransactionThere | None = None
         self._core = core
         self._room = Holder(budget, path, self._give_up)
         self._phase = _Phase.OPEN
@@ -265,6 +286,8 @@ class Transaction:
             Why that cannot be, which leaves the transaction good for a rollback only.
         """
         problem = self.problem
+        if problem is None and self._relay is not None:
+            problem = _mixed(self._relay, address)
         if problem is None and address not in self._sizes and not isinstance(address, TakesMessages):
             problem = not_stored(address)
         if problem is None:
@@ -284,6 +307,48 @@ class Transaction:
         self.held_bytes += size
         self._sizes[address] = self._sizes.get(address, 0) + size
         self._posts.append((address, target, payload))
+        return None
+
+    def post_there(
+        self, end: RelayProducer, payload: bytes, settled: bool, tell: Callable[[Any], None] | None
+    ) -> AmqpError | None:
+        """Have a message sent behind a connector, at once, which counts with the commit.
+
+        Args:
+            end: the sender's end.
+            payload: the message.
+            settled: whether its sender has settled it.
+            tell: called with its outcome, unless it is settled; None: the commit waits for that, and fails unless it
+                is accepted.
+
+        Returns:
+            Why that cannot be, which leaves the transaction good for a rollback only.
+        """
+        problem = self._enter(end.address)
+        if problem is None:
+            assert self._there is not None
+            problem = self._there.post(end, Posted(payload, settled, self._there, tell))
+        if problem is not None:
+            self.fail(problem)
+        return problem
+
+    def _enter(self, relay: Relay) -> AmqpError | None:
+        """Have all of it behind a connector; returns why that cannot be."""
+        if self.problem is not None:
+            return self.problem
+        other = self._relay or next(iter(self._sizes), None)
+        if other is None and self._retired:
+            other = next(iter(self._retired)).delivery.sink.address
+        if other is not None and other is not relay:
+            return _mixed(other, relay)
+        if self._there is None:
+            if self._begin is None:
+                return not_stored(relay)
+            try:
+                self._there = self._begin(relay)
+            except AttachError as error:
+                return AmqpError(error.condition, error.description)
+            self._relay = relay
         return None
 
     def _check_room(self, address: Any, payload: bytes, size: int) -> AmqpError | None:
@@ -309,23 +374,38 @@ class Transaction:
         self.fail(AmqpError("amqp:resource-limit-exceeded", problem))
         self._release()
 
-    def retire(self, item: Retirement) -> AmqpError | None:
+    def retire(self, item: Retirement, *, is_settled: bool = False) -> AmqpError | None:
         """Have a delivery's outcome take effect with the commit.
+
+        Args:
+            item: the delivery.
+            is_settled: whether the receiver has settled it; else it stays the receiver's if all is rolled back.
 
         Returns:
             Why that cannot be, which leaves the transaction good for a rollback only.
         """
         address = item.delivery.sink.address
-        if isinstance(address, GivesMessages):
+        problem: AmqpError | None = None
+        if isinstance(address, Relay):
+            problem = self._enter(address)
+            if problem is None:
+                assert self._there is not None
+                problem = self._there.retire(item.delivery, item.outcome, is_settled)
+        elif self._relay is not None:
+            problem = _mixed(self._relay, address)
+        elif not isinstance(address, GivesMessages):
+            problem = not_stored(address)
+        if problem is None:
             self._retired[item] = None
-            return None
-        problem = not_stored(address)
-        self.fail(problem)
+        else:
+            self.fail(problem)
         return problem
 
     def forget(self, item: Retirement) -> None:
         """Forget a delivery whose outcome does not wait for this transaction any more."""
         self._retired.pop(item, None)
+        if self._there is not None:
+            self._there.forget(item.delivery)
 
     def fail(self, problem: AmqpError) -> None:
         """Leave it good for a rollback only, for the first reason that was given."""
@@ -336,17 +416,32 @@ class Transaction:
 
     # Its end
 
-    def rollback(self) -> None:
-        """Drop the messages and give the deliveries back to their receivers; once only."""
-        if self._phase is _Phase.OPEN:
-            self._undo()
+    def rollback(self, done: Callable[[AmqpError | None], None] | None = None) -> None:
+        """Drop the messages and give the deliveries back to their receivers; once only.
 
-    def _undo(self) -> None:
+        Args:
+            done: called once that has been done, behind a connector, too.
+        """
+        if self._phase is _Phase.OPEN:
+            self._undo(done or _ignore_end)
+        elif done is not None:
+            done(None)
+
+    def _undo(self, done: Callable[[AmqpError | None], None]) -> None:
         self._phase = _Phase.ENDED
         self._release()
-        retired, self._retired = self._retired, {}
-        for item in retired:
-            item.rolled_back()
+        there, self._there = self._there, None
+
+        def undone(_problem: AmqpError | None) -> None:
+            retired, self._retired = self._retired, {}
+            for item in retired:
+                item.rolled_back()
+            done(self.problem)
+
+        if there is None:
+            undone(None)
+        else:
+            there.end(True, undone)
 
     def _release(self) -> None:
         self._room.leave()
@@ -360,14 +455,18 @@ class Transaction:
         Args:
             done: called with nothing once it is on disk, or with the reason why all was rolled back.
         """
+        if self._there is not None and self.problem is None:
+            self._phase = _Phase.COMMITTING
+            self._done = done
+            self._there.end(False, self._end_there)
+            return
         for address, size in self._sizes.items():
             if address.is_closed:
                 self.fail(AmqpError("amqp:resource-deleted", f"address {address.name!r} was deleted"))
             elif not address.keeps_room and not address.has_room(size):
                 self.fail(full(address))
         if self.problem is not None:
-            self._undo()
-            done(self.problem)
+            self._undo(done)
             return
         self._phase = _Phase.COMMITTING
         self._done = done
@@ -412,21 +511,46 @@ class Transaction:
             # It knows best why the parts have failed.
             self.problem = AmqpError(ROLLBACK, reason)
         if self.problem is not None:
-            self._undo()
-        else:
-            self._phase = _Phase.ENDED
-            for item in self._settled_later:
-                if not item.delivery.sink.address.is_closed:
-                    item.delivery.sink.on_outcome(item.delivery, item.outcome)
-            for item in self._retired:
-                item.committed()
-            self._retired = {}
-        self._done(self.problem)
+            self._undo(self._done)
+            return
+        self._phase = _Phase.ENDED
+        for item in self._settled_later:
+            if not item.delivery.sink.address.is_closed:
+                item.delivery.sink.on_outcome(item.delivery, item.outcome)
+        for item in self._retired:
+            item.committed()
+        self._retired = {}
+        self._done(None)
+
+    def _end_there(self, problem: AmqpError | None) -> None:
+        self._there = None
+        if problem is not None:
+            assert self._relay is not None
+            told = AmqpError(problem.condition, f"connector {self._relay.name!r}: {problem.description or ''}")
+            if problem.condition == IN_DOUBT or problem.condition.startswith("amqp:transaction:"):
+                self.problem = told
+            else:
+                self.fail(told)
+            self._undo(self._done)
+            return
+        self._phase = _Phase.ENDED
+        retired, self._retired = self._retired, {}
+        for item in retired:
+            item.delivery.sink.retired(item.delivery, item.outcome)
+            item.committed()
+        self._done(None)
 
 
 def full(address: Participant) -> AmqpError:
     """Return why an address takes no more."""
     return AmqpError("amqp:resource-limit-exceeded", f"{address.name!r} is full")
+
+
+def _mixed(one: Any, other: Any) -> AmqpError:
+    """Return why two addresses cannot be in one transaction."""
+    names = " and ".join(f"{address.kind} {address.name!r}" for address in (one, other))
+    problem = f"a transaction is wholly here or wholly behind one connector, and so not with {names} together"
+    return AmqpError("amqp:not-implemented", problem)
 
 
 def not_stored(address: Any) -> AmqpError:

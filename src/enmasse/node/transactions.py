@@ -3,6 +3,8 @@
 Rules:
 1. A transaction ends when the client commits it or rolls it back; after a time it is rolled back.
 2. One that has timed out is remembered until the client ends it, so that the client gets the reason.
+3. What is behind a connector is declared there when it first is part of a transaction, by a link for all those of
+   the connection.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from enmasse.messaging.transaction import Transaction, TransactionLimits
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
+    from enmasse.messaging.relay.relay import Relay
+    from enmasse.messaging.relay.uplink import ControlThere, TransactionThere
 
 
 _ID = struct.Struct(">Q")
@@ -33,7 +37,9 @@ class Transactions(Address):
     """
 
     kind = "coordinator"
-    __slots__ = ("_deadlines", "_declared", "_is_waiting", "_lapsed", "_limits", "_path", "transactions")
+    __slots__ = (
+        "_controls", "_deadlines", "_declared", "_is_waiting", "_lapsed", "_limits", "_path", "transactions",
+    )  # fmt: skip
 
     def __init__(self, core: Core, limits: TransactionLimits, path: tuple[Hashable, ...] = ()) -> None:
         super().__init__(core, "$coordinator")
@@ -41,6 +47,8 @@ class Transactions(Address):
         """The open transactions by id."""
         self._limits = limits
         self._path = path
+        self._controls: dict[Relay, ControlThere] = {}
+        """The links for transactions behind connectors."""
         self._declared = 0
         self._deadlines: dict[bytes, float | None] = {}
         """The times at which transactions time out; None for those that were declared in this turn."""
@@ -62,11 +70,34 @@ class Transactions(Address):
         self._declared += 1
         txn_id = _ID.pack(self._declared)
         path = (*self._path, self)
-        self.transactions[txn_id] = Transaction(self.core, self._limits.budget, self._limits.max_bytes, path)
+        limits = self._limits
+        self.transactions[txn_id] = Transaction(self.core, limits.budget, limits.max_bytes, path, self._begin_there)
         if self._limits.timeout_s:
             self._deadlines[txn_id] = None
             self.due()
         return txn_id
+
+    @property
+    def client(self) -> object:
+        """The connection whose links are kept together behind connectors; None: that is not known."""
+        return None
+
+    def _begin_there(self, relay: Relay) -> TransactionThere:
+        """Declare a transaction behind a connector.
+
+        Raises:
+            AttachError: there is no room for it.
+        """
+        control = self._controls.get(relay)
+        if control is None or control.is_over:
+            control = self._controls[relay] = relay.uplink.attach_control(self.client)
+        return control.begin()
+
+    def leave(self) -> None:
+        """Detach the links behind connectors, as nobody is left who may end what was begun there."""
+        controls, self._controls = self._controls, {}
+        for control in controls.values():
+            control.leave()
 
     def discharge(self, txn_id: bytes, fail: bool, done: Callable[[AmqpError | None], None]) -> None:
         """End a transaction.
@@ -82,8 +113,7 @@ class Transactions(Address):
             done(None if fail and txn_id in self._lapsed else problem)
             self._lapsed.pop(txn_id, None)
         elif fail:
-            transaction.rollback()
-            done(None)
+            transaction.rollback(lambda _problem: done(None))
         else:
             if self.is_cut_short(txn_id):
                 transaction.fail(AmqpError(ROLLBACK, "a message of the transaction has not come to its end"))

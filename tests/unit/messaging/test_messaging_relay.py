@@ -15,6 +15,7 @@ from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import RelayProducer
+from enmasse.messaging.relay.uplink import ControlThere
 from enmasse.testing.recorder import Recorder, RecordingSink, Sent
 from enmasse.wire.amqp.link import Link, ReceivingLink
 from enmasse.wire.amqp.performatives import Source, Target
@@ -44,6 +45,9 @@ class Uplink(Recorder):
         link = self.client.session.attach_receiver(f"from {len(self.ends)}", end, Source(address=name), **given)
         link.passes_from = LARGE_BYTES
         self.ends[link] = end
+
+    def attach_control(self, client: object) -> ControlThere:
+        raise NotImplementedError(client)
 
     def detach(self, end: RelayProducer | RelayConsumer, *, closed: bool = True) -> None:
         for link, other in list(self.ends.items()):

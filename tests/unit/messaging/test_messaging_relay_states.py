@@ -22,7 +22,7 @@ from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import IDLE_S, RelayGuest, RelayProducer
-from enmasse.messaging.relay.uplink import OVERHEAD_BYTES
+from enmasse.messaging.relay.uplink import OVERHEAD_BYTES, ControlThere
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Attach
 from tests.support.chance import is_long
@@ -115,6 +115,9 @@ class Uplink:
     def attach_receiver(self, end: RelayConsumer, _name: str, _options: AttachOptions) -> None:
         assert end not in self.wanted
         self.wanted.add(end)
+
+    def attach_control(self, client: object) -> ControlThere:
+        raise NotImplementedError(client)
 
     def detach(self, end: RelayProducer | RelayConsumer, *, closed: bool = True) -> None:
         self.wanted.discard(end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.messaging.delivery import FAILED, SMALL_BYTES, ConsumerPort, Delivery
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from enmasse.messaging.errors import AttachError
     from enmasse.messaging.relay.relay import Relay
+    from enmasse.messaging.relay.uplink import RetiringUpstream
 
 
 OUTCOMES = frozenset(kind.SYMBOL for kind in (Accepted, Rejected, Released, Modified))
@@ -70,7 +71,8 @@ class RelayConsumer(PassingConsumer):
     """
 
     __slots__ = (
-        "_awaited", "_backlog", "_backlog_bytes", "_is_draining", "_is_stalled", "_outcomes", "_source",
+        "_awaited", "_backlog", "_backlog_bytes", "_closes", "_is_draining", "_is_leaving", "_is_stalled",
+        "_outcomes", "_retiring", "_source",
         "granted", "offered", "opening", "settles_second", "upstream",
     )  # fmt: skip
     address: Relay
@@ -92,6 +94,12 @@ class RelayConsumer(PassingConsumer):
         self._backlog_bytes = 0
         self._is_draining = False
         self._is_stalled = False
+        self._retiring = 0
+        """Outcomes that wait for a transaction to be declared there."""
+        self._is_leaving = False
+        """True once the receiver is gone."""
+        self._closes = False
+        """True if its link has gone for good."""
 
     # The receiver's link
 
@@ -114,18 +122,50 @@ class RelayConsumer(PassingConsumer):
                 state = RELEASED
         _settle(delivery, state)
 
+    def retire(self, delivery: Delivery, state: Any, is_settled: bool) -> bool:
+        """Tell the other container an outcome that counts once its transaction there is committed.
+
+        Returns:
+            Whether the delivery can have one: it is complete, and its link is still there.
+        """
+        source = delivery.producer
+        if isinstance(delivery, LargeDelivery):
+            source = delivery.sender if delivery.is_complete else None
+        if self.upstream is None or source is None or source is not self._source:
+            return False
+        cast("RetiringUpstream", self.upstream).settle_within(delivery.producer_id, state, is_settled)
+        if is_settled:
+            # It needs nothing more from here, whatever becomes of the transaction.
+            delivery.producer = None
+        return True
+
+    def await_retiring(self, count: int) -> None:
+        """Count up or down the outcomes that wait for a transaction to be declared."""
+        self._retiring += count
+        if self._is_leaving and not self._retiring:
+            for _, delivery in self._take_backlog():
+                self._turn_away(delivery)
+            self._leave_upstream()
+
+    def retired(self, delivery: Delivery, outcome: Any) -> None:
+        """Count an outcome that has taken effect with its transaction."""
+        self.unsettled -= 1
+        if outcome is not ACCEPTED:
+            self.count(outcome)
+        delivery.producer = None
+
     def settle_second(self, delivery_id: int, state: Any) -> None:
         """Tell the other container an outcome, and hear once it has taken effect."""
         if self.upstream is not None:
             self._outcomes.count += 1
-            self.upstream.settle_after(delivery_id, self._known(state), self._outcomes.took_effect)
+            self.upstream.settle_after(delivery_id, self.known(state), self._outcomes.took_effect)
 
     def settle_as_known(self, delivery_id: int, state: Any) -> None:
         """Tell the other container an outcome, by one that it offers."""
         if self.upstream is not None:
-            self.upstream.settle(delivery_id, self._known(state))
+            self.upstream.settle(delivery_id, self.known(state))
 
-    def _known(self, state: Any) -> Any:
+    def known(self, state: Any) -> Any:
         """Return an outcome, or released in place of one that would be an error there."""
         return state if getattr(state, "SYMBOL", None) in self.offered else RELEASED
 
@@ -172,13 +212,20 @@ class RelayConsumer(PassingConsumer):
         for _, delivery in self._take_backlog():
             self._turn_away(delivery)
         self._go_on_reading()
-        self.address.uplink.detach(self, closed=closed)
-        self.upstream = None
-        self._leave_source()
+        self._is_leaving, self._closes = True, closed
+        if not self._retiring:
+            self._leave_upstream()
+        elif self.upstream is not None:
+            self.upstream.grant(0)
         for outcomes in self._awaited:
             outcomes.done = None
         self._awaited.clear()
         super().on_detached(closed=closed)
+
+    def _leave_upstream(self) -> None:
+        self.address.uplink.detach(self, closed=self._closes)
+        self.upstream = None
+        self._leave_source()
 
     def _ask(self) -> None:
         """Set the credit of the other container, which it can use once a large message has ended."""

@@ -52,6 +52,8 @@ class Relay(Address):
     owns_subtree: ClassVar[bool] = True
     names_apart: ClassVar[bool] = True
     passes_large = True
+    is_closed: ClassVar[bool] = False
+    """Whatever becomes of the connector, its links are told."""
     __slots__ = ("reaches", "reaches_any", "uplink", "usage")
 
     def __init__(

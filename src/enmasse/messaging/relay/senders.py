@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union, cast
 
-from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.message.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    ROLLBACK,
+    TOO_LARGE,
+    Accepted,
+    AmqpError,
+    Modified,
+    Rejected,
+    Released,
+)
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.delivery import FAILED, Delivery, ProducerPort
+from enmasse.messaging.delivery import FAILED, Delivery, Producer, ProducerPort
 from enmasse.messaging.direct.large import LargeDelivery, PartsPort, PassingProducer
-from enmasse.messaging.relay.uplink import KEPT_BYTES, OVERHEAD_BYTES, SendingUpstream, end_with
+from enmasse.messaging.relay.uplink import KEPT_BYTES, OVERHEAD_BYTES, SendingUpstream, TransactionThere, end_with
 from enmasse.pending import Pending
 
 if TYPE_CHECKING:
@@ -17,7 +27,13 @@ if TYPE_CHECKING:
 
     from enmasse.messaging.errors import AttachError
     from enmasse.messaging.relay.relay import Relay
+    from enmasse.messaging.relay.uplink import PostingUpstream
 
+
+Held = Union[tuple[bytes, int, bool, int], LargeDelivery, "Posted"]
+"""What waits on a sender's link."""
+
+_LOST = AmqpError(ROLLBACK, "the connector has lost its link, and what the transaction had on it")
 
 OUTCOMES = (Accepted, Rejected, Released, Modified)
 """What a sender understands."""
@@ -42,13 +58,93 @@ class _Unwritten:
             self._producer.unwritten.discard(self._delivery)
 
 
+class _Told:
+    """The producer of a message within a transaction: passes its outcome on as one that depends on that."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+
+    def settle(self, _delivery_id: int, state: Any) -> None:
+        """Pass the outcome on; what has failed here is rolled back, so nobody has it."""
+        self._tell(RELEASED if state is FAILED else state)
+
+
+class _Awaited:
+    """The producer of a message within a transaction whose end waits for the message's outcome."""
+
+    __slots__ = ("_transaction",)
+
+    def __init__(self, transaction: TransactionThere) -> None:
+        self._transaction = transaction
+
+    def settle(self, _delivery_id: int, state: Any) -> None:
+        """Have the transaction go on, or fail if the message was not accepted."""
+        if state is ACCEPTED:
+            self._transaction.went_out()
+        else:
+            problem = f"a message was not accepted, but {type(state).__name__.lower()}"
+            self._transaction.fail(getattr(state, "error", None) or AmqpError(ROLLBACK, problem))
+
+
+class Posted(Delivery):
+    """A message that counts once its transaction over there is committed.
+
+    Args:
+        payload: the message.
+        settled: whether its sender has settled it.
+        transaction: the transaction.
+        tell: called with its outcome, unless it was settled; None: the transaction's end waits for that.
+    """
+
+    __slots__ = ("is_awaited", "transaction")
+
+    def __init__(
+        self, payload: bytes, settled: bool, transaction: TransactionThere, tell: Callable[[Any], None] | None
+    ) -> None:
+        producer = _Awaited(transaction) if tell is None else _Told(tell)
+        super().__init__(payload, cast("Producer", producer), 0, settled, 0)
+        self.transaction = transaction
+        self.is_awaited = tell is None
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes while it waits."""
+        return len(self.payload) + OVERHEAD_BYTES
+
+    def drop(self) -> None:
+        """Tell that it is not sent, as its transaction is over."""
+        producer, self.producer = self.producer, None
+        if producer is not None and not self.settled:
+            problem = self.transaction.problem
+            producer.settle(0, RELEASED if problem is None else Rejected(problem))
+
+
+class _Outgoing:
+    """A message within a transaction that waits for the window of the other container's session."""
+
+    __slots__ = ("_transaction", "sink")
+
+    def __init__(self, transaction: TransactionThere) -> None:
+        self._transaction = transaction
+        self.sink = self
+
+    def on_outcome(self, _outgoing: Any, state: Any) -> None:
+        """Note that it has gone out, or never will."""
+        if state is ACCEPTED:
+            self._transaction.went_out()
+        else:
+            self._transaction.fail(_LOST)
+
+
 class RelayProducer(PassingProducer):
     """A sender's end whose messages go on to another container; the sink of the link there."""
 
     presettle = False
     __slots__ = (
-        "_held", "_held_bytes", "_is_blocked", "_most", "_passing", "granted", "opening", "unsettled", "unwritten",
-        "upstream",
+        "_held", "_held_bytes", "_is_blocked", "_is_leaving", "_most", "_passing", "granted", "opening", "unsettled",
+        "unwritten", "upstream",
     )  # fmt: skip
     address: Relay
 
@@ -66,8 +162,10 @@ class RelayProducer(PassingProducer):
         """True while the other container's connection takes no more, or a large message is being sent there."""
         self._passing: LargeDelivery | None = None
         """The large message that is being sent there."""
-        self._held: deque[tuple[bytes, int, bool, int] | LargeDelivery] = deque()
+        self._held: deque[Held] = deque()
         self._held_bytes = 0
+        self._is_leaving = False
+        """True once the sender is gone, while messages of a transaction that was not are to be sent yet."""
 
     # The sender's link
 
@@ -123,12 +221,66 @@ class RelayProducer(PassingProducer):
         """Note that the sender is gone, and with it its link there."""
         if self.large is not None:
             self.large.abort()
+        held = self._take_held()
+        for item in held:
+            if isinstance(item, Posted):
+                self._hold_post(item)
+        self._let_go(RELEASED, (item for item in held if not isinstance(item, Posted)))
+        super().on_detached()
+        self._is_leaving = True
+        self._look_after_posts()
+
+    def _look_after_posts(self) -> None:
+        """Detach the link there if its sender is gone, and nothing is to be sent any more."""
+        if not self._is_leaving:
+            return
+        for item in list(self._held):
+            if isinstance(item, Posted) and item.transaction.is_over:
+                self._held.remove(item)
+                self._release_post(item)
+                item.drop()
+        if self._held:
+            return
+        self._is_leaving = False
         self.address.uplink.detach(self)
-        self._let_go(RELEASED)
         if self.upstream is not None:
             self.upstream.take_unsettled()
         self.upstream = None
-        super().on_detached()
+
+    def post(self, posted: Posted) -> AmqpError | None:
+        """Send a message on within a transaction, in its place among the others.
+
+        Returns:
+            Why that cannot be.
+        """
+        if self._is_lost:
+            return _LOST
+        address = self.address
+        if self._held_bytes + posted.size > KEPT_BYTES or address.backlog_bytes + posted.size > address.room_bytes:
+            problem = "there is no room for more messages that wait for credit of the other container"
+            return AmqpError("amqp:resource-limit-exceeded", problem)
+        self._hold_post(posted)
+        self.go_on()
+        return None
+
+    def drop_posts(self, transaction: TransactionThere) -> None:
+        """Let go of the messages of a transaction that is over."""
+        dropped = [item for item in self._held if isinstance(item, Posted) and item.transaction is transaction]
+        for posted in dropped:
+            self._held.remove(posted)
+            self._release_post(posted)
+            posted.drop()
+        if dropped:
+            self.go_on()
+
+    def _hold_post(self, posted: Posted) -> None:
+        self._held.append(posted)
+        self._held_bytes += posted.size
+        self.address.backlog_bytes += posted.size
+
+    def _release_post(self, posted: Posted) -> None:
+        self._held_bytes -= posted.size
+        self.address.backlog_bytes -= posted.size
 
     def _hold(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         size, address = len(payload) + OVERHEAD_BYTES, self.address
@@ -163,16 +315,19 @@ class RelayProducer(PassingProducer):
         else:
             self.settle(delivery_id, state)
 
-    def _let_go(self, state: Any) -> None:
-        """Give what waits here an outcome."""
-        for item in self._take_held():
-            if not isinstance(item, LargeDelivery):
-                self._turn_away(item[1], item[2], state)
-            else:
+    def _let_go(self, state: Any, held: Iterable[Held] | None = None) -> None:
+        """Give what waits here, or some of it that was taken, an outcome."""
+        for item in self._take_held() if held is None else held:
+            if isinstance(item, LargeDelivery):
                 self.address.dropped += item.settled
                 item.settle(item.producer_id, state)
+            elif isinstance(item, Posted):
+                item.transaction.fail(getattr(state, "error", None) or _LOST)
+                item.drop()
+            else:
+                self._turn_away(item[1], item[2], state)
 
-    def _take_held(self) -> Iterable[tuple[bytes, int, bool, int] | LargeDelivery]:
+    def _take_held(self) -> deque[Held]:
         """Remove and return what waits here."""
         held, self._held = self._held, deque()
         self.address.backlog_bytes -= self._held_bytes
@@ -196,13 +351,16 @@ class RelayProducer(PassingProducer):
         self.upstream = upstream
         self._is_blocked = upstream.holds_back
         self.opening.settle(None)
-        self._go_on()
+        self.go_on()
 
     def on_refused_upstream(self, error: AmqpError) -> None:
         """Note that the other container refuses the link, or has detached it."""
         self.on_lost()
         self._let_go(Rejected(error))
-        end_with(self, error)
+        if self._is_leaving:
+            self._look_after_posts()
+        else:
+            end_with(self, error)
 
     def on_lost(self) -> None:
         """Note that the link there is lost with its connection: tell the outcomes that will not come any more."""
@@ -212,18 +370,23 @@ class RelayProducer(PassingProducer):
         if self._passing is not None:
             self._passing.lost()
         for sent in upstream.take_unsettled():
+            if isinstance(sent, Posted):
+                sent.transaction.fail(_LOST)
             self.on_outcome(sent, RELEASED if sent in self.unwritten else FAILED)
         self.unwritten.clear()
         self._grant()
         for item in self._take_held():
             if isinstance(item, LargeDelivery):
                 self._hold_large(item)
+            elif isinstance(item, Posted):
+                self._let_go(RELEASED, (item,))
             else:
                 self._hold(*item)
+        self._look_after_posts()
 
     def on_credit(self, _gained: int, drain: bool) -> None:
         """Pass on the credit that the other container grants, or takes back."""
-        self._go_on()
+        self.go_on()
         if drain and self.upstream is not None:
             # What the sender still has on its way for this credit waits here for the next.
             self.port.grant(0)
@@ -256,7 +419,7 @@ class RelayProducer(PassingProducer):
             self._passing.on_blocked(blocked)
         else:
             self._is_blocked = blocked
-            self._go_on()
+            self.go_on()
 
     @property
     def holds_back(self) -> bool:
@@ -279,14 +442,22 @@ class RelayProducer(PassingProducer):
             self.unsettled -= 1
         self._passing = None
         self._is_blocked = self.holds_back
-        self._go_on()
+        self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Send what waited, as far as there is credit, and grant what is left."""
         upstream = self.upstream
         held, self._held = self._held, deque()
         while held and upstream is not None and upstream.credit > 0 and not self._is_blocked:
-            item = held.popleft()
+            item = held[0]
+            if isinstance(item, Posted):
+                if item.transaction.posted is None and not item.transaction.is_over:
+                    break
+                held.popleft()
+                self._release_post(item)
+                self._send_within(item, upstream)
+                continue
+            held.popleft()
             if not isinstance(item, LargeDelivery):
                 size = len(item[0]) + OVERHEAD_BYTES
                 self._held_bytes -= size
@@ -300,6 +471,28 @@ class RelayProducer(PassingProducer):
                 item.start(self)
         self._held = held
         self._grant()
+        self._look_after_posts()
+
+    def _send_within(self, posted: Posted, upstream: SendingUpstream) -> None:
+        """Send a message within its transaction."""
+        transaction, link = posted.transaction, cast("PostingUpstream", upstream)
+        if not transaction.is_over and not transaction.carries(upstream):
+            problem = "the other container has this link on another connection than its transaction"
+            transaction.fail(AmqpError("amqp:not-implemented", problem))
+        elif not transaction.is_over and 0 < link.max_message_size < len(posted.payload):
+            assert TOO_LARGE.error is not None
+            transaction.fail(TOO_LARGE.error)
+        if transaction.is_over:
+            posted.drop()
+            return
+        payload, posted.payload = posted.payload, b""
+        if not posted.settled:
+            self.unsettled += 1
+            posted.sink = self  # type: ignore[assignment]  # as of what goes on without
+        delivery = None if posted.settled else posted
+        link.send_in_transaction(delivery, payload, posted.settled, 0, transaction.posted)
+        if not posted.is_awaited and not upstream.follow(_Outgoing(transaction)):
+            transaction.went_out()
 
 
 class _Guest:
@@ -336,6 +529,18 @@ class RelayGuest(RelayProducer):
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Send the message on, once there is a link."""
+        self._want()
+        super().on_message(payload, delivery_id, settled, message_format)
+
+    on_crossed = on_message
+
+    def post(self, posted: Posted) -> AmqpError | None:
+        """Send a message on within a transaction, once there is a link."""
+        self._want()
+        return super().post(posted)
+
+    def _want(self) -> None:
+        """Attach the link if there is none."""
         self._is_used = True
         if not self._is_wanted:
             self._is_wanted = True
@@ -344,9 +549,6 @@ class RelayGuest(RelayProducer):
             if not self._is_looking:
                 self._is_looking = True
                 self.address.core.call_later(IDLE_S, self._look)
-        super().on_message(payload, delivery_id, settled, message_format)
-
-    on_crossed = on_message
 
     def on_refused_upstream(self, error: AmqpError) -> None:
         """Reject what waits, as the other container refuses the link."""

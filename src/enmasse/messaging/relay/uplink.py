@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
     from enmasse.message.outcomes import AmqpError
     from enmasse.messaging.address import AttachOptions
+    from enmasse.messaging.delivery import Delivery
     from enmasse.messaging.direct.large import PartsPort
     from enmasse.messaging.relay.receivers import RelayConsumer
-    from enmasse.messaging.relay.senders import RelayProducer
+    from enmasse.messaging.relay.senders import Posted, RelayProducer
 
 
 KEPT_BYTES = 8 << 20
@@ -21,6 +22,74 @@ KEPT_BYTES = 8 << 20
 
 OVERHEAD_BYTES = 300
 """Bytes that a message takes while it waits, beside its own."""
+
+
+class TransactionThere(Protocol):
+    """A transaction of the other container, which is that of a client here."""
+
+    problem: AmqpError | None
+    """The reason why it can only be rolled back."""
+    is_over: bool
+    """True once nothing more can be part of it."""
+    posted: Any
+    """The state that its messages are sent with, once it is declared; None before."""
+
+    def carries(self, upstream: SendingUpstream) -> bool:
+        """Return true if a link is one of those that it can be used on: those of its connection."""
+
+    def went_out(self) -> None:
+        """Note that a message of it has gone out."""
+
+    def fail(self, problem: AmqpError) -> None:
+        """Have it rolled back, for the first reason that was given."""
+
+    def post(self, end: RelayProducer, posted: Posted) -> AmqpError | None:
+        """Have a message sent within it by a sender's end.
+
+        Returns:
+            Why that cannot be.
+        """
+
+    def retire(self, delivery: Delivery, outcome: Any, is_settled: bool) -> AmqpError | None:
+        """Have an outcome of a delivery that came from there told within it.
+
+        Args:
+            delivery: the delivery, as its receiver was sent it.
+            outcome: its outcome.
+            is_settled: whether the receiver has settled it; else it stays the receiver's if all is rolled back.
+
+        Returns:
+            Why that cannot be.
+        """
+
+    def forget(self, delivery: Delivery) -> None:
+        """Have an outcome not told that was not yet, as its receiver has another one."""
+
+    def end(self, fail: bool, done: Callable[[AmqpError | None], None]) -> None:
+        """Commit it, or roll it back.
+
+        Args:
+            fail: whether it is to be rolled back.
+            done: called with nothing, or with the reason why it was not committed, or why nobody knows
+                (``IN_DOUBT``).
+        """
+
+
+class ControlThere(Protocol):
+    """A link on which the transactions of one client are declared and discharged over there."""
+
+    is_over: bool
+    """True once it is detached."""
+
+    def begin(self) -> TransactionThere:
+        """Declare a transaction, which may be used before it is declared.
+
+        Raises:
+            AttachError: too many are not ended.
+        """
+
+    def leave(self) -> None:
+        """Detach it, which rolls back what is not committed."""
 
 
 class SendingUpstream(Protocol):
@@ -71,6 +140,25 @@ class ReceivingUpstream(Protocol):
         """Leave what is sent unread, or read on."""
 
 
+class PostingUpstream(Protocol):
+    """A link for a sender's messages within transactions, beside what every ``SendingUpstream`` can do."""
+
+    max_message_size: int
+    """Bytes that the other container takes in one message; 0 is any number."""
+
+    def send_in_transaction(
+        self, delivery: Any, payload: bytes, settled: bool, message_format: int, state: Any
+    ) -> None:
+        """Send one message for one credit that counts once its transaction is committed."""
+
+
+class RetiringUpstream(Protocol):
+    """A link for outcomes within transactions, beside what every ``ReceivingUpstream`` can do."""
+
+    def settle_within(self, delivery_id: int, state: Any, is_settled: bool) -> None:
+        """Tell the other container an outcome that counts once its transaction is committed."""
+
+
 class Uplink(Protocol):
     """The way to the other container.
 
@@ -87,6 +175,13 @@ class Uplink(Protocol):
 
     def attach_receiver(self, end: RelayConsumer, name: str, options: AttachOptions) -> None:
         """Attach a receiver's link to an address of the other container; see ``attach_sender``."""
+
+    def attach_control(self, client: object) -> ControlThere:
+        """Attach a link for the transactions of a client, on the connection that its other links have.
+
+        Raises:
+            AttachError: there is no room for it.
+        """
 
     def detach(self, end: RelayProducer | RelayConsumer, *, closed: bool = True) -> None:
         """Detach what was attached for an end, or is being attached; what is not closed may be attached again."""

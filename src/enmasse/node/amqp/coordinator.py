@@ -7,6 +7,8 @@ Rules:
 3. A delivery that was settled within a transaction comes again if that is rolled back, as a failed
    attempt; one that was not settled stays with its receiver.
 4. What is refused is refused at once, and leaves its transaction good for a rollback only.
+5. What goes behind a connector has the outcomes of the other container, for its transaction there. If nobody can
+   know whether that was committed, the control link ends.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.message.errors import DecodeError
-from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError, Rejected
+from enmasse.message.outcomes import ACCEPTED, IN_DOUBT, Accepted, AmqpError, Rejected
 from enmasse.message.sections import Sections, to_of
 from enmasse.messaging.delivery import FAILED, Producer, ProducerPort
 from enmasse.messaging.direct.metered_sink import MeteredSink
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.relay.relay import Relay
+from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.messaging.space import ANONYMOUS_CREDIT, AnonymousTerminus, Space
 from enmasse.messaging.transaction import Transaction, TransactionLimits
 from enmasse.node.transactions import Transactions
@@ -133,11 +137,14 @@ class Controller(Producer):
             if not settled:
                 self._answer(delivery_id, problem)
 
-        self.address.discharge(asked.txn_id, asked.fail, done)
+        self.address.discharge(asked.txn_id, bool(asked.fail), done)
 
     def _answer(self, delivery_id: int, problem: AmqpError | None) -> None:
         if problem is None:
             self.settle(delivery_id, ACCEPTED)
+        elif problem.condition == IN_DOUBT:
+            # A rejection would say that all was rolled back.
+            self.port.detach(AmqpError("amqp:link:detach-forced", problem.description))
         elif self._can_reject:
             self.settle(delivery_id, Rejected(problem))
         else:
@@ -150,6 +157,8 @@ class Controller(Producer):
         declared, self.declared = self.declared, set()
         for txn_id in declared:
             self.address.rollback(txn_id)
+        if not self.address.producers:
+            self.address.leave()
 
 
 class Coordinator(Transactions):
@@ -170,6 +179,12 @@ class Coordinator(Transactions):
             outcomes: the outcomes that its peer understands; None is all of them.
         """
         return self.add_producer(Controller(self, port, outcomes is None or REJECTED in outcomes))
+
+    @property
+    def client(self) -> object:
+        """The client's connection, by which its links are kept together behind connectors."""
+        controls = (producer.port for producer in self.producers)
+        return next((link.session.connection.handler for link in controls if isinstance(link, ReceivingLink)), None)
 
     def is_cut_short(self, txn_id: bytes) -> bool:
         """Tell if a message has begun to come [AMQP 4.4.1]."""
@@ -212,37 +227,57 @@ class Coordinator(Transactions):
             problem = wrong
         else:
             try:
-                problem = transaction.post(*self._target(space, producer, payload), payload)
+                end, target = self._target(space, producer, payload)
+                if isinstance(end, RelayProducer):
+
+                    def tell(outcome: Any) -> None:
+                        producer.settle(delivery_id, self._state(txn_id, outcome))
+
+                    problem = transaction.post_there(end, payload, settled, tell)
+                    if problem is None:
+                        return
+                else:
+                    problem = transaction.post(end, target, payload)
             except RemoteError as error:
                 problem = AmqpError(error.condition, error.description)
         if problem is not None and transaction is not None:
             transaction.fail(problem)
         if problem is None and not settled:
-            state = self._states.get(txn_id)
-            if state is None:
-                state = self._states[txn_id] = TransactionalState(txn_id, ACCEPTED)
-            producer.settle(delivery_id, state)
+            producer.settle(delivery_id, self._state(txn_id, ACCEPTED))
         elif not settled:
             refusal = Rejected(problem)
             producer.settle(delivery_id, refusal if transaction is None else TransactionalState(txn_id, refusal))
         elif transaction is None:
             link.detach(problem)
 
+    def _state(self, txn_id: bytes, outcome: Any) -> TransactionalState:
+        """Return the answer to a message that has an outcome within a transaction."""
+        if outcome is not ACCEPTED:
+            return TransactionalState(txn_id, outcome)
+        state = self._states.get(txn_id)
+        if state is None:
+            state = TransactionalState(txn_id, ACCEPTED)
+            if txn_id in self.transactions:
+                self._states[txn_id] = state
+        return state
+
     @staticmethod
-    def _target(space: Space | None, producer: Producer, payload: bytes) -> tuple[Address, str]:
+    def _target(space: Space | None, producer: Producer, payload: bytes) -> tuple[Address | Producer, str]:
+        """Return the address of a message, or the end from which it goes on to another container."""
         if isinstance(producer, AnonymousTerminus):
             if 2 * producer.credit <= ANONYMOUS_CREDIT:
                 producer.port.grant(ANONYMOUS_CREDIT)
             to = to_of(payload)
             if not to or space is None:
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
-            return producer.find(to), to
+            address = producer.find(to)
+            return (producer.end_of(to, address) if isinstance(address, Relay) else address), to
         if not producer.is_plain:
             raise AttachError(
                 "amqp:not-implemented",
                 "what this link carries is more than messages, so cannot be part of a transaction",
             )
-        return producer.address, producer.target
+        return (producer if isinstance(producer, RelayProducer) else producer.address), producer.target
 
     # Outcomes
 
@@ -274,7 +309,9 @@ class Coordinator(Transactions):
         if transaction is None and state.txn_id in self._lapsed:
             retired.rolled_back()
             return
-        problem = self.unknown(state.txn_id) if transaction is None else transaction.retire(retired)
+        problem = (
+            self.unknown(state.txn_id) if transaction is None else transaction.retire(retired, is_settled=settled)
+        )
         if transaction is None or problem is not None:
             # Detaching the link gives the delivery back.
             session.unsettled[delivery_id] = delivery

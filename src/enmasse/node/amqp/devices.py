@@ -104,7 +104,7 @@ class DeviceTerminus(AnonymousTerminus):
                 if isinstance(device, DeviceError):
                     raise device
                 to, message = self._message(named, gateway, device, sections, settled=settled)
-                target = self._target(to)
+                target = self.end_of(to)
             except RemoteError as error:
                 self._refuse(error, delivery_id, settled)
             else:

@@ -15,6 +15,7 @@ from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.part import Part
+from enmasse.messaging.relay.senders import RelayProducer
 from enmasse.node.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -166,7 +167,10 @@ class Settling(Part["StompConnection"]):
         if link.metered is not None:
             link.metered.add_bytes(len(payload))
         sender.count_one()
-        problem = transaction.post(link.end.address, sender.target, payload)
+        if isinstance(link.end, RelayProducer):
+            problem = transaction.post_there(link.end, payload, False, None)
+        else:
+            problem = transaction.post(link.end.address, sender.target, payload)
         if problem is not None:
             raise _refusal(problem)
 
@@ -209,6 +213,7 @@ class Settling(Part["StompConnection"]):
         if self._begun is not None:
             for txn_id in self._txn_ids.values():
                 self._begun.rollback(txn_id)
+            self._begun.leave()
         self._txn_ids.clear()
 
 

@@ -22,28 +22,38 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from enmasse.client.carrier import Carrier, jittered
 from enmasse.errors import EnmasseError
 from enmasse.message.composites import encode_composite
-from enmasse.message.outcomes import AmqpError
+from enmasse.message.outcomes import ACCEPTED, Accepted, AmqpError
 from enmasse.message.types import Described, Symbol
+from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.relay.receivers import OUTCOMES, RelayConsumer
-from enmasse.messaging.relay.senders import RelayProducer
+from enmasse.messaging.relay.senders import Posted, RelayProducer
 from enmasse.node.uplinks.remote import MAX_WORDS, in_our_words
+from enmasse.node.uplinks.transactions import Control
 from enmasse.wire.amqp.errors import LinkError, LocalError, RemoteError, SessionError
-from enmasse.wire.amqp.performatives import DYNAMIC_PLACE, Attach, Source, Target
+from enmasse.wire.amqp.performatives import (
+    DYNAMIC_PLACE,
+    LOCAL_TRANSACTIONS,
+    MULTI_SESSIONS,
+    MULTI_TRANSACTIONS,
+    Attach,
+    Coordinator,
+    Source,
+    Target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from enmasse.client.options import Options, Url
-    from enmasse.messaging.address import AttachOptions
     from enmasse.messaging.limits import Usage
     from enmasse.net.loop import Turn
     from enmasse.wire.amqp.link import Link
     from enmasse.wire.amqp.session import Session
     from enmasse.wire.amqp.session_output import SessionOutput
 
-    End = RelayProducer | RelayConsumer
+    End = RelayProducer | RelayConsumer | Control
 
 TerminusT = TypeVar("TerminusT", Source, Target)
 
@@ -209,6 +219,10 @@ class _Line(Carrier):
         return session
 
     def _attach(self, wanted: _Upstream, session: Session) -> None:
+        if isinstance(wanted.end, Control):
+            coordinator = Coordinator((LOCAL_TRANSACTIONS, MULTI_TRANSACTIONS, MULTI_SESSIONS))
+            self._attached(wanted, session.attach_sender(wanted.link_name, wanted.end, coordinator))
+            return
         options = wanted.options
         asked = options.attach or _attach_of(options, is_sender=isinstance(wanted.end, RelayProducer))
         properties = {**(asked.properties or {}), THROUGH: [*_through(options), self._uplinks.mark]}
@@ -235,6 +249,9 @@ class _Line(Carrier):
             given["rcv_settle_mode"] = asked.rcv_settle_mode
             link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
             link.passes_from = LARGE_BYTES
+        self._attached(wanted, link)
+
+    def _attached(self, wanted: _Upstream, link: Link) -> None:
         wanted.line, wanted.link = self, link
         self._links[link] = wanted
 
@@ -320,6 +337,18 @@ class _Line(Carrier):
             self._end(wanted, link.session, error or link.error)
             self._look_at(link.session)
             self._uplinks.look_for_idle(self)
+
+    def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
+        """Pass on what a message is to have once its transaction is committed."""
+        delivery = session.unsettled.get(delivery_id)
+        if not isinstance(delivery, Posted):
+            super().on_transactional_outcome(session, delivery_id, state, settled)
+            return
+        del session.unsettled[delivery_id]
+        outcome = state.outcome or ACCEPTED
+        delivery.sink.on_outcome(delivery, ACCEPTED if isinstance(outcome, Accepted) else outcome)  # type: ignore[union-attr]  # it has one once it is sent
+        if not settled:
+            session.settle_sent(delivery_id, state)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """A session has ended, and its links with it, but nothing else."""
@@ -463,6 +492,13 @@ class Uplinks:
     def attach_receiver(self, end: RelayConsumer, name: str, options: AttachOptions) -> None:
         """Attach a receiver's link there."""
         self._want(_Upstream(end, name, options, next(self._numbers)))
+
+    def attach_control(self, client: object) -> Control:
+        """Attach a link for the transactions of a client there."""
+        control = Control(self.detach)
+        options = AttachOptions(name="transactions", connection=client)
+        self._want(_Upstream(control, "", options, next(self._numbers)))
+        return control
 
     def _want(self, wanted: _Upstream) -> None:
         through = _through(wanted.options)

@@ -447,6 +447,16 @@ class ReceivingLink(Link):
             self.session.settle(delivery_id, state)
             done()
 
+    def settle_within(self, delivery_id: int, state: TransactionalState, is_settled: bool) -> None:
+        """Send the outcome that a delivery has once its transaction is committed [AMQP 4.4.2].
+
+        One that is not settled by us is settled by the sender then, and stays ours if it is rolled back.
+        """
+        if is_settled:
+            self.session.settle(delivery_id, state)
+        else:
+            self.session.settle_second(delivery_id, state)
+
     @property
     def is_under_way(self) -> bool:
         """True if a part of a delivery has come."""

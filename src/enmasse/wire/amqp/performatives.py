@@ -314,12 +314,15 @@ class Declare(Composite):
 
 @dataclass(slots=True)
 class Discharge(Composite):
-    """The body of a message that ends a transaction: by commit, or by rollback if ``fail`` [AMQP 4.5.3]."""
+    """The body of a message that ends a transaction: by commit, or by rollback if ``fail`` [AMQP 4.5.3].
+
+    A commit says so: that it may be left out is not known to Artemis.
+    """
 
     CODE = 0x32
     SYMBOL = "amqp:discharge:list"
     txn_id: bytes = field_of(BINARY)
-    fail: bool = field_of(BOOLEAN, False)
+    fail: bool | None = field_of(BOOLEAN, None)
 
 
 @dataclass(slots=True)
