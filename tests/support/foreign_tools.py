@@ -122,6 +122,7 @@ TOOLS = {
     "python-qpid-proton": Tool((_proton,)),
     "python-qpid-proton with SASL and TLS": Tool((_secure_proton,)),
     "Qpid JMS and ProtonJ2": Tool((_commands("javac", "mvn"),), _files(HERE / "java/pom.xml")),
+    "RabbitMQ": Tool((), _files(HERE / "rabbitmq.version")),
     "rhea": Tool((_commands("node", "npm"),), _files(HERE / "node_modules/rhea", HERE / "node_modules/ws")),
     "stompjs": Tool(
         (_commands("node", "npm"),), _files(HERE / "node_modules/@stomp/stompjs", HERE / "node_modules/ws")

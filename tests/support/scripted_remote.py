@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 from enmasse.message.outcomes import ACCEPTED, AmqpError
@@ -65,6 +66,7 @@ class ScriptedRemote:
     """A listener whose connections, sessions and links are answered by methods that a script overrides."""
 
     credit = 100
+    properties: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.turn = Turn(asyncio.get_running_loop())
@@ -94,6 +96,7 @@ class ScriptedRemote:
             container_id="remote",
             is_server=True,
             now=self.turn.now,
+            properties=dict(self.properties),
             sasl=SaslServer(["ANONYMOUS"], lambda *_login: True, is_optional=True),
         )
         self.engines.append(engine)

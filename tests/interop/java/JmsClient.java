@@ -1,7 +1,7 @@
 // Scenarios of Qpid JMS against a node. Prints "NAME ok" or "NAME failed: WHY" for each one asked for, then a blank line.
 //
 // Asked on standard input, a line each, separated by tabs: URL USER PASSWORD SCENARIO... The space has the queues jms-queue, jms-other and jms-short and the topic
-// jms-topic; every scenario leaves them empty.
+// jms-topic; every scenario leaves them empty. SCENARIO=QUEUE takes another queue for jms-queue.
 
 import jakarta.jms.BytesMessage;
 import jakarta.jms.CompletionListener;
@@ -43,6 +43,7 @@ public final class JmsClient {
 
     private final ConnectionFactory factory;
     private final Map<String, Scenario> scenarios = new TreeMap<>();
+    private String queueName;
 
     private JmsClient(String url, String user, String password) {
         factory = user.isEmpty() ? new JmsConnectionFactory(url) : new JmsConnectionFactory(user, password, url);
@@ -81,7 +82,10 @@ public final class JmsClient {
         System.exit(0);
     }
 
-    private void play(String name) {
+    private void play(String asked) {
+        String[] parts = asked.split("=", 2);
+        String name = parts[0];
+        queueName = parts.length > 1 ? parts[1] : "jms-queue";
         try (Connection connection = factory.createConnection()) {
             if (name.endsWith("subscription")) {
                 connection.setClientID("jms-" + name);
@@ -120,7 +124,7 @@ public final class JmsClient {
 
     private void messages(Connection connection) throws JMSException {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         TextMessage text = session.createTextMessage("text");
         text.setStringProperty("colour", "red");
@@ -151,7 +155,7 @@ public final class JmsClient {
         same("correlation", first.getJMSCorrelationID());
         same("kind", first.getJMSType());
         same("jms-other", ((Queue) first.getJMSReplyTo()).getQueueName());
-        same("jms-queue", ((Queue) first.getJMSDestination()).getQueueName());
+        same(queueName, ((Queue) first.getJMSDestination()).getQueueName());
         same(DeliveryMode.PERSISTENT, first.getJMSDeliveryMode());
         same(false, first.getJMSRedelivered());
         same(text.getJMSMessageID(), first.getJMSMessageID());
@@ -166,7 +170,7 @@ public final class JmsClient {
 
     private void transactions(Connection connection) throws JMSException {
         Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         MessageConsumer consumer = session.createConsumer(queue);
         producer.send(session.createTextMessage("rolled back"));
@@ -188,7 +192,7 @@ public final class JmsClient {
 
     private void recover(Connection connection) throws JMSException {
         Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         MessageConsumer consumer = session.createConsumer(queue);
         for (int n = 0; n < 3; n++) {
@@ -208,7 +212,7 @@ public final class JmsClient {
 
     private void selector(Connection connection) throws JMSException {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         for (int n = 0; n < 10; n++) {
             TextMessage message = session.createTextMessage("m" + n);
@@ -231,7 +235,7 @@ public final class JmsClient {
 
     private void browser(Connection connection) throws JMSException {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         for (int n = 0; n < 5; n++) {
             producer.send(session.createTextMessage("m" + n));
@@ -331,9 +335,9 @@ public final class JmsClient {
     private void anonymous(Connection connection) throws JMSException {
         Session session = plain(connection);
         MessageProducer producer = session.createProducer(null);
-        producer.send(session.createQueue("jms-queue"), session.createTextMessage("one"));
+        producer.send(session.createQueue(queueName), session.createTextMessage("one"));
         producer.send(session.createQueue("jms-other"), session.createTextMessage("two"));
-        same("one", next(session.createConsumer(session.createQueue("jms-queue"))).getText());
+        same("one", next(session.createConsumer(session.createQueue(queueName))).getText());
         same("two", next(session.createConsumer(session.createQueue("jms-other"))).getText());
         try {
             producer.send(session.createQueue("jms-nowhere"), session.createTextMessage("lost"));
@@ -345,7 +349,7 @@ public final class JmsClient {
 
     private void completions(Connection connection) throws Exception {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         CountDownLatch done = new CountDownLatch(100);
         AtomicInteger failed = new AtomicInteger();
@@ -374,7 +378,7 @@ public final class JmsClient {
 
     private void expiry(Connection connection) throws Exception {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         producer.setTimeToLive(1);
         producer.send(session.createTextMessage("soon gone"));
@@ -388,7 +392,7 @@ public final class JmsClient {
 
     private void delay(Connection connection) throws JMSException {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         producer.setDeliveryDelay(1500);
         producer.send(session.createTextMessage("later"));
@@ -401,7 +405,7 @@ public final class JmsClient {
 
     private void priority(Connection connection) throws JMSException {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         for (int priority : new int[] {1, 9, 4}) {
             producer.setPriority(priority);
@@ -446,7 +450,7 @@ public final class JmsClient {
 
     private void large(Connection connection) throws JMSException {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         BytesMessage message = session.createBytesMessage();
         message.writeBytes(new byte[5 << 20]);
         session.createProducer(queue).send(message);
@@ -456,7 +460,7 @@ public final class JmsClient {
 
     private void many(Connection connection) throws JMSException {
         Session session = connection.createSession(false, Session.DUPS_OK_ACKNOWLEDGE);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
         MessageConsumer consumer = session.createConsumer(queue);
@@ -471,7 +475,7 @@ public final class JmsClient {
 
     private void reconnect(Connection connection) throws Exception {
         Session session = plain(connection);
-        Queue queue = session.createQueue("jms-queue");
+        Queue queue = session.createQueue(queueName);
         MessageProducer producer = session.createProducer(queue);
         MessageConsumer consumer = session.createConsumer(queue);
         for (int n = 0; n < 100; n++) {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -886,7 +887,7 @@ def test_a_filter_that_is_left_out_is_told_to_who_cannot_see_it() -> None:
 
 
 class Touchy(ScriptedRemote):
-    """Sends, knows three outcomes, and ends the session of who attaches to ``poison``, as RabbitMQ 3 does."""
+    """Sends, knows three outcomes, and ends the session of who attaches to ``poison``."""
 
     def on_attach(self, link: Link, attach: Attach) -> None:
         if self.name_of(link) == "poison":
@@ -913,6 +914,58 @@ def test_an_outcome_that_is_not_offered_becomes_released() -> None:
             await receiver.close()
             await until_async(lambda: len(remote.outcomes) == 4, lambda: str(remote.outcomes))
             assert [type(state) for state in remote.outcomes] == [Released, Accepted, Rejected, Released]
+
+    run(scene())
+
+
+class Rabbit(Touchy):
+    """Does as RabbitMQ 3: repeats what is asked for, and sends more than was granted."""
+
+    properties: Mapping[str, str] = MappingProxyType({"product": "RabbitMQ", "version": "3.10.8"})
+
+    def on_credit(self, link: SendingLink, gained: int, drain: bool) -> None:
+        if gained > 0:
+            for _ in range(link.credit + 3):
+                link.sink.send(BODY)
+
+
+def test_what_rabbitmq_sends_beyond_the_credit_is_given_back() -> None:
+    async def scene() -> None:
+        async with placed(Rabbit()) as place, place.client() as client:
+            remote = place.remote
+            sender = await client.sender("mill/orders")
+            receiver = await client.receiver("mill/orders", credit=0)
+            receiver.grant(1)
+            got = await receiver.receive(60)
+            assert got is not None
+            await until_async(lambda: remote.outcomes == [RELEASED] * 3, lambda: str(remote.outcomes))
+            # Each link has a session of its own, which ends with it, so that nothing stays behind.
+            assert remote.open_sessions == 3
+            await receiver.close()
+            await until_async(lambda: remote.open_sessions == 2)
+            assert str(await sender.send_payload(BODY)) == "accepted"
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"browse": True}, "does not know browsing"),
+        ({"filters": {SELECTOR_FILTER: "a = 1"}}, "does not know the filter"),
+    ],
+)
+def test_what_is_repeated_and_not_done_is_told_to_who_cannot_see_it(wish: dict[str, Any], words: str) -> None:
+    async def scene() -> None:
+        async with placed(Rabbit()) as place:
+            asked = AttachOptions(source="mill/orders", **wish)
+            opening = place.space.connectors["mill"].attach_consumer(DETACHED, asked).opening
+            assert opening is not None
+            answers: list[Any] = []
+            opening.then(answers.append)
+            await until_async(lambda: answers)
+            assert words in str(answers[0])
+            assert place.remote.outcomes == []
 
     run(scene())
 

@@ -1,8 +1,8 @@
 """The connections to the other container of a connector, and the links on them.
 
 Rules:
-1. Each connection of a client has a session of its own there, so that a client that takes nothing holds up nobody.
-   Sessions share connections, as many as the other container allows.
+1. Each connection of a client has a session of its own there, so that a client that takes nothing holds up nobody;
+   at RabbitMQ 3 each link has. Sessions share connections, as many as the other container allows.
 2. A connection is made when a link needs it, and closed once none has needed it for ``IDLE_S``.
 3. A connection that is lost is made again for as long as links are there, by turns at all servers, and later each
    time. A link that was never attached is refused once each server was tried in vain; one that had an address made
@@ -29,6 +29,7 @@ from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.relay.receivers import OUTCOMES, RelayConsumer
 from enmasse.messaging.relay.senders import Posted, RelayProducer
+from enmasse.node.uplinks.rabbitmq import SLACK, as_done, is_rabbitmq_3
 from enmasse.node.uplinks.remote import MAX_WORDS, in_our_words
 from enmasse.node.uplinks.transactions import Control
 from enmasse.wire.amqp.errors import LinkError, LocalError, RemoteError, SessionError
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
     from enmasse.client.options import Options, Url
     from enmasse.messaging.limits import Usage
     from enmasse.net.loop import Turn
+    from enmasse.wire.amqp.connection import Connection as Engine
     from enmasse.wire.amqp.link import Link
+    from enmasse.wire.amqp.performatives import Open
     from enmasse.wire.amqp.session import Session
     from enmasse.wire.amqp.session_output import SessionOutput
 
@@ -124,10 +127,14 @@ def _named(asked: TerminusT, name: str, options: AttachOptions) -> TerminusT:
 
 
 def _ignored(options: AttachOptions, answer: Attach) -> str:
-    """Return a filter that the other container has left out, of a client whose protocol cannot tell it so."""
-    granted = (answer.source.filter if answer.source is not None else None) or {}
-    known = {str(name) for name in granted}
-    return next((name for name in options.filters if options.attach is None and name not in known), "")
+    """Return a wish that the other container has left out, of a client whose protocol cannot tell it so."""
+    source = answer.source
+    if options.attach is not None or source is None:
+        return ""
+    if options.browse and source.distribution_mode == "move":
+        return "browsing"
+    known = {str(name) for name in source.filter or {}}
+    return next((f"the filter {name!r}" for name in options.filters if name not in known), "")
 
 
 class _Upstream:
@@ -163,6 +170,7 @@ class _Line(Carrier):
         self._links: dict[Link, _Upstream] = {}
         self._dropped: list[tuple[Link, _Upstream | None]] = []
         """The links of a session that is just ending; None: nobody wants it any more."""
+        self._is_rabbitmq_3 = False
         self.idle: asyncio.TimerHandle | None = None
         self.since = asyncio.get_running_loop().time()
 
@@ -191,7 +199,8 @@ class _Line(Carrier):
         Raises:
             RemoteError: the other container allows no more links on this connection; a ``LinkError``: nor on another.
         """
-        session = self._sessions_of.get(wanted.key)
+        key = wanted.end if self._is_rabbitmq_3 else wanted.key
+        session = self._sessions_of.get(key)
         if session is not None and session not in self._waiting:
             try:
                 self._attach(wanted, session)
@@ -200,7 +209,7 @@ class _Line(Carrier):
             else:
                 return
         if session is None:
-            session = self._begin(wanted.key)
+            session = self._begin(key)
         wanted.line = self
         if session is self.session:
             self._attach(wanted, session)
@@ -211,10 +220,11 @@ class _Line(Carrier):
         """Begin a session for a client; the first has the one that the connection began with."""
         assert self.engine is not None
         assert self.session is not None
-        is_taken = self.session.is_end_sent or self.session in self._sessions_of.values() or self.session.handles
+        first = self.session
+        is_taken = first.is_end_sent or first in self._sessions_of.values() or first.handles or self._is_rabbitmq_3
         if is_taken:
             self._uplinks.together.require_session()
-        session = self.engine.begin() if is_taken else self.session
+        session = self.engine.begin() if is_taken else first
         self._sessions_of[key] = session
         return session
 
@@ -249,6 +259,8 @@ class _Line(Carrier):
             given["rcv_settle_mode"] = asked.rcv_settle_mode
             link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
             link.passes_from = LARGE_BYTES
+            if self._is_rabbitmq_3:
+                link.slack = SLACK
         self._attached(wanted, link)
 
     def _attached(self, wanted: _Upstream, link: Link) -> None:
@@ -289,6 +301,11 @@ class _Line(Carrier):
 
     # Callbacks of the engine
 
+    def on_opened(self, connection: Engine, remote: Open) -> None:
+        """The other container has let us in, and says what it is."""
+        self._is_rabbitmq_3 = is_rabbitmq_3(remote.properties)
+        super().on_opened(connection, remote)
+
     def on_begun(self, session: Session) -> None:
         """The first session shows that the connection is open; others are those of clients."""
         if self.session is None:
@@ -310,12 +327,14 @@ class _Line(Carrier):
             return
         terminus: Any = attach.target if link.is_sender else attach.source
         if terminus is not None:
+            if self._is_rabbitmq_3:
+                attach = as_done(attach)
             if wanted.options.is_dynamic and not (isinstance(terminus.address, str) and terminus.address):
                 problem = "what is behind the connector makes no addresses for links"
                 link.detach(AmqpError("amqp:not-implemented", problem))
                 return
             if ignored := _ignored(wanted.options, attach):
-                problem = f"what is behind the connector does not know the filter {ignored!r}"
+                problem = f"what is behind the connector does not know {ignored}"
                 link.detach(AmqpError("amqp:not-implemented", problem))
                 return
             wanted.was_attached = True

@@ -371,7 +371,7 @@ class ReceivingLink(Link):
     __slots__ = (
         "__weakref__", "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "guard",
         "highest", "initial", "is_stalled", "known_head", "known_size", "limit", "max_message_size", "partial",
-        "partial_bytes", "passage", "passes_from", "received", "settle", "takes_parts", "tracker",
+        "partial_bytes", "passage", "passes_from", "received", "settle", "slack", "takes_parts", "tracker",
     )  # fmt: skip
     is_sender = False
 
@@ -383,7 +383,9 @@ class ReceivingLink(Link):
         self.limit = 0
         """Deliveries that may come in all, from 0: the credit is what lies between."""
         self.highest = 0
-        """The largest limit that was ever told to the sender."""
+        """The largest limit that was ever told to the sender, and its slack."""
+        self.slack = 0
+        """Deliveries beyond what it was told that count as crossed on the wire, for a sender known to send them."""
         self.max_message_size = 0
         self.partial: list[bytes | bytearray | memoryview] | None = None
         """The bytes that have come of a delivery that takes several transfers."""
@@ -533,8 +535,8 @@ class ReceivingLink(Link):
         limit = self.received + credit
         if limit != self.limit:
             self.limit = limit
-            if limit > self.highest:
-                self.highest = limit
+            if limit + self.slack > self.highest:
+                self.highest = limit + self.slack
             self.session.flow_pending(self)
 
     def drain(self) -> None:
@@ -549,7 +551,7 @@ class ReceivingLink(Link):
         """Return the error for a sender that went beyond whatever was granted."""
         return AmqpError(
             "amqp:link:transfer-limit-exceeded",
-            f"link {self.name!r:.100} sent delivery {self.received + 1}, {self.highest} were granted",
+            f"link {self.name!r:.100} sent delivery {self.received + 1}, {self.highest - self.slack} were granted",
         )
 
     def count(self) -> bool:
