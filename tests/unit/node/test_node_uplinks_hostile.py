@@ -929,7 +929,7 @@ class Rabbit(Touchy):
                 link.sink.send(BODY)
 
 
-def test_what_rabbitmq_sends_beyond_the_credit_is_given_back() -> None:
+def test_what_rabbitmq_sends_beyond_the_credit_waits_for_more() -> None:
     async def scene() -> None:
         async with placed(Rabbit()) as place, place.client() as client:
             remote = place.remote
@@ -938,11 +938,14 @@ def test_what_rabbitmq_sends_beyond_the_credit_is_given_back() -> None:
             receiver.grant(1)
             got = await receiver.receive(60)
             assert got is not None
-            await until_async(lambda: remote.outcomes == [RELEASED] * 3, lambda: str(remote.outcomes))
+            receiver.grant(1)
+            assert await receiver.receive(60) is not None
+            assert remote.outcomes == []
             # Each link has a session of its own, which ends with it, so that nothing stays behind.
             assert remote.open_sessions == 3
             await receiver.close()
             await until_async(lambda: remote.open_sessions == 2)
+            assert remote.outcomes == [RELEASED] * 4
             assert str(await sender.send_payload(BODY)) == "accepted"
 
     run(scene())

@@ -73,7 +73,7 @@ class RelayConsumer(PassingConsumer):
     __slots__ = (
         "_awaited", "_backlog", "_backlog_bytes", "_closes", "_is_draining", "_is_leaving", "_is_stalled",
         "_outcomes", "_retiring", "_source",
-        "granted", "offered", "opening", "settles_second", "upstream",
+        "granted", "keeps_crossed", "offered", "opening", "settles_second", "upstream",
     )  # fmt: skip
     address: Relay
 
@@ -87,6 +87,8 @@ class RelayConsumer(PassingConsumer):
         self.opening: Pending[AttachError | None] = Pending()
         self.granted: Any = None
         self.upstream: ReceivingUpstream | None = None
+        self.keeps_crossed = False
+        """Whether what comes beyond the credit waits for more, as it would else come out of order."""
         self.offered: Collection[str] = OUTCOMES
         """The outcomes that the other container understands."""
         self._source: Source | None = None
@@ -169,7 +171,8 @@ class RelayConsumer(PassingConsumer):
 
     def known(self, state: Any) -> Any:
         """Return an outcome, or released in place of one that would be an error there."""
-        return state if getattr(state, "SYMBOL", None) in self.offered else RELEASED
+        symbol = getattr(state, "SYMBOL", "")
+        return RELEASED if symbol in OUTCOMES and symbol not in self.offered else state
 
     def _settle_void(self, _delivery_id: int, _state: Any) -> None:
         self._outcomes.are_void = True
@@ -375,14 +378,14 @@ class RelayConsumer(PassingConsumer):
         self.address.backlog_bytes += size + delivery.waiting_bytes
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Give the message back: the receiver has taken its credit back."""
+        """Give the message back, as the receiver has taken its credit back, unless it is to wait."""
         if self._is_wanted(settled):
             self.on_message(payload, delivery_id, settled, message_format)
         else:
             self._turn_away(Delivery(b"", self._source, delivery_id, settled, message_format))
 
     def _is_wanted(self, settled: bool) -> bool:
-        return self.is_blocked or self.port.credit > 0 or settled
+        return self.is_blocked or self.port.credit > 0 or settled or self.keeps_crossed
 
     def on_large(
         self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool

@@ -84,7 +84,8 @@ class SpaceLimits(Model):
     connector_connections: _Count | None = None
     """Connections of its connectors to other containers at a time, all together; 64 if left out."""
     connector_sessions: _Count | None = None
-    """Sessions on these, one for each connection of a client that uses a connector; 10,000 if left out."""
+    """Sessions on these, one for each connection of a client that uses a connector, at RabbitMQ 3 for each link;
+    10,000 if left out."""
     connector_unsettled: _Count | None = None
     """Messages that one sender has sent through a connector and knows no outcome of; 10,000 if left out."""
     connector_bytes: _Amount | None = None

@@ -2,7 +2,7 @@
 
 Rules:
 1. It hands out more than was granted: it sets a receiver's credit without counting what is on its way within the
-   broker. What comes so is kept or given back, as if the receiver had taken credit back [AMQP 2.6.7].
+   broker. What comes so waits for credit: given back, it would come again out of order.
 2. It repeats a receiver's source in its answer, though it neither browses nor selects. The answer that is passed on
    says what it does [AMQP 3.5.3]: it takes any message.
 3. A receiver that is detached leaves it with messages that are nobody's until the session ends, and much that it does

@@ -260,7 +260,7 @@ class _Line(Carrier):
             link = session.attach_receiver(wanted.link_name, wanted.end, source, **given)
             link.passes_from = LARGE_BYTES
             if self._is_rabbitmq_3:
-                link.slack = SLACK
+                link.slack, wanted.end.keeps_crossed = SLACK, True
         self._attached(wanted, link)
 
     def _attached(self, wanted: _Upstream, link: Link) -> None:
@@ -426,7 +426,7 @@ class Together:
         """
         most = self.usage.limits.connector_sessions
         if sum(each.sessions for each in self.uplinks) >= most:
-            raise self._exceeded("sessions at its connectors, one for each connection of a client", most)
+            raise self._exceeded("sessions at its connectors", most)
 
     def _exceeded(self, what: str, most: int) -> LinkError:
         error = self.usage.exceeded(what, most, "close a client's connection that uses one")
