@@ -17,6 +17,7 @@ from enmasse.client import Message
 from enmasse.client.errors import LinkRefusedError, TransactionError
 from enmasse.control.ports import NodeFigures, ObservedEntity
 from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
+from enmasse.drivers.embedded.traces import AmqpTracer
 from enmasse.wire.mqtt.packets import Reason
 from tests.support.chance import kills
 from tests.support.mqtt_peer import MqttPeer
@@ -459,6 +460,45 @@ def test_a_transaction_there_is_rolled_back_as_the_other_container_dies(place: P
         sender.send(Message("kept", durable=True), transaction=transaction)
         transaction.commit()
     assert place.there()["messagesStored"] == 1
+
+
+def test_a_trace_of_a_connection_shows_what_it_does_there_and_nothing_of_others(place: Place) -> None:
+    async def traced(number: str) -> list[str]:
+        admin = AmqpNodeAdmin("node-0", place.near.admin_url, jitter=lambda: 1.0)
+        lines: list[str] = []
+        async for is_connected in admin.connections():
+            assert is_connected
+            async with AmqpTracer(admin).trace(HERE, number, 0) as frames:
+                for sender in (other, mine):
+                    await asyncio.to_thread(sender.send, Message("x"))
+                async for frame in frames:
+                    lines.append(f"{'->' if frame.is_outgoing else '<-'} {frame.text}")
+                    if lines[-1].startswith("-> 0 disposition"):
+                        return lines
+        raise AssertionError(lines)
+
+    with (
+        place.near.connect() as another,
+        another.sender("mill/orders") as other,
+        place.near.connect() as connection,
+        connection.sender("mill/orders", name="mine") as mine,
+    ):
+        found = place.near.manage(lambda m: m.query("io.enmasse.connection", ["identity", "container"]))
+        (number,) = [str(item["identity"]) for item in found if item["container"] == connection.container_id]
+        lines = asyncio.run(traced(number))
+    hop, link = [line for line in lines if line.startswith(("-> connection", f"-> {number}/mill"))]
+    server = f"127.0.0.1:{place.far.port}"
+    assert f"goes on as {number}/mill: connector mill to {server}, container 'node-0'" in hop
+    assert f"has the sender '{connection.container_id}|mine|" in link
+    assert "of 'orders' there" in link
+    rest = [line for line in lines if line not in (hop, link)]
+    came, sent, answered, told = rest
+    assert came.startswith("<- 0 transfer handle=0 delivery-id=0")
+    assert sent.startswith("-> mill: ")
+    assert " transfer " in sent
+    assert answered.startswith("<- mill: ")
+    for line in (answered, told):
+        assert line.endswith("disposition role=receiver first=0 last=0 settled=true state=accepted()")
 
 
 async def _transact_by_stomp(place: Place) -> None:

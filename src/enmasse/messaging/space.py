@@ -5,7 +5,7 @@ Nothing of one space is ever reached through another: every lookup starts at a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
@@ -432,6 +432,11 @@ class AnonymousTerminus(Producer):
         if self._require is not None:
             self._require(to)
         return self._space.find_target(to)
+
+    @property
+    def ends(self) -> Collection[object]:
+        """The ends at the addresses that messages have named."""
+        return self._targets.values()
 
     def _make(self, address: Address, to: str) -> Producer:
         producer = address.make_producer(self.port, to)

@@ -248,6 +248,7 @@ class Server:
             clock_us=lambda: time.time_ns() // 1000,
             new_id=secrets.token_hex,
             protocols=protocols,
+            lines=lambda: () if self.connectors is None else self.connectors.lines(),
         )
         self.events = EventLog()
         # It begins a turn regularly, so that the core notices when the wall clock is set.
@@ -322,6 +323,7 @@ class Server:
             self.connectors = Connectors(
                 self.core, self._turn, self._reach, lambda: self.installation.id, self.entities.note_change
             )
+            self.connectors.line_made = self.tracer.on_line
         self.connectors.apply(space, given)
 
     def _connectors_of(self, space: str) -> Container[str]:

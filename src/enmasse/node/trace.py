@@ -7,19 +7,22 @@ Rules:
 4. The administrator's own connections are not traced: a trace would trace its own delivery.
 5. Secrets are masked before a frame is kept.
 6. The row of the connection's protocol names the module that splits and masks frames.
+7. Where a traced connection goes on behind a connector, the frames of its sessions there are part of the trace, by
+   the number of the connection with the connector's name behind; those of others, on the same connection, are not.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.message.sections import encode_message
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.space import AnonymousTerminus
 from enmasse.node.errors import EntityError
 from enmasse.node.protocols import PROTOCOLS, Frames, ProtocolRow
 
@@ -46,6 +49,9 @@ PATIENCE_S = 10.0
 
 MAX_TRACES = 16
 
+FRAME_HEAD = 8
+"""The bytes of a frame's head [AMQP 2.3]."""
+
 _ARGUMENTS = ("container", "payload")
 
 
@@ -54,7 +60,7 @@ class _Record:
     """One frame that waits for the reader."""
 
     time_us: int
-    connection: int
+    connection: int | str
     is_outgoing: bool
     frame: bytes
     size: int
@@ -82,6 +88,105 @@ class _Tap:
             masked = self.frames.mask(frame) if frame else frame
             for trace in self.traces:
                 trace.add(self, now_us, is_outgoing, masked)
+
+
+class Line(Protocol):
+    """A connection of ours to another container, with a session of its own for each client's connection."""
+
+    @property
+    def name(self) -> str:
+        """The connector: ``<namespace>/<space>/<connector>``."""
+
+    @property
+    def container(self) -> str:
+        """The other container's name for itself."""
+
+    @property
+    def url(self) -> Any:
+        """The place that it is connected to."""
+
+    def trace(self, on_bytes: Callable[[bool, bytes], None] | None) -> bytes:
+        """Have what is received and sent told, or not any more; returns what has come of an incomplete frame."""
+
+    def owner(self, is_outgoing: bool, channel: int) -> object:
+        """Return whose session a channel is: a client's connection, or the end of a link that is its only one."""
+
+    def links_of(self, owner: object) -> list[tuple[int, int, str, str, str]]:
+        """Return channel, handle, role of the client, name and address of the links that are attached."""
+
+
+class _Hop:
+    """A traced connection behind one connector, as a trace shows it."""
+
+    __slots__ = ("about", "frames", "number", "told")
+
+    def __init__(self, number: str, frames: Frames, about: Callable[[], dict[str, Any]]) -> None:
+        self.number = number
+        self.frames = frames
+        self.about = about
+        self.told: set[_Trace] = set()
+        """The traces that have been told of it."""
+
+
+class _LineTap:
+    """Receives the bytes of a connection to another container, and gives traced clients' frames to their traces."""
+
+    __slots__ = ("_frames", "_hops", "_splitters", "_tracer", "line", "owners")
+
+    def __init__(self, tracer: Tracer, line: Line, frames: Frames) -> None:
+        self.line = line
+        self.owners: dict[object, _Tap | None] = {}
+        """The taps of those whose sessions were looked for; None: they are not traced."""
+        self._tracer = tracer
+        self._frames = frames
+        self._hops: dict[_Tap, _Hop] = {}
+        self._splitters = (frames.Splitter(line.trace(self.on_bytes)), frames.Splitter())
+
+    def on_bytes(self, is_outgoing: bool, data: bytes) -> None:
+        """Give the frames that are complete now to the traces of those whose they are."""
+        now_us = self._tracer.clock_us()
+        for frame in self._splitters[is_outgoing].feed(data):
+            # Headers and logins are nobody's; of frames the channel says whose they are.
+            if len(frame) < FRAME_HEAD or frame.startswith(b"AMQP") or frame[5]:
+                continue
+            owner = self.line.owner(is_outgoing, int.from_bytes(frame[6:8], "big"))
+            if owner is None:
+                continue
+            if owner not in self.owners:
+                self.owners[owner] = self._tracer.tap_of(owner)
+            tap = self.owners[owner]
+            if tap is not None:
+                hop = self._hop(tap, owner)
+                for trace in tap.traces:
+                    if trace not in hop.told:
+                        hop.told.add(trace)
+                        trace.describe_hop(hop)
+                    trace.add(hop, now_us, is_outgoing, frame)
+
+    def _hop(self, tap: _Tap, owner: object) -> _Hop:
+        hop = self._hops.get(tap)
+        if hop is None:
+            space, _, connector = self.line.name.rpartition("/")
+            line = self.line
+
+            def about() -> dict[str, Any]:
+                keys = ("channel", "handle", "role", "name", "address")
+                return {
+                    "host": f"{line.url.host}:{line.url.port}",
+                    "container": line.container,
+                    "space": space,
+                    "protocol": "amqp",
+                    "connector": connector,
+                    "links": [dict(zip(keys, link, strict=True)) for link in line.links_of(owner)],
+                }
+
+            hop = self._hops[tap] = _Hop(f"{tap.number}/{connector}", self._frames, about)
+        return hop
+
+    def renew(self, taps: Collection[_Tap]) -> None:
+        """Look anew for whose sessions are, as others are traced."""
+        self.owners.clear()
+        self._hops = {tap: hop for tap, hop in self._hops.items() if tap in taps}
 
 
 class _Reader(Consumer):
@@ -116,7 +221,7 @@ class _Trace(Address):
         self._lost = 0
         self._reported = -1
         self._undecided: dict[_Tap, list[_Record]] = {}
-        self._hosts: dict[int, dict[str, Any]] = {}
+        self._hosts: dict[int | str, dict[str, Any]] = {}
         """The connections that have to be described to the reader before their frames."""
         self._is_ended = False
         self._is_called = False
@@ -162,13 +267,17 @@ class _Trace(Address):
             "protocol": connection.protocol,
         }
 
-    def add(self, tap: _Tap, time_us: int, is_outgoing: bool, frame: bytes) -> None:
+    def describe_hop(self, hop: _Hop) -> None:
+        """Have the reader told where a connection goes on."""
+        self._hosts[hop.number] = hop.about()
+
+    def add(self, tap: _Tap | _Hop, time_us: int, is_outgoing: bool, frame: bytes) -> None:
         """Take a frame; an empty one says that the bytes from here on are no frames."""
         size = len(frame)
         if frame and self._payload is not None:
             frame = tap.frames.shorten(frame, self._payload)
         record = _Record(time_us, tap.number, is_outgoing, frame, size)
-        held = self._undecided.get(tap)
+        held = self._undecided.get(tap) if isinstance(tap, _Tap) else None
         if held is None:
             self._keep(record)
         elif sum(len(item.frame) for item in held) + len(frame) <= MAX_UNDECIDED_BYTES:
@@ -230,7 +339,7 @@ class _Trace(Address):
             self._bytes -= cost
             records.append([record.time_us, record.connection, record.is_outgoing, record.frame, record.size])
         numbers = {record[1] for record in records}
-        hosts = {number: self._hosts.pop(number) for number in numbers if number in self._hosts}
+        hosts = {number: self._hosts.pop(number) for number in sorted(numbers, key=str) if number in self._hosts}
         self._reported = self._lost
         is_last = self._is_ended and not self._records
         if is_last:
@@ -269,6 +378,7 @@ class Tracer:
         clock_us: returns the time in microseconds since 1970 UTC.
         new_id: returns unguessable names.
         protocols: the node's protocols by name.
+        lines: returns the connections to other containers.
     """
 
     def __init__(
@@ -280,13 +390,16 @@ class Tracer:
         clock_us: Callable[[], int],
         new_id: Callable[[], str],
         protocols: Mapping[str, ProtocolRow] = PROTOCOLS,
+        lines: Callable[[], Iterable[Line]] = lambda: (),
     ) -> None:
         self.space = space
         self.soon = soon
         self._connections = connections
-        self._clock_us = clock_us
+        self.clock_us = clock_us
         self._new_id = new_id
         self._protocols = protocols
+        self._lines = lines
+        self._line_taps: dict[Line, _LineTap] = {}
         self._traces: dict[_Trace, None] = {}
         """The traces that are being read."""
         self._waiting: dict[_Trace, None] = {}
@@ -335,6 +448,7 @@ class Tracer:
         for connection, number in self._connections.numbers.items():
             if connection.space is not self.space and trace.wants(connection, number):
                 self._join(trace, connection, number)
+        self._look_at_lines()
         if trace.number is not None and trace.number not in self._connections.numbers.values():
             trace.end()
 
@@ -342,7 +456,7 @@ class Tracer:
         tap = self._taps.get(connection)
         if tap is None:
             frames = self._protocols[connection.protocol].load_frames()
-            tap = self._taps[connection] = _Tap(connection, number, frames, self._clock_us)
+            tap = self._taps[connection] = _Tap(connection, number, frames, self.clock_us)
             connection.engine.trace = tap.on_bytes
         tap.traces.append(trace)
         trace.joined(tap)
@@ -360,6 +474,7 @@ class Tracer:
         self._waiting.pop(trace, None)
         for tap in list(self._taps.values()):
             self._leave(trace, tap)
+        self._look_at_lines()
         if self.space.addresses.get(trace.name) is trace:
             self.space.remove(trace)
 
@@ -384,6 +499,7 @@ class Tracer:
             else:
                 trace.left(tap)
                 self._leave(trace, tap)
+        self._look_at_lines()
 
     def on_closed(self, connection: ClientConnection) -> None:
         """Tell the connection's traces that it is closed."""
@@ -391,3 +507,36 @@ class Tracer:
         if tap is not None:
             for trace in tap.traces:
                 trace.left(tap)
+            self._look_at_lines()
+
+    # Connections to other containers
+
+    def tap_of(self, owner: object) -> _Tap | None:
+        """Return the tap of a client's connection, or of the one that has a link's end, if it is traced."""
+        for connection, tap in self._taps.items():
+            if connection is owner:
+                return tap
+            for link in connection.links.values():
+                end = link.end
+                if end is owner or (isinstance(end, AnonymousTerminus) and owner in end.ends):
+                    return tap
+        return None
+
+    def on_line(self, line: Line) -> None:
+        """Look at the connections to other containers, as there is another one."""
+        if self._taps:
+            self._look_at_lines()
+
+    def _look_at_lines(self) -> None:
+        """Hear the connections of the connectors of spaces with traced connections, and no others."""
+        spaces = {tap.connection.space.name for tap in self._taps.values() if tap.connection.space is not None}
+        wanted = {line for line in self._lines() if line.name.rpartition("/")[0] in spaces} if spaces else set()
+        for line in [line for line in self._line_taps if line not in wanted]:
+            del self._line_taps[line]
+            line.trace(None)
+        for line in wanted:
+            tap = self._line_taps.get(line)
+            if tap is None:
+                self._line_taps[line] = _LineTap(self, line, self._protocols["amqp"].load_frames())
+            else:
+                tap.renew(self._taps.values())

@@ -107,6 +107,18 @@ def test_connections_of_other_sockets_are_told_apart() -> None:
     assert len({packet.ports for packet in packets(file.getvalue()) if packet.ports[1] == 5672}) == 2
 
 
+@pytest.mark.parametrize("host", ["10.1.2.3", "mq.example.com", "[::1]"])
+def test_what_is_behind_a_connector_is_at_the_customary_port(host: str) -> None:
+    file = io.BytesIO()
+    capture = Capture(file)
+    for number in ("7/mill", "7/barn"):
+        capture.add(5, number, f"{host}:4711", AMQP, is_outgoing=True, frame=HEARTBEAT)
+    found = packets(file.getvalue())
+    ports = {packet.ports for packet in found if packet.data == HEARTBEAT}
+    assert {there for _, there in ports} == {5672}
+    assert len(ports) == capture.connections == 2
+
+
 @pytest.mark.parametrize("wrong", [["1", "--all"], ["--all", "--container", "c"], ["--seconds", "-1"]])
 def test_only_one_choice_is_taken(cli: Cli, wrong: list[str]) -> None:
     assert cli("trace", *wrong).code == 2

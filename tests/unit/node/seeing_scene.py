@@ -50,7 +50,10 @@ class SeenNode:
             soon=self.later.append,
             clock_us=lambda: 1_700_000_000_000_000,
             new_id=lambda: f"id{next(ids)}",
+            lines=lambda: self.lines,
         )
+        self.lines: list[Any] = []
+        """Connections to other containers."""
         self.entities.create(SPACE_TYPE, "ns/shop", {}, lambda _: None)
         self.harness.commit()
         asked = {"space": "ns/shop", "address": "q", "addressType": "queue"}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from enmasse.client.options import Url
 from enmasse.message.sections import encode_message
 from enmasse.node.errors import EntityError
 from enmasse.node.trace import MAX_BUFFER_BYTES, MAX_TRACES, PATIENCE_S
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import Source, Target
+from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
+from enmasse.wire.amqp.performatives import Detach, Source, Target
 from enmasse.wire.amqp.sasl import SaslClient
 from enmasse.wire.amqp.trace import describe
 from enmasse.wire.sasl.mechanisms import Plain
@@ -110,6 +114,51 @@ def test_a_trace_ends_with_its_reader_and_costs_nothing_any_more(node: SeenNode)
     reader.go()
     assert not is_traced(client)
     assert address not in node.admin.addresses
+
+
+class Line:
+    """A connection of the connector ``mill``, with two sessions."""
+
+    name = "ns/shop/mill"
+    container = "far"
+    url = Url(host="10.1.2.3", port=5672)
+
+    def __init__(self, *owners: object) -> None:
+        self.owners = owners
+        self.on_bytes: Any = None
+
+    def trace(self, on_bytes: Any) -> bytes:
+        self.on_bytes = on_bytes
+        return b""
+
+    def owner(self, is_outgoing: bool, channel: int) -> object:
+        return self.owners[channel]
+
+    def links_of(self, owner: object) -> list[Any]:
+        return [(self.owners.index(owner), 0, "sender", "client-1|s|1", "orders")]
+
+
+def test_frames_behind_a_connector_are_those_of_the_traced_connection_alone(node: SeenNode) -> None:
+    client, other = SeenClient(node), SeenClient(node, "client-2")
+    line = Line(client.binding, other.binding)
+    node.lines.append(line)
+    number = str(node.connections.numbers[client.binding])
+    reader = TraceReader(node, node.tracer.start(number, {})["address"])
+    frames = [amqp_frame(channel, Detach(handle=channel)) for channel in (1, 0)]
+    line.on_bytes(True, AMQP_HEADER + frames[0] + frames[1][:5])
+    line.on_bytes(True, frames[1][5:])
+    line.on_bytes(False, frames[1])
+    reader.go()
+    assert [(record[1], record[2], record[3]) for record in reader.records] == [
+        (f"{number}/mill", True, frames[1]),
+        (f"{number}/mill", False, frames[1]),
+    ]
+    about = next(body["connections"][f"{number}/mill"] for body in reader.bodies if body["connections"])
+    assert (about["connector"], about["container"], about["host"]) == ("mill", "far", "10.1.2.3:5672")
+    assert about["links"][0]["name"] == "client-1|s|1"
+    reader.client.close()
+    reader.go()
+    assert line.on_bytes is None
 
 
 def test_a_trace_that_nobody_reads_in_time_is_forgotten(node: SeenNode) -> None:

@@ -11,7 +11,7 @@ from enmasse.control.errors import NodeRefusedError
 from enmasse.control.ports import TracedFrame
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from enmasse.client import Receiver
     from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
@@ -49,17 +49,41 @@ class AmqpTracer:
                 return False
 
 
+def hop_lines(number: str, about: Mapping[str, Any]) -> list[str]:
+    """Return what a trace says of a connection that goes on behind a connector; nothing of another.
+
+    Args:
+        number: its number, with the connector's name behind.
+        about: what the node tells of it.
+    """
+    if not about.get("connector"):
+        return []
+    first = f"connection {number.partition('/')[0]} goes on as {number}: connector {about['connector']} to "
+    lines = [f"{first}{about['host']}, container {about['container']!r}"]
+    for link in about.get("links", ()):
+        where = f"channel {link['channel']}, handle {link['handle']}"
+        lines.append(f"{number} has the {link['role']} {link['name']!r} of {link['address']!r} there: {where}")
+    return lines
+
+
 async def _frames(receiver: Receiver, payload: int) -> AsyncIterator[TracedFrame]:
     protocol = "amqp"
     dropped = 0
     while (delivery := await receiver.receive()) is not None:
         body: Any = delivery.message.body
-        for about in body.get("connections", {}).values():
-            protocol = str(about.get("protocol") or protocol)
-        frames = cast("Any", import_module(_FRAMES[protocol])) if protocol in _FRAMES else None
-        for time_us, _, is_outgoing, frame, size in body.get("records", ()):
+        for number, about in body.get("connections", {}).items():
+            for line in (lines := hop_lines(str(number), about)):
+                yield TracedFrame("", True, line, 0)
+            if not lines:
+                protocol = str(about.get("protocol") or protocol)
+        for time_us, number, is_outgoing, frame, size in body.get("records", ()):
             moment = datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds")
+            _, _, connector = str(number).partition("/")
+            module = _FRAMES.get("amqp" if connector else protocol)
+            frames = None if module is None else cast("Any", import_module(module))
             text = f"{size} bytes" if frames is None else frames.describe(frame, payload)
+            if connector:
+                text = f"{connector}: {text}"
             yield TracedFrame(moment.replace("+00:00", "Z"), bool(is_outgoing), text, int(size))
         if (lost := int(body.get("dropped", 0))) > dropped:
             yield TracedFrame("", True, f"{lost - dropped} frames came too fast and are not shown", 0)

@@ -19,13 +19,14 @@ from enmasse.node.uplinks.remote import remotes_of
 from enmasse.node.uplinks.uplink import Together, Uplinks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enmasse.client.options import Options
     from enmasse.messaging.core import Core
     from enmasse.messaging.space import Space
     from enmasse.net.egress import Reach
     from enmasse.net.loop import Turn
+    from enmasse.node.uplinks.uplink import Line
 
 Given = dict[str, Any]
 
@@ -60,6 +61,8 @@ class Connectors:
         self._installation = installation
         self._of_space: dict[str, dict[str, _Connector]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self.line_made: Callable[[Line], None] = lambda _line: None
+        """Called with each new connection of a connector."""
 
     def apply(self, space: Space, given: Mapping[str, Given]) -> None:
         """Have a space's connectors as they are given; what is the same as before goes on."""
@@ -89,6 +92,12 @@ class Connectors:
         self._of_space.clear()
         await asyncio.gather(*found, *self._closing, return_exceptions=True)
 
+    def lines(self) -> Iterator[Line]:
+        """Iterate over the connections of all connectors."""
+        for of in self._of_space.values():
+            for connector in of.values():
+                yield from connector.uplinks.lines
+
     def status(self, space: str) -> list[dict[str, Any]]:
         """Return what is known of a space's connectors."""
         return [_status(name, connector) for name, connector in self._of_space.get(space, {}).items()]
@@ -100,10 +109,14 @@ class Connectors:
         together = next((each.uplinks.together for each in others), None) or Together(space.usage)
         uplinks = Uplinks(f"{space.name}/{name}", servers, self._turn, self._changed, mark, together)
         relay = Relay(self._core, name, uplinks, lambda _name: False, space.usage)
+        uplinks.line_made = self._line_made
         _let_reach(relay, given)
         space.connectors[name] = relay
         space.version += 1
         return _Connector(given, relay, uplinks)
+
+    def _line_made(self, line: Line) -> None:
+        self.line_made(line)
 
     def _end(self, space: Space, name: str, connector: _Connector) -> None:
         space.connectors.pop(name, None)

@@ -137,6 +137,10 @@ def _ignored(options: AttachOptions, answer: Attach) -> str:
     return next((f"the filter {name!r}" for name in options.filters if name not in known), "")
 
 
+def _ignore(_line: Line) -> None:
+    """Do nothing with a new connection."""
+
+
 class _Upstream:
     """A link that a client wants there: what it needs to be attached, as often as it has to be."""
 
@@ -152,12 +156,12 @@ class _Upstream:
         """A subscription that outlasts its link is found by that name; others have it to themselves."""
         if not options.is_durable:
             self.link_name += f"|{number}"
-        self.line: _Line | None = None
+        self.line: Line | None = None
         self.link: Link | None = None
         self.was_attached = False
 
 
-class _Line(Carrier):
+class Line(Carrier):
     """One connection to the other container, with sessions of their own for each client's connection."""
 
     def __init__(self, uplinks: Uplinks, options: Options, url: Url, turn: Turn) -> None:
@@ -165,6 +169,8 @@ class _Line(Carrier):
         self._uplinks = uplinks
         self._sessions_of: dict[object, Session] = {}
         """The latest session of each client's connection; it may not have begun yet."""
+        self._owners: dict[SessionOutput, object] = {}
+        """The client's connection of each session, of those that are just ending only while this is traced."""
         self._waiting: dict[Session, list[_Upstream]] = {}
         """Links that are attached once their session has begun."""
         self._links: dict[Link, _Upstream] = {}
@@ -226,6 +232,7 @@ class _Line(Carrier):
             self._uplinks.together.require_session()
         session = self.engine.begin() if is_taken else first
         self._sessions_of[key] = session
+        self._owners[session] = key
         return session
 
     def _attach(self, wanted: _Upstream, session: Session) -> None:
@@ -286,10 +293,49 @@ class _Line(Carrier):
             if session is not self.session:
                 session.end()
 
+    # Its traces
+
+    @property
+    def name(self) -> str:
+        """The space and the connector that it belongs to, as ``<namespace>/<space>/<connector>``."""
+        return self._uplinks.name
+
+    @property
+    def container(self) -> str:
+        """The other container's name for itself."""
+        return "" if self.remote is None else self.remote.container_id
+
+    def trace(self, on_bytes: Callable[[bool, bytes], None] | None) -> bytes:
+        """Have what is received and sent told, or not any more; returns what has come of an incomplete frame."""
+        if self.engine is None:
+            return b""
+        self.engine.trace = on_bytes
+        if on_bytes is None:
+            current = set(self._sessions_of.values())
+            self._owners = {session: owner for session, owner in self._owners.items() if session in current}
+        return self.engine.unread
+
+    def owner(self, is_outgoing: bool, channel: int) -> object:
+        """Return whose session a channel is: a client's connection, or the end of a link that is its only one."""
+        for session, owner in self._owners.items():
+            if (session.channel if is_outgoing else session.remote_channel) == channel:
+                return owner
+        return None
+
+    def links_of(self, owner: object) -> list[tuple[int, int, str, str, str]]:
+        """Return channel, handle, role of the client, name and address of the links that are attached."""
+        return [
+            (link.channel, link.handle, "sender" if link.is_sender else "receiver", link.name, wanted.name)
+            for link, wanted in self._links.items()
+            if wanted.key is owner and link.remote_attach is not None
+        ]
+
     def _forget(self, session: SessionOutput) -> None:
         for key, other in list(self._sessions_of.items()):
             if other is session:
                 del self._sessions_of[key]
+        if self.engine is not None and self.engine.trace is None:
+            self._owners.pop(session, None)
 
     def leave_all(self) -> list[_Upstream]:
         """Detach all links; return what has to be attached elsewhere."""
@@ -372,6 +418,7 @@ class _Line(Carrier):
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """A session has ended, and its links with it, but nothing else."""
         self._forget(session)
+        self._owners.pop(session, None)
         for wanted in self._waiting.pop(session, ()):
             if wanted.line is self:
                 self._end(wanted, session, error)
@@ -460,11 +507,13 @@ class Uplinks:
         together.uplinks.add(self)
         self.is_dialling = False
         """True while one more connection is being made."""
-        self._name = name
+        self.name = name
+        self.line_made: Callable[[Line], None] = _ignore
+        """Called with each new connection."""
         self._changed = changed
         self._servers = list(servers)
         self._turn = turn
-        self._lines: list[_Line] = []
+        self._lines: list[Line] = []
         self._wanted: dict[End, _Upstream] = {}
         self._dialling: asyncio.Task[None] | None = None
         self._replacing: asyncio.Task[None] | None = None
@@ -478,6 +527,11 @@ class Uplinks:
         """Connections that were made in place of others that were lost."""
         self.problem = ""
         """Why no server lets us in, as the last round found; empty: one did, or none was needed."""
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """Its connections, for traces."""
+        return self._lines
 
     @property
     def connections(self) -> int:
@@ -583,7 +637,7 @@ class Uplinks:
         for task in connecting:
             task.cancel()
         await asyncio.gather(*connecting, *self._ending, return_exceptions=True)
-        error = AmqpError(UNREACHABLE, f"connector {self._name} is no more")
+        error = AmqpError(UNREACHABLE, f"connector {self.name} is no more")
         for wanted in list(self._wanted.values()):
             if wanted.line is not None:
                 wanted.line.leave(wanted, closed=False)
@@ -595,7 +649,7 @@ class Uplinks:
                 line.idle.cancel()
         await asyncio.gather(*(line.close() for line in lines))
 
-    def _drop(self, line: _Line) -> None:
+    def _drop(self, line: Line) -> None:
         """Count on without a connection, which is lost or about to be closed."""
         sent, received = self._gone_traffic
         self._gone_traffic = (sent + line.traffic[0], received + line.traffic[1])
@@ -607,14 +661,14 @@ class Uplinks:
         """Make another connection if links need one, as this one is lost."""
         if line not in self._lines:
             return
-        assert isinstance(line, _Line)
+        assert isinstance(line, Line)
         self._drop(line)
         is_hasty = asyncio.get_running_loop().time() < line.since + MAX_PAUSE_S
         self._hasty_s = min(MAX_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._hasty_s)) if is_hasty else 0.0
         if line.idle is not None:
             line.idle.cancel()
         problem = in_our_words(error, line.url)
-        _log.warning("Connector %s lost its connection: %s", self._name, problem)
+        _log.warning("Connector %s lost its connection: %s", self.name, problem)
         if any(wanted.line is None for wanted in self._wanted.values()):
             self._note(problem)
             self.reconnects += 1
@@ -643,12 +697,12 @@ class Uplinks:
             told = AmqpError(error.condition[:MAX_WORDS], (error.description or "")[:MAX_WORDS])
         wanted.end.on_refused_upstream(told)
 
-    def look_for_idle(self, line: _Line) -> None:
+    def look_for_idle(self, line: Line) -> None:
         """Close a connection that carries no link any more, unless one comes soon."""
         if line in self._lines and line.is_idle and line.idle is None:
             line.idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle, line)
 
-    def _end_idle(self, line: _Line) -> None:
+    def _end_idle(self, line: Line) -> None:
         line.idle = None
         if line.is_idle and line in self._lines:
             self._drop(line)
@@ -663,7 +717,7 @@ class Uplinks:
 
     def _dial_for_waiting(self) -> None:
         if self._dialling is None:
-            self._dialling = asyncio.get_running_loop().create_task(self._dial(), name=f"uplink {self._name}")
+            self._dialling = asyncio.get_running_loop().create_task(self._dial(), name=f"uplink {self.name}")
 
     async def _dial(self) -> None:
         """Connect, and attach what waits for it."""
@@ -687,7 +741,7 @@ class Uplinks:
                     pause_s = FIRST_PAUSE_S
                     self._attach_all(line)
                     continue
-                problem = f"connector {self._name} reaches no server: {self.problem}"
+                problem = f"connector {self.name} reaches no server: {self.problem}"
                 self._refuse_new(waiting, AmqpError(UNREACHABLE, problem))
                 await asyncio.sleep(jittered(pause_s))
                 pause_s = min(MAX_PAUSE_S, 2 * pause_s)
@@ -697,7 +751,7 @@ class Uplinks:
     def _why_full(self) -> AmqpError | None:
         """Return why there may be no more connections; None: there may be."""
         if len(self._lines) >= MAX_CONNECTIONS:
-            problem = f"connector {self._name} has {MAX_CONNECTIONS} connections, and none has room for a link"
+            problem = f"connector {self.name} has {MAX_CONNECTIONS} connections, and none has room for a link"
             return AmqpError("amqp:resource-limit-exceeded", problem)
         try:
             self.together.require_connection()
@@ -722,7 +776,7 @@ class Uplinks:
             if not wanted.was_attached and wanted.line is None and self._wanted.get(wanted.end) is wanted:
                 self.refused(wanted, error)
 
-    def _attach_all(self, line: _Line) -> None:
+    def _attach_all(self, line: Line) -> None:
         """Attach what waits on a connection that was just made; what it has no room for waits for another."""
         room = True
         for wanted in [each for each in self._wanted.values() if each.line is None]:
@@ -737,7 +791,7 @@ class Uplinks:
                 room = room and is_no_use
         self.look_for_idle(line)
 
-    async def _replace(self, lines: Sequence[_Line]) -> None:
+    async def _replace(self, lines: Sequence[Line]) -> None:
         """Connect anew, and close the connections that there were."""
         pause_s = FIRST_PAUSE_S
         while (line := await self._round()) is None:
@@ -752,7 +806,7 @@ class Uplinks:
         for old in lines:
             self._start(old.close())
 
-    async def _round(self) -> _Line | None:
+    async def _round(self) -> Line | None:
         """Try each server once; the first that lets us in becomes the preferred one."""
         problems = []
         for _ in range(len(self._servers)):
@@ -760,7 +814,7 @@ class Uplinks:
             try:
                 options = self._servers[0]()
                 place = options.places[0]
-                line = _Line(self, options, place, self._turn)
+                line = Line(self, options, place, self._turn)
                 await line.dial(DIAL_S)
                 if line.error is not None:
                     raise line.error
@@ -770,8 +824,9 @@ class Uplinks:
                 problems.append(error.strerror or str(error))
             else:
                 self._lines.append(line)
+                self.line_made(line)
                 self._note("")
-                _log.info("Connector %s is connected to %s", self._name, line.url)
+                _log.info("Connector %s is connected to %s", self.name, line.url)
                 return line
             self._servers.append(self._servers.pop(0))
         self._note("; ".join(dict.fromkeys(problems)))

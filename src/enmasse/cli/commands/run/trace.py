@@ -28,6 +28,7 @@ from enmasse.cli.output import Writer, make_table
 from enmasse.client import Message, connect
 from enmasse.client.management import Management
 from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
+from enmasse.drivers.embedded.traces import hop_lines
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 
@@ -65,9 +66,10 @@ def trace(
     """Show the frames of connections while they run, until Ctrl-C.
 
     Nothing has to be restarted, and connections that are not traced are not
-    slowed down. <- comes from the client, -> goes to it. What authenticates
-    somebody is masked; payloads are shown only if asked for, but --write
-    keeps them whole.
+    slowed down. <- comes from the client, -> goes to it. Where a connection
+    goes on behind a connector, its frames there follow as those of 7/mill,
+    say: -> goes to the other container. What authenticates somebody is
+    masked; payloads are shown only if asked for, but --write keeps them whole.
     """
     writer = Writer()
     chosen = [connection is not None, all_connections, container is not None]
@@ -123,7 +125,7 @@ class _Shown:
             row = self._rows.get(str(number)) or main_protocol(PROTOCOLS)
             if self._capture is not None:
                 peer = self._hosts.get(str(number), "")
-                self._capture.add(int(time_us), int(number), peer, row, is_outgoing=is_outgoing, frame=frame)
+                self._capture.add(int(time_us), number, peer, row, is_outgoing=is_outgoing, frame=frame)
                 continue
             at = datetime.fromtimestamp(time_us / 1e6).astimezone().strftime("%H:%M:%S.%f")
             arrow = "->" if is_outgoing else "<-"
@@ -140,7 +142,9 @@ class _Shown:
         if self._capture is None:
             container = f", container {about['container']!r}" if about.get("container") else ""
             space = f", space {about['space']}" if about.get("space") else ""
-            self._writer.say_line(f"# connection {number}: {self._hosts[number]}{container}{space}")
+            lines = hop_lines(number, about) or [f"connection {number}: {self._hosts[number]}{container}{space}"]
+            for line in lines:
+                self._writer.say_line(f"# {line}")
 
     def sum_up(self, path: Path | None) -> None:
         """Say what the file holds."""
@@ -225,7 +229,7 @@ class Capture:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._connections: dict[int, tuple[_Side, _Side]] = {}
+        self._connections: dict[int | str, tuple[_Side, _Side]] = {}
         self.frames = 0
         file.write(_FILE.pack(0xA1B2C3D4, 2, 4, 0, 0, SNAP_BYTES, LINKTYPE_RAW))
 
@@ -235,21 +239,28 @@ class Capture:
         return len(self._connections)
 
     def add(
-        self, time_us: int, connection: int, peer: str, row: ProtocolRow, *, is_outgoing: bool, frame: bytes
+        self, time_us: int, connection: int | str, peer: str, row: ProtocolRow, *, is_outgoing: bool, frame: bytes
     ) -> None:
         """Add a protocol header or a whole frame.
 
         Args:
             time_us: the time, in microseconds since 1970 UTC.
-            connection: its number.
-            peer: the client's address, as ``host:port``.
+            connection: its number, or that with the name of a connector behind which it goes on.
+            peer: the other end's address, as ``host:port``.
             row: the protocol that it speaks.
             is_outgoing: whether the node sent it.
             frame: the bytes.
         """
         ends = self._connections.get(connection)
         if ends is None:
-            ends = self._connections[connection] = _ends(peer, connection, row.port)
+            number = connection if isinstance(connection, int) else len(self._connections)
+            made_up = 0xC000 + number % 0x3FFF
+            if isinstance(connection, int):
+                ends = _ends(peer, made_up, row.port)
+            else:
+                # We are the client of what is behind a connector, which is taken to be at the customary port.
+                ends = _ends(f"{peer.rpartition(':')[0]}:{row.port}", row.port, made_up)
+            self._connections[connection] = ends
             self._greet(time_us, *ends)
         client, node = ends
         sender, receiver = (node, client) if is_outgoing else (client, node)
@@ -283,7 +294,7 @@ class Capture:
         sender.sequence = (sender.sequence + len(data) + (1 if flags & (SYN | FIN) else 0)) & 0xFFFFFFFF
 
 
-def _ends(peer: str, connection: int, node_port: int) -> tuple[_Side, _Side]:
+def _ends(peer: str, other_port: int, node_port: int) -> tuple[_Side, _Side]:
     host, _, port = peer.rpartition(":")
     address: Address
     try:
@@ -291,7 +302,7 @@ def _ends(peer: str, connection: int, node_port: int) -> tuple[_Side, _Side]:
         number = int(port)
     except ValueError:
         # A socket of another kind: somewhere on this machine.
-        address, number = ipaddress.IPv4Address("127.0.0.1"), 0xC000 + connection % 0x3FFF
+        address, number = ipaddress.IPv4Address("127.0.0.1"), other_port
     here = "127.0.0.1" if address.version == 4 else "::1"
     return _Side(address, number), _Side(ipaddress.ip_address(here), node_port)
 
