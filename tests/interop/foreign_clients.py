@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from tests.interop.conftest import Rhea
 from tests.support.foreign_tools import require
 
-__all__ = ["CLIENTS"]
+__all__ = ["CLIENTS", "qpid_jms"]
 
 COUNT = 20
 """Messages of each client."""
@@ -120,10 +120,9 @@ def curl(port: int, address: str, _directory: Path) -> None:
     assert settled["settled"] == len(bodies), settled
 
 
-def qpid_jms(port: int, address: str, directory: Path) -> None:
+def qpid_jms(port: int, address: str, directory: Path, scenarios: Sequence[str] = ("completions", "many")) -> None:
     from tests.interop.test_interop_java import Program
 
-    scenarios = ("completions", "many")
     program = Program("JmsClient.java", directory / "jms.log")
     try:
         reports = program.play(f"amqp://127.0.0.1:{port}", "", "", *(f"{name}={address}" for name in scenarios))

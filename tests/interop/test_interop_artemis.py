@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from enmasse.client import Message, TransactionError
+from tests.interop.foreign_clients import CLIENTS, qpid_jms
 from tests.support.artemis_process import ArtemisProcess
 from tests.support.chance import kills
 from tests.support.foreign_tools import require
@@ -22,6 +24,13 @@ from tests.support.stream_node import StreamNode
 require("Artemis")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+JMS = (
+    "messages-of-every-kind", "completions", "many", "transactions", "recover", "selector", "browser", "expiry",
+    "delay", "priority", "large-message",
+)  # fmt: skip
+"""What Qpid JMS plays at a queue there, as it does at one of ours."""
 
 
 class Place:
@@ -114,6 +123,12 @@ def test_a_service_there_answers_to_an_address_that_was_made_there(place: Place)
             got.accept()
 
     asyncio.run(by_http())
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_it_is_filled_and_emptied_by_every_foreign_client(place: Place, name: str, tmp_path: Path) -> None:
+    play = partial(qpid_jms, scenarios=JMS) if name == "Qpid JMS" else CLIENTS[name]
+    play(place.node.port, "old/orders", tmp_path)
 
 
 def test_outcomes_of_a_receiver_are_those_of_the_queue_there(place: Place) -> None:

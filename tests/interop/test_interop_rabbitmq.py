@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from enmasse.client import LinkRefusedError, Message
+from enmasse.client import LinkRefusedError, Message, TransactionError
 from tests.interop.foreign_clients import CLIENTS
 from tests.support.chance import kills
 from tests.support.foreign_tools import require
@@ -161,8 +161,20 @@ def test_what_its_plugin_cannot_do_is_refused(place: Place) -> None:
         assert not receiver.link.remote_source.filter.next()
     finally:
         connection.close()
-    with place.node.connect() as ours, pytest.raises(LinkRefusedError, match="Dynamic sources not supported"):
-        ours.receiver("old", dynamic=True)
+    with place.node.connect() as ours, ours.sender(TRIES) as target:
+        with pytest.raises(LinkRefusedError, match="Dynamic sources not supported"):
+            ours.receiver("old", dynamic=True)
+        transaction = ours.transaction()
+        outcome = str(target.send(Message("within", durable=True), transaction=transaction))
+        assert outcome.startswith("rejected (amqp:not-implemented")
+        with pytest.raises(TransactionError, match="Transactions not supported"):
+            transaction.commit()
+        assert str(target.send(Message("after", durable=True))) == "accepted"
+        with ours.receiver(TRIES) as receiver:
+            got = receiver.receive(60)
+            assert got is not None
+            assert got.message.body == "after"
+            got.accept()
 
 
 def test_who_would_browse_or_select_takes_nothing(place: Place) -> None:

@@ -22,6 +22,7 @@ from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 from enmasse.drivers.embedded.traces import AmqpTracer
 from enmasse.errors import EnmasseError
 from enmasse.wire.mqtt.packets import Reason
+from tests.interop.foreign_clients import CLIENTS
 from tests.support.chance import SEED, kills
 from tests.support.mqtt_peer import MqttPeer
 from tests.support.polling import until
@@ -92,6 +93,12 @@ def test_each_protocol_reaches_a_queue_there_with_its_outcome(place: Place) -> N
     for others in (_by_http, _by_mqtt, _by_stomp, _transact_by_stomp):
         asyncio.run(others(place))
     assert place.there()["messagesStored"] == 0
+
+
+@pytest.mark.parametrize("name", sorted(CLIENTS.keys() - {"Qpid JMS"}))
+def test_it_is_filled_and_emptied_by_every_foreign_client(place: Place, name: str, tmp_path: Path) -> None:
+    CLIENTS[name](place.near.port, "mill/orders", tmp_path)
+    until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
 
 
 async def _by_http(place: Place) -> None:
