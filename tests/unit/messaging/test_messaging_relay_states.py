@@ -18,12 +18,13 @@ import pytest
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.direct.large import PATIENCE_S, LargeDelivery
 from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import IDLE_S, RelayGuest, RelayProducer
 from enmasse.messaging.relay.uplink import OVERHEAD_BYTES, ControlThere
-from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
+from enmasse.testing.ports import Arrival, CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Attach
 from tests.support.chance import is_long
 
@@ -50,6 +51,7 @@ class Bounds:
         undecided: messages of a sender that may be without an outcome.
         kept: messages that may wait.
         outcomes: that who receives a message may tell.
+        large: whether messages are large, and go on while they come.
     """
 
     credit: int = 2
@@ -58,6 +60,7 @@ class Bounds:
     undecided: int = 2
     kept: int = 2
     outcomes: tuple[Any, ...] = (ACCEPTED, REFUSED, None)
+    large: bool = False
 
 
 class World(Protocol):
@@ -123,10 +126,49 @@ class Uplink:
         self.wanted.discard(end)
 
 
+def state_of(large: LargeDelivery) -> tuple[Any, ...]:
+    """Return all of a large message that what happens to it may depend on."""
+    return (
+        large.producer_id, large.settled, large.is_complete, large.consumer is None, large.sink is None,
+        repr(large._outcome), large._is_given_up, large._is_stalled, large.waiting_bytes,
+    )  # fmt: skip
+
+
 def relay(harness: CoreHarness, uplink: Uplink, bounds: Bounds) -> Relay:
     usage = Usage("shop")
     usage.limits = SpaceLimits(connector_unsettled=bounds.undecided, connector_bytes=bounds.kept * KEPT)
     return Relay(harness.core, "far", uplink, lambda _name: True, usage)
+
+
+class Parts:
+    """A large message on its way out of the relay.
+
+    Args:
+        link: the link that it goes out on, which has its unsettled messages by their names.
+        name: the name of the message.
+    """
+
+    is_kept = False
+
+    def __init__(self, link: There | ReceiverPort, name: str) -> None:
+        self.link = link
+        self.name = name
+        self.is_over = False
+
+    def write(self, part: bytes | memoryview) -> None:
+        assert not self.is_over
+        self.link.fill()
+
+    def end(self, part: bytes | memoryview) -> None:
+        assert not self.is_over
+        self.is_over = True
+        self.link.fill()
+
+    def abort(self) -> None:
+        """Give it up, which settles it."""
+        if not self.is_over:
+            self.is_over = True
+            self.link.aborted(self.name)
 
 
 # Senders
@@ -181,8 +223,27 @@ class There:
         taken, self.unsettled = list(self.unsettled.values()), {}
         return taken
 
-    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Any:
-        raise AssertionError("no message is large")
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Parts:
+        name = str(delivery.producer_id)
+        assert self.is_live
+        assert self.credit > 0, f"{name} is sent without credit"
+        assert name not in self.world.gone, f"{name} is sent twice"
+        self.credit -= 1
+        self.world.gone.append(name)
+        self.world.written.add(name)
+        if not settled:
+            self.unsettled[name] = delivery
+        return Parts(self, name)
+
+    def fill(self) -> None:
+        """Note that something more goes out, or is held back."""
+        assert self.is_live, "a large message goes on on a link that is lost"
+        if not (self.is_open or self.holds_back):
+            self.holds_back = True
+            self.world.end.on_blocked(True)
+
+    def aborted(self, name: str) -> None:
+        self.unsettled.pop(name, None)
 
     # What the other container does
 
@@ -219,12 +280,15 @@ class SenderPort(MemoryProducerPort):
     def __init__(self, world: SenderWorld) -> None:
         super().__init__()
         self.world = world
+        self.stalls = 0
 
     def settle(self, delivery_id: int, state: Any) -> None:
         super().settle(delivery_id, state)  # asserts that it was not settled before
         name = str(delivery_id)
         world = self.world
-        if name in world.expected:
+        if name == world.late and state in (FAILED, RELEASED):
+            pass  # nobody went on with it for too long
+        elif name in world.expected:
             assert state == world.expected[name], f"{name} ended {state}, not {world.expected[name]}"
         elif name in world.written:
             assert state == FAILED, f"{name} was written, and ended {state}"
@@ -234,6 +298,27 @@ class SenderPort(MemoryProducerPort):
             # Nothing else tells who names the address in a message that its link is refused.
             assert state in (RELEASED, Rejected(GONE)), f"{name} waited, and ended {state}"
 
+    def stall(self, is_stalled: bool) -> None:
+        self.stalls += 1 if is_stalled else -1
+        assert self.stalls in (0, 1)
+
+    def hold_input(self, is_held: bool) -> None:
+        raise AssertionError("nothing is that large")
+
+    def begin(self, settled: bool) -> LargeDelivery:
+        """Send the beginning of a large message."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        if not settled:
+            self.unsettled.add(number)
+        is_crossed = self.received >= self.limit
+        self.received += 1
+        self.limit = max(self.limit, self.received)
+        assert isinstance(self.sink, RelayProducer)
+        large = self.sink.on_large(str(number).encode(), number, settled, 0, is_crossed)
+        if not is_crossed and self.received == self.limit:
+            self.sink.on_exhausted()
+        return large
+
 
 class SenderWorld:
     """A client that sends."""
@@ -241,7 +326,7 @@ class SenderWorld:
     def __init__(self, bounds: Bounds, *, is_guest: bool = False) -> None:
         self.bounds = bounds
         self.is_guest = is_guest
-        self.harness = CoreHarness() if is_guest else NO_TIME
+        self.harness = CoreHarness() if is_guest or bounds.large else NO_TIME
         self.uplink = Uplink()
         self.relay = relay(self.harness, self.uplink, bounds)
         self.gone: list[str] = []
@@ -252,6 +337,9 @@ class SenderWorld:
         self.sent: list[tuple[str, bool]] = []
         self.there: There | None = None
         self.losses = 0
+        self.large: LargeDelivery | None = None
+        """The large message that the client is sending."""
+        self.late = ""
         self.port = SenderPort(self)
         end: Any
         if is_guest:
@@ -284,11 +372,16 @@ class SenderWorld:
         bounds, there = self.bounds, self.there
         if self.is_here:
             yield ("leave",)
-            if len(self.sent) < bounds.messages and (self.is_guest or self.port.received < self.port.highest):
+            can_send = self.large is None and (self.is_guest or self.port.received < self.port.highest)
+            if can_send and len(self.sent) < bounds.messages:
                 yield "send", False
                 yield "send", True
-            if self.port.credit:
+            if self.port.credit and self.large is None:
                 yield ("give up",)
+            if self.large is not None:
+                yield ("end",)
+                yield ("abort",)
+                yield ("wait",)
         if self.is_guest and self.is_here:
             yield ("idle",)
         if self.is_asked:
@@ -316,6 +409,22 @@ class SenderWorld:
         what, there = action[0], self.there
         if what == "leave":
             self._leave()
+        elif what in {"end", "abort", "wait"}:
+            large = self.large
+            assert large is not None
+            if what == "wait":
+                self.late = str(large.producer_id)
+                self.harness.advance(PATIENCE_S + 1)
+                return
+            self.large = None
+            if what == "end":
+                large.end(b"", large.settled)
+            else:
+                self.port.unsettled.discard(large.producer_id)
+                large.abort()
+        elif what == "send" and self.bounds.large:
+            self.sent.append((str(len(self.sent)), action[1]))
+            self.large = self.port.begin(action[1])
         elif what == "send":
             settled = action[1]
             name = str(len(self.sent))
@@ -375,7 +484,9 @@ class SenderWorld:
             self.is_here, self.is_asked, self.losses, len(self.sent), tuple(sorted(port.unsettled)),
             port.credit, port.highest - port.received, tuple(item[1:3] for item in self.held),
             end.unsettled, len(end.unwritten), end._is_blocked,
-            end.opening.answer is None, self.is_guest and (end._is_used, end._is_wanted),  # type: ignore[attr-defined]
+            end.opening.answer is None, self.large and (*state_of(self.large), self.port.stalls, self.late),
+            *(state_of(item) for item in end._held if isinstance(item, LargeDelivery)),
+            self.is_guest and (end._is_used, end._is_wanted),  # type: ignore[attr-defined]
             there and (there.credit, there.drain, there.is_open, there.holds_back, *there.pending, *there.unsettled),
         )  # fmt: skip
 
@@ -383,8 +494,11 @@ class SenderWorld:
         end, there, bounds = self.end, self.there, self.bounds
         assert not self.harness.faults
         assert self.gone == sorted(self.gone), "out of order"
-        assert end._held_bytes == KEPT * len(end._held) <= KEPT * bounds.kept
-        assert self.relay.backlog_bytes == end._held_bytes
+        assert end._held_bytes == KEPT * len(self.held) <= KEPT * bounds.kept
+        large = [item for item in end._held if isinstance(item, LargeDelivery)]
+        assert self.relay.backlog_bytes == end._held_bytes + sum(item.waiting_bytes for item in large)
+        assert self.port.stalls <= (self.large is not None)
+        assert all(item.is_complete or item._is_stalled for item in large), "more of what waits is asked for"
         if not self.is_here:
             assert not end._held
             assert end not in self.uplink.wanted
@@ -393,10 +507,14 @@ class SenderWorld:
         assert end.unsettled == (0 if there is None else len(there.unsettled))
         assert len(end.unwritten) <= end.unsettled
         undecided = {str(number) for number in self.port.unsettled}
-        kept = {str(item[1]) for item in self.held}
+        if self.large is not None:
+            undecided.discard(str(self.large.producer_id))  # it has its outcome once all of it has come
+        kept = {str(item[1]) for item in self.held} | {str(item.producer_id) for item in large}
         assert undecided <= kept | set(there.unsettled if there is not None else ())
         if self.is_guest:
             return
+        if end._passing is not None:
+            return  # the sender sends nothing else
         covered = 0 if there is None or there.holds_back else there.credit - len(end._held)
         assert self.port.credit <= max(0, covered), "more was granted than the other container has"
         assert self.port.credit <= max(0, bounds.undecided - end.unsettled)
@@ -406,6 +524,8 @@ class SenderWorld:
 
     def finish(self) -> None:
         for _ in range(3 * self.bounds.messages + 6):
+            if self.large is not None:
+                self.do(("end",))
             if self.is_asked:
                 self.do(("answer", False))
             if self.there is not None and (self.there.holds_back or not self.there.is_open):
@@ -472,10 +592,10 @@ class From:
     def stall(self, is_stalled: bool) -> None:
         # One that is lost too: its session is that of other links, and may go on.
         self.stalls += 1 if is_stalled else -1
-        assert self.stalls in (0, 1)
+        assert self.stalls in (0, 1, 2)
 
     def hold_input(self, is_held: bool) -> None:
-        raise AssertionError("no message is large")
+        raise AssertionError("nothing is that large")
 
     # What the other container does
 
@@ -492,6 +612,19 @@ class From:
         else:
             self.limit = self.received
             end.on_crossed(name.encode(), int(name), settled, 0)
+
+    def begin(self, name: str, settled: bool) -> LargeDelivery:
+        """Send the beginning of a large message."""
+        end = self.world.end
+        if not settled:
+            self.unsettled.add(name)
+        is_crossed = self.received >= self.limit
+        self.received += 1
+        self.limit = max(self.limit, self.received)
+        large = end.on_large(name.encode(), int(name), settled, 0, is_crossed)
+        if not is_crossed and self.received == self.limit:
+            end.on_exhausted()
+        return large
 
     def give_up(self) -> None:
         """Answer a drain, for the credit that there was as it came."""
@@ -514,7 +647,6 @@ class ReceiverPort(MemoryConsumerPort):
         self.holds_back = False
         self.pending: list[tuple[str, Any]] = []
         """What the window holds back, with what is followed of it."""
-        self.has_begun_large = False
 
     @property
     def is_draining(self) -> bool:
@@ -532,6 +664,27 @@ class ReceiverPort(MemoryConsumerPort):
         if not self.holds_back:
             self.holds_back = True
             self.sink.on_blocked(True)
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Parts:
+        name = str(delivery.producer_id)
+        assert not self.is_detached
+        assert self.credit > 0, f"{name} is sent without credit"
+        assert name not in self.world.lost, "sent though the other container sends it again"
+        self.credit -= 1
+        self.world.passed.append(name)
+        self.world.seen.add(name)
+        if not settled:
+            self.unsettled.append(Arrival(delivery, name.encode(), settled, message_format))
+        return Parts(self, name)
+
+    def fill(self) -> None:
+        """Note that something more goes out, or is held back."""
+        if not (self.is_open or self.holds_back):
+            self.holds_back = True
+            self.sink.on_blocked(True)
+
+    def aborted(self, name: str) -> None:
+        self.unsettled = [arrival for arrival in self.unsettled if arrival.payload.decode() != name]
 
     def follow(self, delivery: Any) -> bool:
         if not self.pending:
@@ -575,7 +728,10 @@ class ReceiverWorld:
     def __init__(self, bounds: Bounds, *, presettle: bool = False, settles_second: bool = False) -> None:
         self.bounds = bounds
         self.settles_second = settles_second
-        self.harness = NO_TIME
+        self.harness = CoreHarness() if bounds.large else NO_TIME
+        self.large: LargeDelivery | None = None
+        """The large message that the other container is sending."""
+        self.late = ""
         self.uplink = Uplink()
         self.relay = relay(self.harness, self.uplink, bounds)
         self.sent = 0
@@ -625,6 +781,8 @@ class ReceiverWorld:
             expected = (RELEASED,)
         if state is ACCEPTED and self.end.presettle and self.port.is_open:
             return  # it goes out as this is told
+        if name == self.late and state in (FAILED, RELEASED):
+            return  # nobody went on with it for too long
         assert state in expected, f"{name} ended {state}, not {expected}"
 
     @property
@@ -652,7 +810,11 @@ class ReceiverWorld:
         yield ("refuse",)
         if self.losses < bounds.losses:
             yield ("lose",)
-        if self.sent < bounds.messages and there.received < there.highest:
+        if self.large is not None:
+            yield ("end",)
+            yield ("abort",)
+            yield ("wait",)
+        elif self.sent < bounds.messages and there.received < there.highest:
             yield "send", False
             yield "send", True
         if there.drained_at is not None:
@@ -690,6 +852,7 @@ class ReceiverWorld:
                 there.is_live = False
                 self.lost |= there.unsettled | set(there.awaited)
             self.there = None
+            self.large = None
             if what == "refuse":
                 self.uplink.wanted.discard(self.end)
                 self.end.on_refused_upstream(GONE)
@@ -699,6 +862,22 @@ class ReceiverWorld:
             assert there is None or not there.stalls
         elif there is None:
             raise AssertionError(f"nothing is attached there: {action}")
+        elif what in {"end", "abort", "wait"}:
+            large = self.large
+            assert large is not None
+            if what == "wait":
+                self.late = str(large.producer_id)
+                self.harness.advance(PATIENCE_S + 1)
+                return
+            self.large = None
+            if what == "end":
+                large.end(b"", large.settled)
+            else:
+                there.unsettled.discard(str(large.producer_id))
+                large.abort()
+        elif what == "send" and self.bounds.large:
+            self.sent += 1
+            self.large = there.begin(str(self.sent - 1), action[1])
         elif what == "send":
             name, settled = str(self.sent), action[1]
             self.sent += 1
@@ -716,8 +895,10 @@ class ReceiverWorld:
         if self.port.is_detached:
             self.is_here = False
         if self.there is not None and self.end not in self.uplink.wanted:
-            assert not self.there.unsettled, "messages have no outcome"
+            under_way = set() if self.large is None else {str(self.large.producer_id)}
+            assert self.there.unsettled <= under_way, "messages have no outcome"
             assert not self.there.stalls
+            self.large = None
             self.there.is_live = False
             self.there = None
 
@@ -727,7 +908,9 @@ class ReceiverWorld:
             self.is_here, self.is_asked, self.losses, self.sent, port.credit, port.is_draining, port.is_open,
             port.holds_back, *((name, followed is not None) for name, followed in port.pending),
             *(arrival.payload for arrival in port.unsettled), end.opening.answer is None, end.unsettled,
-            *((payload, delivery.settled) for payload, delivery in end._backlog), end._is_draining, end._is_stalled,
+            *(state_of(item) if isinstance(item, LargeDelivery) else (payload, item.settled)
+              for payload, item in end._backlog), self.large and (*state_of(self.large), self.late),
+            end.large is None, end._is_draining, end._is_stalled,
             end.is_blocked, len(end._awaited), end._outcomes.count, tuple(sorted(self.confirmed)),
             there and (there.credit, there.highest - there.received, tuple(sorted(there.unsettled)), there.stalls,
                        tuple(there.awaited), there.drained_at and there.drained_at - there.received),
@@ -737,8 +920,11 @@ class ReceiverWorld:
         end, port, there = self.end, self.port, self.there
         assert not self.harness.faults
         assert self.passed == sorted(self.passed), "out of order"
-        assert end._backlog_bytes == KEPT * len(end._backlog) <= KEPT * self.bounds.kept
-        assert self.relay.backlog_bytes == end._backlog_bytes
+        large = [item for _, item in end._backlog if isinstance(item, LargeDelivery)]
+        small = KEPT * (len(end._backlog) - len(large)) + OVERHEAD_BYTES * len(large)
+        assert end._backlog_bytes == small <= KEPT * self.bounds.kept
+        assert self.relay.backlog_bytes == small + sum(item.waiting_bytes for item in large)
+        assert all(item.is_complete or item._is_stalled for item in large), "more of what waits is asked for"
         assert self.confirmed <= self.outcomes.keys() - (set(there.awaited) if there is not None else set())
         assert not self.confirmed & self.lost, "an outcome is confirmed that was lost"
         if not self.is_here:
@@ -747,18 +933,23 @@ class ReceiverWorld:
             assert self.relay.consumers == []
             return
         assert end.unsettled == len(port.unsettled) + sum(followed is not None for _, followed in port.pending)
+        if end.large is not None:
+            return  # it has all that there is of the link
         assert port.holds_back or not (port.credit and end._backlog), "messages wait beside credit"
         if there is not None:
             asked = 0 if port.holds_back else port.credit - len(end._backlog)
             assert there.credit == max(0, asked), "another credit is asked for than the client has"
-            assert there.stalls == port.holds_back
-            kept = {payload.decode() for payload, _ in end._backlog}
+            assert there.stalls == port.holds_back + (self.large is not None and self.large._is_stalled)
+            kept = {str(delivery.producer_id) for _, delivery in end._backlog}
+            kept |= set() if self.large is None else {str(self.large.producer_id)}
             here = {arrival.payload.decode() for arrival in port.unsettled} | {name for name, _ in port.pending}
             assert there.unsettled <= kept | here, "messages are forgotten"
             assert not port.is_draining or there.drained_at is not None or end._backlog, "a drain is not asked for"
 
     def finish(self) -> None:
         for _ in range(3 * self.bounds.messages + 6):
+            if self.large is not None:
+                self.do(("end",))
             if self.is_asked:
                 self.do(("answer",))
             if self.is_here and (self.port.holds_back or not self.port.is_open):
@@ -782,8 +973,10 @@ class ReceiverWorld:
 
 WORLDS: dict[str, tuple[Callable[[Bounds], World], Bounds, Bounds]] = {
     "sender": (SenderWorld, Bounds(), Bounds(messages=4, losses=2)),
+    "large sender": (SenderWorld, Bounds(credit=1, large=True), Bounds(messages=3, losses=2, large=True)),
     "guest": (lambda bounds: SenderWorld(bounds, is_guest=True), Bounds(), Bounds(messages=3, losses=2)),
     "receiver": (ReceiverWorld, Bounds(credit=1), Bounds(messages=3)),
+    "large receiver": (ReceiverWorld, Bounds(credit=1, messages=1, large=True), Bounds(credit=1, large=True)),
     "settled": (lambda bounds: ReceiverWorld(bounds, presettle=True), Bounds(credit=1), Bounds(messages=3)),
     "second": (
         lambda bounds: ReceiverWorld(bounds, settles_second=True),

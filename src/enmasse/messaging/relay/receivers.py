@@ -287,6 +287,7 @@ class RelayConsumer(PassingConsumer):
             self._backlog.remove((b"", large))
             self._backlog_bytes -= OVERHEAD_BYTES
             self.address.backlog_bytes -= OVERHEAD_BYTES + large.waiting_bytes
+            self._ask()  # a receiver that drains may have waited for it alone
 
     def _leave_source(self) -> None:
         source, self._source = self._source, None
