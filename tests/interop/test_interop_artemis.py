@@ -223,6 +223,8 @@ def test_a_clients_filters_and_capabilities_reach_the_queue_there(place: Place) 
         connection.close()
 
 
+@pytest.mark.chance
+@pytest.mark.timeout(300 + 30 * kills(1))
 def test_nothing_accepted_is_lost_as_the_broker_is_killed(place: Place) -> None:
     accepted: set[str] = set()
     told = 0

@@ -199,6 +199,8 @@ def test_a_client_has_more_links_than_one_connection_there_takes(place: Place) -
     assert place.status()["connections"] == 2
 
 
+@pytest.mark.chance
+@pytest.mark.timeout(300 + 30 * kills(1))
 def test_nothing_accepted_is_lost_as_the_broker_is_killed(place: Place) -> None:
     accepted: set[str] = set()
     told = 0
