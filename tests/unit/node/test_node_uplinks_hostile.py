@@ -943,6 +943,9 @@ def test_what_rabbitmq_sends_beyond_the_credit_waits_for_more() -> None:
             assert remote.outcomes == []
             # Each link has a session of its own, which ends with it, so that nothing stays behind.
             assert remote.open_sessions == 3
+            (line,) = place.uplinks.lines
+            assert line.owner(True, 1) is line.owner(True, 2) is not None
+            assert len(line.links_of(line.owner(True, 1))) == 2
             await receiver.close()
             await until_async(lambda: remote.open_sessions == 2)
             assert remote.outcomes == [RELEASED] * 4

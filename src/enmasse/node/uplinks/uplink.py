@@ -215,15 +215,15 @@ class Line(Carrier):
             else:
                 return
         if session is None:
-            session = self._begin(key)
+            session = self._begin(key, wanted.key)
         wanted.line = self
         if session is self.session:
             self._attach(wanted, session)
         else:
             self._waiting.setdefault(session, []).append(wanted)
 
-    def _begin(self, key: object) -> Session:
-        """Begin a session for a client; the first has the one that the connection began with."""
+    def _begin(self, key: object, owner: object) -> Session:
+        """Begin a session for a client, or its link; the first has the one that the connection began with."""
         assert self.engine is not None
         assert self.session is not None
         first = self.session
@@ -232,7 +232,7 @@ class Line(Carrier):
             self._uplinks.together.require_session()
         session = self.engine.begin() if is_taken else first
         self._sessions_of[key] = session
-        self._owners[session] = key
+        self._owners[session] = owner
         return session
 
     def _attach(self, wanted: _Upstream, session: Session) -> None:
