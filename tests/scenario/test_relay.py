@@ -8,6 +8,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def _answer(place: Place) -> str:
         got = requests.receive(30)
         assert got is not None
         assert got.message.reply_to is not None
-        answer = Message("2", to=got.message.reply_to, correlation_id=got.message.correlation_id)
+        asked = got.message.correlation_id or got.message.message_id
+        answer = Message("2", to=got.message.reply_to, correlation_id=asked)
         answers.send(answer)
         got.accept()
         return got.message.reply_to
@@ -358,6 +360,16 @@ def test_a_reply_finds_its_way_to_an_address_that_is_made_there_for_a_receiver(p
         until(lambda: str(answers.send(Message("late", to=name_there))).startswith("rejected (amqp:not-found"))
 
 
+def test_a_request_to_who_is_there_is_answered(place: Place) -> None:
+    place.far.create("prices", "anycast")
+    with ThreadPoolExecutor(1) as pool, place.near.connect() as connection:
+        for _ in range(2):
+            answering = pool.submit(_answer, place)
+            reply = connection.request("mill/prices", Message("tea"), timeout=30, connector="mill")
+            assert reply.body == "2"
+            assert answering.result(30).startswith("$dynamic/")
+
+
 def test_a_dynamic_address_there_is_lost_with_the_connection(place: Place) -> None:
     with place.near.connect() as connection:
         for refused, words in (("barn", "no connector 'barn'"), ("mill/secret", "does not reach 'secret'")):
@@ -509,6 +521,39 @@ def test_a_trace_of_a_connection_shows_what_it_does_there_and_nothing_of_others(
     assert answered.startswith("<- mill: ")
     for line in (answered, told):
         assert line.endswith("disposition role=receiver first=0 last=0 settled=true state=accepted()")
+
+
+def test_each_transaction_is_there_whole_or_not_at_all_whoever_is_killed(place: Place) -> None:
+    ends: dict[str, str] = {}
+    with ThreadPoolExecutor(1) as pool:
+        for life in range(kills(2)):
+            victim = (place.far, place.near)[life % 2]
+            with place.near.connect() as connection, connection.sender("mill/orders") as sender:
+                for number in range(12):
+                    name = f"{life}-{number}"
+                    transaction = connection.transaction()
+                    for _ in range(5):
+                        sender.send_nowait(Message(name, durable=True), transaction=transaction)
+                    killing = pool.submit(victim.kill) if number == 11 else None
+                    try:
+                        transaction.commit()
+                        ends[name] = "committed"
+                    except TransactionError:
+                        ends[name] = "rolled back"
+                    except EnmasseError:
+                        ends[name] = "nobody knows"
+                    if killing is not None:
+                        killing.result(60)
+            victim.start()
+    found: Counter[str] = Counter()
+    with place.far.connect() as there, there.receiver("orders") as receiver:
+        while (got := receiver.receive(30 if place.there()["messagesStored"] else 0)) is not None:
+            found[got.message.body] += 1
+            got.accept()
+    assert len(ends) == 12 * kills(2)
+    for name, end in ends.items():
+        counts = {"committed": (5,), "rolled back": (0,), "nobody knows": (0, 5)}[end]
+        assert found[name] in counts, (name, end, found[name])
 
 
 async def _transact_by_stomp(place: Place) -> None:

@@ -245,7 +245,14 @@ class Connection:
 
         return Opening(begin)
 
-    async def request(self, address: str, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109
+    async def request(
+        self,
+        address: str,
+        message: Message,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  as of others
+        connector: str | None = None,
+    ) -> Message:
         """Send a request, and wait for the reply.
 
         The request carries an address for replies and, unless it has one, a message id; the reply is
@@ -256,13 +263,15 @@ class Connection:
             address: the address to which the request goes.
             message: the request; it is not changed.
             timeout: seconds to wait, all included.
+            connector: the connector of the space behind which the address is, and who answers; the address for
+                replies is made there then.
 
         Raises:
             DeadlineError: no reply came in time.
             UnavailableError: nobody took the request, or the connection was lost before the reply came.
             RemoteError: the request was rejected, or no link to the address could be attached.
         """
-        return await self._requester.request(address, message, timeout)
+        return await self._requester.request(address, message, timeout, connector)
 
     async def open_link(self, make: Callable[[str], L], timeout_s: float | None) -> L:
         """Make a link, attach it and wait for the peer's answer."""

@@ -1,7 +1,7 @@
 """The links that a connection keeps for itself: for requests and their replies, and for transactions.
 
-All requests of a connection share one dynamic address for replies. Transactions are declared and discharged
-on one link to the peer's coordinator.
+All requests of a connection share one dynamic address for replies, and one behind each connector. Transactions are
+declared and discharged on one link to the peer's coordinator.
 """
 
 from __future__ import annotations
@@ -87,25 +87,31 @@ class Requester:
         self._owner = owner
         self._lock = asyncio.Lock()
         self._numbers = itertools.count(1)
-        self._replies: Replies | None = None
+        self._replies: dict[str | None, Replies] = {}
+        """By the connector behind which the address for replies is."""
         self._routes: dict[str, _Route] = {}
 
-    async def request(self, address: str, message: Message, timeout_s: float | None) -> Message:
+    async def request(
+        self, address: str, message: Message, timeout_s: float | None, connector: str | None
+    ) -> Message:
         """See ``Connection.request``."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._request(address, message)
+                return await self._request(address, message, connector)
         except TimeoutError:
             raise DeadlineError(f"no reply from {address!r} within {timeout_s:g} s") from None
 
-    async def _request(self, address: str, message: Message) -> Message:
-        replies = await self._open_replies()
+    async def _request(self, address: str, message: Message, connector: str | None) -> Message:
+        replies = await self._open_replies(connector)
         sender = await self._open_sender(address)
         request = message.copy()
         if request.message_id is None:
             request.message_id = f"{self._owner.container_id}:{next(self._numbers)}"
         await replies.wait_attached()
         request.reply_to = replies.address
+        if connector is not None and replies.address is not None:
+            # Over there it goes by its own name.
+            request.reply_to = replies.address.removeprefix(f"{connector}/")
         expected = request.message_id if request.correlation_id is None else request.correlation_id
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         replies.awaited[expected] = future
@@ -117,12 +123,12 @@ class Requester:
         finally:
             replies.awaited.pop(expected, None)
 
-    async def _open_replies(self) -> Replies:
+    async def _open_replies(self, connector: str | None) -> Replies:
         async with self._lock:
-            replies = self._replies
+            replies = self._replies.get(connector)
             if replies is None or replies.is_ended:
-                replies = self._replies = await self._owner.open_link(
-                    lambda name: Replies(name, None, self._owner, dynamic=True), None
+                replies = self._replies[connector] = await self._owner.open_link(
+                    lambda name: Replies(name, connector, self._owner, dynamic=True), None
                 )
             return replies
 

@@ -243,7 +243,7 @@ class Coordinator(Transactions):
         if problem is not None and transaction is not None:
             transaction.fail(problem)
         if problem is None and not settled:
-            producer.settle(delivery_id, self._state(txn_id, ACCEPTED))
+            producer.settle(delivery_id, self._states.get(txn_id) or self._state(txn_id, ACCEPTED))
         elif not settled:
             refusal = Rejected(problem)
             producer.settle(delivery_id, refusal if transaction is None else TransactionalState(txn_id, refusal))

@@ -149,6 +149,10 @@ def request(
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for the reply.")
     ] = 10.0,
+    connector: Annotated[
+        str | None,
+        typer.Option("--connector", metavar="NAME", help="Who answers is behind this connector of the space."),
+    ] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Subject.")] = None,
     properties: Properties = None,
     space: Space = None,
@@ -160,7 +164,7 @@ def request(
     """Send a request to an address and print the reply, which comes over an address of its own."""
     message = Message(read_body(body), subject=subject, properties=parse_properties(properties or []))
     try:
-        reply = asyncio.run(_request(data, address, message, timeout, space, namespace, user))
+        reply = asyncio.run(_request(data, address, message, timeout, connector, space, namespace, user))
     except EnmasseError as error:
         raise explain(error) from None
     writer = Writer()
@@ -175,9 +179,10 @@ async def _request(
     address: str,
     message: Message,
     timeout_s: float,
+    connector: str | None,
     space: str | None,
     namespace: str | None,
     user: str | None,
 ) -> Message:
     async with open_connection(data, "request", space, namespace, user) as connection:
-        return await connection.request(address, message, timeout=timeout_s)
+        return await connection.request(address, message, timeout=timeout_s, connector=connector)
