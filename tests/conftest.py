@@ -168,7 +168,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was not tested, and the command that changes it; in CI also the files that take longest."""
-    if os.environ.get("CI") == "true":
+    if os.environ.get("CI") == "true" and SECONDS_OF:
         in_all = "{:,.0f} s in all, {:,.0f} s of processors".format(*map(sum, zip(*SECONDS_OF.values(), strict=True)))
         terminalreporter.section(f"slowest of {len(SECONDS_OF)} files: {in_all}")
         for file, (wall, cpu) in sorted(SECONDS_OF.items(), key=lambda item: -max(item[1]))[:SLOWEST_FILES]:
