@@ -355,6 +355,42 @@ async def other_settle_modes_are_answered_than_were_asked_for(place: Place, clie
     await until_async(lambda: place.remote.outcomes == [ACCEPTED])
 
 
+class Wordy(ScriptedRemote):
+    """Answers with more than a frame of a client takes."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_attach(link, attach)
+            return
+        self.attaches.append(attach)
+        link.accept(
+            Sink(self, link), source=attach.source, target=attach.target, properties={Symbol("x"): "y" * 100_000}
+        )
+        if isinstance(link, ReceivingLink):
+            link.grant(100)
+
+
+@case(Wordy)
+async def an_answer_is_larger_than_a_clients_frames(place: Place, _client: Connection) -> None:
+    port = int(place.node.url.rpartition(":")[2])
+    options = Options(
+        places=(Url(scheme="amqp", host="127.0.0.1", port=port),), container_id="small", max_frame_size=8_192
+    )
+    async with Connection(options, reconnect=False, timeout_s=60.0) as client:
+        await client.open(60.0)
+        other = await client.receiver("local")
+        for attach in (client.sender, client.receiver):
+            with pytest.raises(LinkRefusedError, match="take frames of as many") as refused:
+                await attach("mill/orders")
+            assert refused.value.condition == "amqp:frame-size-too-small"
+        local = await client.sender("local")
+        one = local.send_payload_nowait(BODY)
+        got = await other.receive(60)
+        assert got is not None
+        got.accept()
+        assert str(await one) == "accepted"
+
+
 class Wrapping(ScriptedRemote):
     """Counts from just below where numbers wrap."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
+from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import AmqpError, Modified, Released, known_outcome
 from enmasse.message.types import Symbol, ULong
 from enmasse.messaging.address import Address
@@ -71,6 +72,9 @@ LINGER_S = 1.0
 
 MAX_CONTROL_BYTES = 16 << 10
 """The largest message on a control link: many times what a declare or discharge takes."""
+
+ANSWER_ROOM = 64
+"""Bytes of an attach's frame beside what others have answered."""
 
 REJECTED = "amqp:rejected:list"
 
@@ -228,6 +232,20 @@ class Binding(ClientConnection):
             self._wills.detached(link, None, closed=True)
         link.refuse(error.condition, error.description, getattr(error, "info", None))
 
+    def _fits(self, link: Link, granted: Attach, asked: Source | Target) -> bool:
+        """Return whether an answer of others fits into a frame of the client; the link is refused if it does not.
+
+        A frame that is too large would cost the client its connection.
+        """
+        size = ANSWER_ROOM + len(encode_composite(granted)) + 4 * len(str(asked.address or ""))
+        if size <= self.engine.remote_max_frame_size:
+            return True
+        problem = f"what is behind the connector answers with {size} bytes: take frames of as many"
+        error = AttachError("amqp:frame-size-too-small", problem)
+        self.detached(link, error=error)
+        self._refuse(link, error)
+        return False
+
     def _attach_device(self, space: Space, known: ClientLink, link: Link, attach: Attach) -> bool:
         """Attach a device's link; return false if it is one like those of users: the receiver of a dynamic address.
 
@@ -361,6 +379,8 @@ class Binding(ClientConnection):
             sink, most_bytes = self.bounds.sink(known, producer, self.bounds.size_limit(space, producer.address))
             granted: Any = producer.granted
             if granted is not None:
+                if not self._fits(link, granted, target):
+                    return
                 most_bytes = least(most_bytes or 0, granted.max_message_size or 0) or None
             offered = options.capabilities or None
             link.accept(
@@ -433,6 +453,8 @@ class Binding(ClientConnection):
                 unsettled, is_incomplete = unsettled_map(resumption.states, self.engine.remote_max_frame_size)
             granted: Any = consumer.granted
             if granted is not None:
+                if not self._fits(link, granted, source):
+                    return
                 answer, target = as_named(granted.source, source), granted.target
                 snd_settle_mode = granted.snd_settle_mode
                 offered, told = granted.offered_capabilities, granted.properties
