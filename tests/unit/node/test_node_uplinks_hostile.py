@@ -16,7 +16,7 @@ import pytest
 from enmasse.client import Connection, LinkDetachedError, LinkRefusedError, Message, connect
 from enmasse.client.errors import TooLargeError
 from enmasse.client.options import Options, Url
-from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Rejected, Released
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.message.types import Symbol, UInt
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import DETACHED
@@ -359,7 +359,7 @@ class Wordy(ScriptedRemote):
     """Answers with more than a frame of a client takes."""
 
     def on_attach(self, link: Link, attach: Attach) -> None:
-        if self.name_of(link) == GOOD:
+        if self.name_of(link) in {GOOD, "wide"}:
             super().on_attach(link, attach)
             return
         self.attaches.append(attach)
@@ -368,6 +368,19 @@ class Wordy(ScriptedRemote):
         )
         if isinstance(link, ReceivingLink):
             link.grant(100)
+
+    def on_message(self, link: ReceivingLink, payload: bytes, delivery_id: int, settled: bool) -> None:
+        if self.name_of(link) == GOOD:
+            super().on_message(link, payload, delivery_id, settled)
+            return
+        self.arrived.append(payload)
+        words = "z" * 100_000
+        if len(self.arrived) % 3 == 2:
+            link.settle(delivery_id, Rejected(AmqpError("x:y", words, {Symbol("x"): words})))
+        elif len(self.arrived) % 3 == 0:
+            link.settle(delivery_id, Modified(delivery_failed=True, message_annotations={Symbol("x-opt-x"): words}))
+        else:
+            link.detach(AmqpError("x:z", words))
 
 
 @case(Wordy)
@@ -383,6 +396,17 @@ async def an_answer_is_larger_than_a_clients_frames(place: Place, _client: Conne
             with pytest.raises(LinkRefusedError, match="take frames of as many") as refused:
                 await attach("mill/orders")
             assert refused.value.condition == "amqp:frame-size-too-small"
+        # So do the words of an outcome, of which those are left out that do not fit.
+        place.remote.credit = 100
+        wide = await client.sender("mill/wide", resend=False)
+        outcome = str(await wide.send_payload(BODY))
+        assert outcome.startswith("rejected (x:y")
+        assert 1_000 < len(outcome) < 8_192
+        for _ in range(2):  # of which the second has no outcome, as its link is detached
+            assert str(await wide.send_payload(BODY)).startswith("modified")
+        with pytest.raises(LinkDetachedError) as ended:
+            await wide.send_payload(BODY)
+        assert ended.value.condition == "x:z"
         local = await client.sender("local")
         one = local.send_payload_nowait(BODY)
         got = await other.receive(60)

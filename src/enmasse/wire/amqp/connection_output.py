@@ -14,10 +14,17 @@ from typing import Any
 
 from enmasse.message.outcomes import AmqpError
 from enmasse.wire.amqp.errors import LocalError, RemoteError, SessionError
-from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, MIN_MAX_FRAME_SIZE, SASL_HEADER, amqp_frame
+from enmasse.wire.amqp.framing import (
+    AMQP_HEADER,
+    HEARTBEAT,
+    MIN_MAX_FRAME_SIZE,
+    SASL_HEADER,
+    amqp_frame,
+    frame_within,
+)
 from enmasse.wire.amqp.handler import NOBODY, ConnectionHandler
 from enmasse.wire.amqp.link import TURN_BYTES
-from enmasse.wire.amqp.performatives import Begin, Close, Open
+from enmasse.wire.amqp.performatives import Begin, Close, Detach, Disposition, End, Open
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
 from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, STALL_S, SessionOutput
@@ -287,6 +294,10 @@ class ConnectionOutput:
         if self.out_bytes > self.out_room:
             self.fill()
 
+    def say(self, channel: int, said: Close | Detach | Disposition | End) -> None:
+        """Add a frame with an explanation to what is to be written, as far as the peer takes that."""
+        self.put(frame_within(self.remote_max_frame_size, channel, said))
+
     def fill(self) -> None:
         """Block the output unless there is room for more of it in this turn."""
         if not self.more_out(self.out_bytes):
@@ -387,7 +398,7 @@ class ConnectionOutput:
         self.is_close_sent = True
         if error is not None:
             self.error = error
-        self.put(amqp_frame(0, Close(error)))
+        self.say(0, Close(error))
 
     def fail(self, error: RemoteError) -> None:
         """End the connection at once because of a breach."""

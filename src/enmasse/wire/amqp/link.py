@@ -163,7 +163,7 @@ class Link:
         self.is_detach_sent = True
         self.error = error
         self.session.flush_link(self)
-        self.session.connection.put(amqp_frame(self.channel, Detach(handle=self.handle, closed=closed, error=error)))
+        self.session.connection.say(self.channel, Detach(handle=self.handle, closed=closed, error=error))
         self.on_detach_sent()
 
     def on_detach_sent(self) -> None:

@@ -139,9 +139,7 @@ class SessionOutput:
         """Send the state of a delivery that the sender is to settle first [AMQP 2.6.12]."""
         if not self.is_end_sent:
             self._flush_dispositions()
-            self.connection.put(
-                amqp_frame(self.channel, Disposition(role=True, first=delivery_id, settled=False, state=state))
-            )
+            self.connection.say(self.channel, Disposition(role=True, first=delivery_id, settled=False, state=state))
 
     def settle_after(self, link: ReceivingLink, delivery_id: int, state: Any, done: Callable[[], None]) -> None:
         """Send the state of a delivery, and have ``done`` called once its sender has settled it."""
@@ -151,11 +149,9 @@ class SessionOutput:
     def settle_sent(self, delivery_id: int, state: Any) -> None:
         """Settle a delivery that we sent, whose receiver has sent its state but not settled it."""
         if not self.is_end_sent:
-            self.connection.put(
-                amqp_frame(
-                    self.channel,
-                    Disposition(role=False, first=delivery_id, last=delivery_id, settled=True, state=state),
-                )
+            self.connection.say(
+                self.channel,
+                Disposition(role=False, first=delivery_id, last=delivery_id, settled=True, state=state),
             )
 
     def _flush_dispositions(self) -> None:
@@ -172,8 +168,8 @@ class SessionOutput:
             )
             self.connection.put(b"\x00\x00\x00\x1e" + frame)
         else:
-            self.connection.put(
-                amqp_frame(self.channel, Disposition(role=True, first=first, last=last, settled=True, state=state))
+            self.connection.say(
+                self.channel, Disposition(role=True, first=first, last=last, settled=True, state=state)
             )
 
     def narrow_window(self, frames: int) -> None:
@@ -431,4 +427,4 @@ class SessionOutput:
             return
         self._flush_dispositions()
         self.is_end_sent = True
-        self.connection.put(amqp_frame(self.channel, End(error)))
+        self.connection.say(self.channel, End(error))
