@@ -24,6 +24,7 @@ from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.metering import Meter
 from enmasse.messaging.owners import Holding, Owners
 from enmasse.messaging.patterns import is_pattern, words_problem
+from enmasse.messaging.relay.senders import RelayGuest
 from enmasse.messaging.retained import Retained
 from enmasse.messaging.sessions.filters import ROOT
 
@@ -351,9 +352,10 @@ class AnonymousTerminus(Producer):
         knows_rejected: whether the sender understands rejections; else its link ends with the first.
         require: raises an ``AttachError`` for an address that the sender may not send to; asked when an
             address is named for the first time, and again after the space's ``version`` has changed.
+        client: the client's connection, for whoever keeps its links together.
     """
 
-    __slots__ = ("_knows_rejected", "_require", "_space", "_targets", "_version")
+    __slots__ = ("_client", "_knows_rejected", "_require", "_space", "_targets", "_version")
 
     def __init__(
         self,
@@ -362,8 +364,10 @@ class AnonymousTerminus(Producer):
         *,
         knows_rejected: bool = True,
         require: Callable[[str], None] | None = None,
+        client: object = None,
     ) -> None:
         super().__init__(_Nowhere(space.core, ""), port, "")
+        self._client = client
         self._knows_rejected = knows_rejected
         self._require = require
         self._space = space
@@ -440,6 +444,8 @@ class AnonymousTerminus(Producer):
 
     def _make(self, address: Address, to: str) -> Producer:
         producer = address.make_producer(self.port, to)
+        if isinstance(producer, RelayGuest):
+            producer.client = self._client
         if address.limits is None:
             return producer
         return Guest(producer, address.meter, address.limits.max_message_size)
@@ -447,6 +453,7 @@ class AnonymousTerminus(Producer):
     def on_detached(self) -> None:
         """Note that the link is detached: outcomes that are still due are not sent."""
         super().on_detached()
+        self._client = None
         for target in self._targets.values():
             target.on_detached()
 

@@ -196,3 +196,17 @@ def test_the_link_for_transactions_goes_with_its_client() -> None:
         await until_async(lambda: remote.open_links == 0)
 
     play(Coordinating, scene)
+
+
+def test_what_names_its_address_in_each_message_goes_on_its_clients_session() -> None:
+    async def scene(place: Place, client: Connection) -> None:
+        remote = place.remote
+        assert isinstance(remote, Coordinating)
+        sender = await client.sender(None)
+        async with client.transaction() as transaction:
+            for name in ("mill/one", "mill/two"):
+                await sender.send(Message(name, to=name), transaction=transaction)
+        assert remote.told == ["mill/one", "mill/two", "commit"]
+        assert (remote.open_sessions, remote.open_links) == (1, 3)
+
+    play(Coordinating, scene)

@@ -518,10 +518,12 @@ class RelayGuest(RelayProducer):
     Its link is attached for the first message, and detached once there was none for a while.
     """
 
-    __slots__ = ("_is_looking", "_is_used", "_is_wanted", "_name")
+    __slots__ = ("_is_looking", "_is_used", "_is_wanted", "_name", "client")
 
     def __init__(self, address: Relay, port: ProducerPort, target: str, name: str) -> None:
         super().__init__(address, _Guest(port), target)
+        self.client: object = None
+        """The client's connection, if its links are kept together there."""
         self._name = name
         self._is_wanted = False
         self._is_used = False
@@ -545,7 +547,7 @@ class RelayGuest(RelayProducer):
         if not self._is_wanted:
             self._is_wanted = True
             self.opening = Pending()
-            self.address.uplink.attach_sender(self, self._name, AttachOptions())
+            self.address.uplink.attach_sender(self, self._name, AttachOptions(connection=self.client))
             if not self._is_looking:
                 self._is_looking = True
                 self.address.core.call_later(IDLE_S, self._look)
@@ -559,6 +561,7 @@ class RelayGuest(RelayProducer):
     def on_detached(self) -> None:
         """Note that the sender is gone: nobody needs the link any more."""
         self._is_wanted = False
+        self.client = None
         super().on_detached()
 
     def _look(self) -> None:

@@ -356,6 +356,7 @@ class Binding(ClientConnection):
                 self.bounds.port(space, known, None),
                 knows_rejected=not outcomes or REJECTED in outcomes,
                 require=self.admission.rights.require_send,
+                client=self,
             )
         elif name == LWT and LWT not in space.addresses:
             self.count(known, None)
