@@ -858,8 +858,16 @@ def test_what_waits_at_all_connectors_of_a_space_has_one_bound() -> None:
     run(scene())
 
 
-def test_a_link_that_was_there_waits_for_a_connection_that_the_space_may_not_have(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (SpaceLimits(connector_connections=1), "has 1 connections of connectors"),
+        (SpaceLimits(connector_sessions=1), "has 1 sessions at its connectors"),
+    ],
+    ids=["connections", "sessions"],
+)
+def test_a_link_that_was_there_waits_for_what_the_space_may_not_have(
+    monkeypatch: pytest.MonkeyPatch, limits: SpaceLimits, words: str
 ) -> None:
     monkeypatch.setattr(uplink, "FIRST_PAUSE_S", 0.02)
 
@@ -868,12 +876,15 @@ def test_a_link_that_was_there_waits_for_a_connection_that_the_space_may_not_hav
             barn = place.connector("barn", other.port)
             one, two = await client.sender("mill/orders"), await client.sender("barn/orders")
             assert str(await one.send_payload(BODY)) == str(await two.send_payload(BODY)) == "accepted"
-            place.space.limit(SpaceLimits(connector_connections=1))
+            place.space.limit(limits)
             other.shells[-1].abort()
-            await until_async(lambda: "has 1 connections of connectors, as many as its plan allows" in barn.problem)
+            await until_async(lambda: words in barn.problem)
             with pytest.raises(LinkRefusedError, match="close a client's connection that uses one") as refused:
                 await client.receiver("barn/orders")
             assert refused.value.condition == "amqp:resource-limit-exceeded"
+            async with place.client() as third:
+                with pytest.raises(LinkRefusedError, match=words):
+                    await third.sender("barn/orders")
             assert str(await one.send_payload(BODY)) == "accepted"
             place.space.limit(SpaceLimits())
             assert str(await two.send_payload(BODY)) == "accepted"

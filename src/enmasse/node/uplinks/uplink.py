@@ -458,7 +458,7 @@ class Together:
         """Check that there may be one more connection, with its first session.
 
         Raises:
-            LinkError: there are as many as there may be.
+            RemoteError: there are as many as there may be.
         """
         most = self.usage.limits.connector_connections
         if sum(each.connections + each.is_dialling for each in self.uplinks) >= most:
@@ -469,15 +469,14 @@ class Together:
         """Check that there may be one more session.
 
         Raises:
-            LinkError: there are as many as there may be.
+            RemoteError: there are as many as there may be.
         """
         most = self.usage.limits.connector_sessions
         if sum(each.sessions for each in self.uplinks) >= most:
             raise self._exceeded("sessions at its connectors", most)
 
-    def _exceeded(self, what: str, most: int) -> LinkError:
-        error = self.usage.exceeded(what, most, "close a client's connection that uses one")
-        return LinkError(error.condition, str(error))
+    def _exceeded(self, what: str, most: int) -> RemoteError:
+        return self.usage.exceeded(what, most, "close a client's connection that uses one")
 
 
 class Uplinks:
@@ -755,7 +754,7 @@ class Uplinks:
             return AmqpError("amqp:resource-limit-exceeded", problem)
         try:
             self.together.require_connection()
-        except LinkError as error:
+        except RemoteError as error:
             return AmqpError(error.condition, error.description)
         return None
 
