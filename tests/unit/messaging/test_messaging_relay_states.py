@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.message.outcomes import ACCEPTED, RELEASED, Accepted, AmqpError, Rejected, Released
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.direct.large import PATIENCE_S, LargeDelivery
@@ -723,10 +723,19 @@ class ReceiverWorld:
         bounds: how far it goes.
         presettle: whether the client asks for settled messages.
         settles_second: whether it settles second.
+        offered: the outcomes that the other container understands, if not all.
     """
 
-    def __init__(self, bounds: Bounds, *, presettle: bool = False, settles_second: bool = False) -> None:
+    def __init__(
+        self,
+        bounds: Bounds,
+        *,
+        presettle: bool = False,
+        settles_second: bool = False,
+        offered: tuple[Any, ...] = (),
+    ) -> None:
         self.bounds = bounds
+        self.offered = {kind.SYMBOL for kind in offered}
         self.settles_second = settles_second
         self.harness = CoreHarness() if bounds.large else NO_TIME
         self.large: LargeDelivery | None = None
@@ -783,6 +792,8 @@ class ReceiverWorld:
             return  # it goes out as this is told
         if name == self.late and state in (FAILED, RELEASED):
             return  # nobody went on with it for too long
+        if self.offered:
+            expected = tuple(each if each.SYMBOL in self.offered else RELEASED for each in expected)
         assert state in expected, f"{name} ended {state}, not {expected}"
 
     @property
@@ -846,6 +857,8 @@ class ReceiverWorld:
                 self.end.confirm(lambda: self.confirmed.add(name))
         elif what == "answer":
             self.there = From(self)
+            if self.offered:
+                self.end.offered = self.offered
             self.end.on_upstream(self.there)
         elif what in {"refuse", "lose"}:
             if there is not None:
@@ -971,18 +984,22 @@ class ReceiverWorld:
         self.check()
 
 
+FEW = Accepted, Released
+"""What a container takes that knows neither rejected nor modified."""
+
+TINY = Bounds(credit=1, messages=1)
+LARGE = Bounds(credit=1, outcomes=(ACCEPTED,), large=True)
+TINY_LARGE = Bounds(credit=1, messages=1, outcomes=(ACCEPTED,), large=True)
+
 WORLDS: dict[str, tuple[Callable[[Bounds], World], Bounds, Bounds]] = {
     "sender": (SenderWorld, Bounds(), Bounds(messages=4, losses=2)),
-    "large sender": (SenderWorld, Bounds(credit=1, large=True), Bounds(messages=3, losses=2, large=True)),
-    "guest": (lambda bounds: SenderWorld(bounds, is_guest=True), Bounds(), Bounds(messages=3, losses=2)),
-    "receiver": (ReceiverWorld, Bounds(credit=1), Bounds(messages=3)),
-    "large receiver": (ReceiverWorld, Bounds(credit=1, messages=1, large=True), Bounds(credit=1, large=True)),
-    "settled": (lambda bounds: ReceiverWorld(bounds, presettle=True), Bounds(credit=1), Bounds(messages=3)),
-    "second": (
-        lambda bounds: ReceiverWorld(bounds, settles_second=True),
-        Bounds(credit=1, messages=1),
-        Bounds(credit=1),
-    ),
+    "large sender": (SenderWorld, LARGE, Bounds(messages=3, losses=2, large=True)),
+    "guest": (lambda bounds: SenderWorld(bounds, is_guest=True), Bounds(credit=1), Bounds(messages=3, losses=2)),
+    "receiver": (ReceiverWorld, Bounds(credit=1, outcomes=(ACCEPTED, None)), Bounds(messages=3)),
+    "large receiver": (ReceiverWorld, TINY_LARGE, Bounds(credit=1, large=True)),
+    "settled": (lambda bounds: ReceiverWorld(bounds, presettle=True), TINY, Bounds(messages=3)),
+    "second": (lambda bounds: ReceiverWorld(bounds, settles_second=True), TINY, Bounds(credit=1)),
+    "narrow": (lambda bounds: ReceiverWorld(bounds, offered=FEW), TINY, Bounds(credit=1)),
 }
 """Worlds, with how far they go at first and at length."""
 
