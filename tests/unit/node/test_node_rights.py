@@ -11,7 +11,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import Space
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
 from enmasse.messaging.streams.stream import Stream
-from enmasse.node.patterns import matcher_of
+from enmasse.node.patterns import matcher_of, reach_of
 from enmasse.node.users.rights import KnownGrants, Rights
 from enmasse.testing.ports import CoreHarness
 
@@ -71,6 +71,24 @@ def test_grants_cover_what_is_behind_a_connector_only_where_they_name_it(pattern
         else:
             with pytest.raises(AttachError, match="user 'jo' may not"):
                 require("mill/orders")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reached"),
+    [
+        ("#", ["orders", "orders/new"]),
+        ("*", ["orders"]),
+        ("orders/#", ["orders", "orders/new"]),
+        ("$dynamic/#", ["$dynamic/1"]),
+        ("$management", ["$management"]),
+    ],
+)
+def test_a_connector_reaches_names_with_a_dollar_sign_where_its_pattern_has_it(
+    pattern: str, reached: list[str]
+) -> None:
+    is_within = reach_of(pattern)
+    names = ("orders", "orders/new", "$dynamic/1", "$management")
+    assert [name for name in names if is_within(name)] == reached
 
 
 @pytest.mark.parametrize(("pattern", "may"), [("#", False), ("mi*", False), ("mill/orders", True), ("mill/#", True)])

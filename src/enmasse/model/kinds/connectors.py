@@ -94,7 +94,7 @@ class ConnectorAddress(Model):
     name: str
     """Told apart by it."""
     pattern: str
-    """Words between `/`; `*` is one word, `#` any rest."""
+    """Words between `/`; `*` is one word, `#` any rest. What begins with `$` is reached by patterns that begin so."""
 
 
 class Connector(Model):
