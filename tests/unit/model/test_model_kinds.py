@@ -146,10 +146,17 @@ def test_a_forwarder_that_leads_nowhere_is_refused(remote: str, message: str) ->
 
 
 def test_a_pattern_of_a_connector_that_no_address_matches_is_refused() -> None:
-    patterns = [{"name": "a", "pattern": "orders/#"}, {"name": "a", "pattern": "or*ders/x"}]
+    patterns = [
+        {"name": "a", "pattern": "orders/#"},
+        {"name": "a", "pattern": "or*ders/x"},
+        {"name": "replies", "pattern": "$dynamic/#"},
+        {"name": "nothing", "pattern": "$"},
+        {"name": "user", "pattern": "${user}/x"},
+    ]
     connector = {"name": "remote1", "endpointHosts": [{"host": "mq.example.com"}], "addresses": patterns}
     found = problems(space(connectors=[connector]))
-    assert found.keys() == {"spec.connectors[0].addresses[1].name", "spec.connectors[0].addresses[1].pattern"}
+    wrong = ("[1].name", "[1].pattern", "[3].pattern", "[4].pattern")
+    assert found.keys() == {f"spec.connectors[0].addresses{path}" for path in wrong}
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,9 @@ def connector_problems(path: str, connector: Connector) -> Iterator[Problem]:
             yield Problem(f"{path}.{_PATHS[entry]}", "expected either value or valueFromSecret")
     yield from repeated(f"{path}.addresses", [item.name for item in connector.addresses])
     for number, address in enumerate(connector.addresses):
-        if problem := pattern_problem(address.pattern):
+        # Names with a dollar sign are those of the other service itself, not of this one.
+        pattern = address.pattern if address.pattern.startswith("${") else address.pattern.removeprefix("$")
+        if problem := pattern_problem(pattern):
             yield Problem(f"{path}.addresses[{number}].pattern", problem)
 
 
