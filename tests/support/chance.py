@@ -18,7 +18,7 @@ FEW_EXAMPLES = 25
 
 
 def kills(few: int) -> int:
-    """How often a story kills: ``ENMASSE_TEST_KILLS``, or a few times."""
+    """How often a story kills, or how many of its long examples it tries: ``ENMASSE_TEST_KILLS``, or a few."""
     return int(os.environ.get("ENMASSE_TEST_KILLS", few))
 
 
