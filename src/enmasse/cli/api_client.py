@@ -252,8 +252,16 @@ class ApiClient:
         query = {"dryRun": "All"} if is_dry else {}
         return self._call("POST", f"{path}/{action}", params=query, json=arguments, timeout=_ACTION_TIMEOUT_S)
 
-    def events(self, document: Document, part: str, parameters: dict[str, str]) -> Iterator[Document]:
+    def events(
+        self, document: Document, part: str, parameters: dict[str, str], begun: Callable[[], None]
+    ) -> Iterator[Document]:
         """Yield what comes below an object, from the moment that the API says it watches, for as long as it does.
+
+        Args:
+            document: the object.
+            part: the name of what is below it.
+            parameters: of the request.
+            begun: called at that moment.
 
         Raises:
             ApiError: when the API refuses it, or ends it with an error.
@@ -265,7 +273,9 @@ class ApiClient:
             event = json.loads(line)
             if event["type"] == "ERROR":
                 raise _error_of(event)
-            if event["type"] != "BOOKMARK":
+            if event["type"] == "BOOKMARK":
+                begun()
+            else:
                 yield event["object"]
 
     def nodes(self) -> list[Document]:

@@ -117,6 +117,10 @@ class _Shown:
         self._rows: dict[str, ProtocolRow] = {}
         self._dropped = 0
 
+    def begin(self) -> None:
+        """Say that from now on frames are shown."""
+        self._writer.note("Tracing; Ctrl-C ends.")
+
     def show(self, body: dict[str, Any]) -> None:
         """Show what one message of the node holds."""
         for number, about in body.get("connections", {}).items():
@@ -155,10 +159,11 @@ class _Shown:
 
 
 async def _follow(url: str, name: str, arguments: dict[str, Any], shown: _Shown, seconds: float | None) -> None:
-    deadline = None if seconds is None else time.monotonic() + seconds
     async with connect(url, reconnect=False) as connection:
         address = await _start(connection, name, arguments)
         async with connection.receiver(address, credit=_CREDIT, settled=True) as receiver:
+            deadline = None if seconds is None else time.monotonic() + seconds
+            shown.begin()
             try:
                 while deadline is None or time.monotonic() < deadline:
                     patience = _POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))

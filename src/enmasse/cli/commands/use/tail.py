@@ -51,10 +51,15 @@ def tail(
     shown = 0
     with ApiClient.find(data, warn=writer.warn) as api:
         found = api.resolve(ADDRESS, namespace or ADDRESS.default_namespace, address, space)
-        writer.note(f"Following {found['spec']['address']}; Ctrl-C ends.")
+        notes = [f"Following {found['spec']['address']}; Ctrl-C ends."]
+
+        def tell() -> None:
+            while notes:
+                writer.note(notes.pop())
+
         # A watch ends after an hour; then another goes on.
         while True:
-            for message in api.events(found, MESSAGES.name, wanted):
+            for message in api.events(found, MESSAGES.name, wanted, tell):
                 _print(writer, message, output)
                 shown += 1
                 if shown == count:
