@@ -10,8 +10,8 @@ SECONDS ?= 0
 # What `make soak` does at length, and `make test` a few times.
 KILLS ?= 30
 SEEDS ?= 500
-# Many tests wait for processes that they start: three files at a time keep two processors busy.
-JOBS ?= 3
+# Many tests wait for processes that they start: four files at a time keep two processors busy.
+JOBS ?= 4
 # File by file; those that share Spark are as one, which is the longest and first (tests/conftest.py). The others come
 # in the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40 --durations-min=5)
@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 help:
 	@echo "make setup              the core alone, in .venv; what else a target needs comes with its first run"
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
-	@echo "make test [JOBS=3]      the whole test suite; what asks for a tool that is missing skips"
+	@echo "make test [JOBS=4]      the whole test suite; what asks for a tool that is missing skips"
 	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
 	@echo "make advisories         the published holes that our dependencies are held against, from OSV; needs a network"
@@ -91,8 +91,9 @@ lint: $(DEV)
 check:
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
+# These hardly wait: a worker for each processor, as each reads all tests first.
 fast: $(DEV)
-	@$(PYTEST) -m "not slow and not spark"
+	@$(PYTEST) -n $(shell getconf _NPROCESSORS_ONLN) -m "not slow and not spark"
 
 format: $(DEV)
 	@$(BIN)/ruff format .
