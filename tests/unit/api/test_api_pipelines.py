@@ -210,8 +210,9 @@ async def test_who_may_not_query_starts_no_spark_by_looking_at_tables(
     ],
 )
 async def test_what_is_no_query_is_refused_before_anybody_is_asked(
-    registry: Registry, sql: str, code: int, said: str
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, sql: str, code: int, said: str
 ) -> None:
+    monkeypatch.setattr("enmasse.api.pipelines._START_S", 0.0)  # it is not just starting
     registry.store.create(member("AddressSpace", "shop") | {"metadata": {"name": "shop", "namespace": "default"}})
     app = create_app(ApiParts(registry=registry, stop=asyncio.Event(), pipelines=PipelineHost(Path("nowhere"))))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://localhost") as client:
