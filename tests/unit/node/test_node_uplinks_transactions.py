@@ -10,9 +10,10 @@ import pytest
 
 from enmasse.client import Connection, Message, TransactionError, UnavailableError
 from enmasse.message.errors import DecodeError
-from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
+from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Rejected
 from enmasse.message.sections import Sections
 from enmasse.net.loop import run
+from enmasse.node.uplinks import transactions
 from enmasse.wire.amqp.link import Link, ReceivingLink
 from enmasse.wire.amqp.performatives import (
     Attach,
@@ -100,6 +101,45 @@ def test_nobody_is_told_an_outcome_that_nobody_knows() -> None:
     play(Cutting, scene)
 
 
+class Babbling(Coordinating):
+    """Answers a commit by what is no answer."""
+
+    def on_discharge(self, link: ReceivingLink, delivery_id: int) -> None:
+        link.settle(delivery_id, RELEASED if self.told[0] == "released" else None)
+
+
+@pytest.mark.parametrize("answer", ["released", "settled"])
+def test_an_answer_that_says_nothing_is_none(answer: str) -> None:
+    async def scene(place: Place, client: Connection) -> None:
+        sender = await client.sender("mill/orders")
+        transaction = await client.transaction()
+        await sender.send(Message(answer), transaction=transaction)
+        with pytest.raises(UnavailableError):
+            await transaction.commit()
+        await until_async(lambda: place.remote.open_links == 1)
+        assert str(await sender.send(Message("y"))) == "accepted"
+
+    play(Babbling, scene)
+
+
+class Deaf(Coordinating):
+    """Declares nothing, and says so by what is no answer to that."""
+
+    def on_declare(self, link: ReceivingLink, delivery_id: int) -> None:
+        link.settle(delivery_id, ACCEPTED)
+
+
+def test_a_declare_without_an_id_declares_nothing() -> None:
+    async def scene(_place: Place, client: Connection) -> None:
+        sender = await client.sender("mill/orders")
+        transaction = await client.transaction()
+        assert str(await sender.send(Message("x"), transaction=transaction)).startswith("rejected")
+        with pytest.raises(TransactionError):
+            await transaction.commit()
+
+    play(Deaf, scene)
+
+
 class Refusing(Coordinating):
     """Rolls back what it is asked to commit."""
 
@@ -177,6 +217,27 @@ def test_what_waits_for_its_transaction_is_not_sent_once_that_is_rolled_back() -
         await until_async(lambda: remote.declares)
         await transaction.rollback()
         assert str(await sending) == "released"
+        (link, delivery_id) = remote.declares[0]
+        link.settle(delivery_id, Declared(b"t"))
+        await until_async(lambda: remote.told)
+        assert remote.told == ["rollback"]
+
+    play(Slow, scene)
+
+
+def test_a_commit_does_not_wait_for_ever_for_a_transaction_that_is_not_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "PATIENCE_S", 0.01)
+
+    async def scene(place: Place, client: Connection) -> None:
+        remote = place.remote
+        assert isinstance(remote, Slow)
+        sender = await client.sender("mill/orders")
+        transaction = await client.transaction()
+        await sender.send(Message("x"), settled=True, transaction=transaction)
+        with pytest.raises(TransactionError, match="has not declared it"):
+            await transaction.commit()
         (link, delivery_id) = remote.declares[0]
         link.settle(delivery_id, Declared(b"t"))
         await until_async(lambda: remote.told)

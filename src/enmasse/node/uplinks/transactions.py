@@ -3,8 +3,8 @@
 Rules:
 1. One link there declares and discharges all transactions that a client's connection has behind a connector. It is on
    the connection that the client's other links have there, as only what is on that can be part of them.
-2. What belongs to a transaction waits until that is declared; its end is told once all has gone out. If messages find
-   no credit within ``PATIENCE_S`` then, it is rolled back.
+2. What belongs to a transaction waits until that is declared; its end is told once all has gone out. If that does not
+   come within ``PATIENCE_S`` then, it is rolled back.
 3. A transaction whose connection is lost is rolled back, as the other container does it; if its commit was on the way
    by then, nobody knows.
 """
@@ -35,15 +35,13 @@ MAX_OPEN: Final = 200
 """Transactions of one client that are not ended, of which the other container may not have answered some."""
 
 PATIENCE_S: Final = 60.0
-"""Seconds that messages of a transaction may wait for credit once its commit is asked for."""
+"""Seconds that a commit waits for its transaction to be declared, and for credit for its messages."""
 
 _VALUE: Final = b"\x00" + encode(ULong(0x77))
 
 _LOST: Final = AmqpError(ROLLBACK, "the connector has lost its connection, and the transaction with it")
 
-_UNKNOWN: Final = AmqpError(
-    IN_DOUBT, "the connector has lost its connection before it was told whether the transaction is committed"
-)
+_UNKNOWN: Final = AmqpError(IN_DOUBT, "the other container has not said whether the transaction is committed")
 
 _Retiring = tuple["RelayConsumer", "Delivery", Any, bool]
 
@@ -161,9 +159,12 @@ class Control:
         self._open.pop(transaction, None)
         if not request.is_declare and isinstance(state, Accepted):
             transaction.ended(None)
-        else:
+        elif request.is_declare or isinstance(state, Rejected):
             error = state.error if isinstance(state, Rejected) else None
             transaction.ended(error or AmqpError(ROLLBACK, "the other container gives no reason"))
+        else:
+            transaction.ended(_UNKNOWN)
+            self.leave()
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Settle at once: nothing is kept of what was told."""
@@ -177,8 +178,8 @@ class RemoteTransaction:
     """A transaction there; ``TransactionThere`` says what its methods do."""
 
     __slots__ = (
-        "_accepted", "_control", "_done", "_ends", "_id", "_is_told", "_retiring", "_unsent", "is_over", "posted",
-        "problem",
+        "_accepted", "_control", "_done", "_ends", "_id", "_is_told", "_retiring", "_timer", "_unsent", "is_over",
+        "posted", "problem",
     )  # fmt: skip
 
     def __init__(self, control: Control) -> None:
@@ -197,6 +198,8 @@ class RemoteTransaction:
         """Called at its end, once that was asked for."""
         self._is_told = False
         """True once the other container was told to end it."""
+        self._timer: asyncio.TimerHandle | None = None
+        """The end of the time that its commit waits for what has not gone out."""
 
     # What belongs to it
 
@@ -261,7 +264,7 @@ class RemoteTransaction:
 
     def _give_up(self) -> None:
         """Take nothing more, and have the other container roll back."""
-        self.is_over = True
+        self._close()
         ends, self._ends = self._ends, {}
         for end in ends:
             end.drop_posts(self)
@@ -286,18 +289,24 @@ class RemoteTransaction:
             self._done = done
             self._go_on()
             if not self._is_told:
-                asyncio.get_running_loop().call_later(PATIENCE_S, self._on_patience)
+                self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._on_patience)
 
     def _go_on(self) -> None:
         """Commit it, if that was asked for and nothing waits any more."""
         if self._done is not None and not (self._unsent or self.is_over) and self._id:
-            self.is_over = self._is_told = True
+            self._close()
+            self._is_told = True
             self._ends = {}
             self._control.discharge(self, self._id, fail=False)
 
+    def _close(self) -> None:
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _on_patience(self) -> None:
-        if not self.is_over:
-            self.fail(AmqpError(ROLLBACK, "messages have found no credit of the other container in time"))
+        problem = "the other container has not declared it, or given no credit for its messages, in time"
+        self.fail(AmqpError(ROLLBACK, problem))
 
     # Told by its link
 
