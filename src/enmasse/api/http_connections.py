@@ -7,6 +7,9 @@ Rules:
 3. Slots are shared by addresses (IPv6: networks of /64). When all are taken, a connection without a complete request
    is closed for a new one: one of the address that has most, if the new one's has fewer; or one of the same address
    that is older than a second. If there is none, the new connection is answered 503.
+4. Load balancers say who their clients are (``net/proxy_layer.py``). Such a client is on no machine but its own:
+   it is served if TLS protects what it sends, and has to prove who it is even where nobody else has to. A balancer's
+   own connections, and clients in the clear, are told of the API's health and nothing else.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
     from enmasse.api.tls import ApiCertificate
+    from enmasse.net.proxy_layer import Proxied, Proxies
+    from enmasse.net.special_addresses import Network
 
 MAX_CONNECTIONS = 4_000
 """Watches included, of which there are fewer."""
@@ -61,6 +66,7 @@ class HttpConnections:
 
     Args:
         most: the limit; lower if the system allows fewer descriptors.
+        proxy_from: the networks of load balancers that tell who their clients are.
         head_s: time-out of a head, in seconds.
         body_s: time-out of a body.
 
@@ -69,11 +75,25 @@ class HttpConnections:
         timed_out: connections that exceeded a time-out.
     """
 
-    def __init__(self, most: int = MAX_CONNECTIONS, *, head_s: float = HEAD_S, body_s: float = BODY_S) -> None:
+    def __init__(
+        self,
+        most: int = MAX_CONNECTIONS,
+        *,
+        head_s: float = HEAD_S,
+        body_s: float = BODY_S,
+        proxy_from: tuple[Network, ...] = (),
+    ) -> None:
         self.time_for = {"head": head_s, "body": body_s}
         self.turned_away = 0
         self.timed_out = 0
-        self._shares: Shares[HttpProtocol] = Shares(min(most, room_for_connections()))
+        room = room_for_connections()
+        self._proxies: Proxies | None = None
+        if proxy_from:
+            from enmasse.net.proxy_layer import Proxies  # noqa: PLC0415  most installations have no balancers
+
+            self._proxies = Proxies(proxy_from, min(most, room // 2))
+            room -= room // 2
+        self._shares: Shares[HttpProtocol] = Shares(min(most, room))
 
     def __len__(self) -> int:
         """Return the number of connections."""
@@ -85,8 +105,15 @@ class HttpConnections:
         def make(
             config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: object = None
         ) -> asyncio.BaseProtocol:
-            http = HttpProtocol(config, server_state, app_state, self)
-            return http if certificate is None else _Secured(http, certificate)
+            def make_known() -> asyncio.BaseProtocol:
+                http = HttpProtocol(config, server_state, app_state, self)
+                return http if certificate is None else _Secured(http, certificate)
+
+            if self._proxies is None:
+                return make_known()
+            from enmasse.net.proxy_layer import ProxyLayer  # noqa: PLC0415  the same
+
+            return ProxyLayer(self._proxies, make_known, make_known)
 
         return make
 
@@ -111,6 +138,8 @@ class HttpConnections:
 
     def shut(self) -> None:
         """Close the connections without a complete request, as the server stops."""
+        if self._proxies is not None:
+            self._proxies.shut()
         for connection in self._shares:
             if connection.is_awaited:
                 connection.drop()
@@ -119,8 +148,9 @@ class HttpConnections:
 class HttpProtocol(H11Protocol):
     """The protocol of one connection: uvicorn's, with a slot, time-outs, and more state for requests.
 
-    The state of each request has ``peer``, user and groups of the client certificate, if there is one, and ``cut``, a
-    function that closes the connection at once and drops unsent data.
+    The state of each request has ``peer``, user and groups of the client certificate, if there is one, ``cut``, a
+    function that closes the connection at once and drops unsent data, ``is_proxied``, true for clients that come
+    through a load balancer, and ``refusal``, why there is nothing but health for a connection, if so.
 
     Attributes:
         since: the time at which it was accepted, by the clock of the loop.
@@ -159,9 +189,18 @@ class HttpProtocol(H11Protocol):
         """Read the client certificate, once for all requests of the connection."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
-        self.scheme = "http" if tls is None else "https"
+        self.app_state = {**self.app_state, "cut": transport.abort}
+        is_secure = tls is not None
+        proxied: Proxied | None = transport.get_extra_info("proxied")
+        if proxied is not None:
+            self.client, self.server = proxied.header.source, proxied.header.destination
+            is_secure = proxied.is_private(tls)
+            tls = proxied.client_tls(tls)
+            self.app_state |= {"is_proxied": True, "refusal": _refusal_of(proxied, is_secure=is_secure)}
+        self.scheme = "https" if is_secure else "http"
         peer = None if tls is None else peer_of(tls.getpeercert())
-        self.app_state = {**self.app_state, "cut": transport.abort} | ({} if peer is None else {"peer": peer})
+        if peer is not None:
+            self.app_state["peer"] = peer
         if not self._owner and not self.accept(transport):
             self._respond(503, f"the API has as many connections as it may: try again in {RETRY_S} s")
 
@@ -261,6 +300,14 @@ class HttpProtocol(H11Protocol):
             self._unread.cancel()
         if self.transport is not None:  # else the TLS handshake was not complete
             super().connection_lost(exc)
+
+
+def _refusal_of(proxied: Proxied, *, is_secure: bool) -> str | None:
+    if not proxied.header.has_client:
+        return "this connection is the load balancer's own, which is told of /healthz and /readyz alone"
+    if not is_secure:
+        return "the API is served by TLS alone to clients of a load balancer; have it say that they come by TLS"
+    return None
 
 
 class _Secured(TlsLayer):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from enmasse.drivers.data_directory import Layout
     from enmasse.identity.oidc_settings import OidcSettings
+    from enmasse.net.special_addresses import Network
 
 _LISTENER_BACKLOG = 128
 _GRACE_S = 2  # for requests under way when the server stops; watches end by themselves
@@ -148,6 +149,7 @@ class ListenerSettings:
         oidc: an OpenID provider whose tokens are accepted; None: there is none.
         certificate: the operator's own with its key; None: one issued by the platform's authority.
         session_idle_s: seconds without a request after which a browser's session ends.
+        proxy_from: the networks of load balancers that tell who their clients are.
     """
 
     host: str = "127.0.0.1"
@@ -160,6 +162,7 @@ class ListenerSettings:
     oidc: OidcSettings | None = None
     certificate: tuple[Path, Path] | None = None
     session_idle_s: float = IDLE_S
+    proxy_from: tuple[Network, ...] = ()
 
 
 @dataclass(slots=True)
@@ -259,7 +262,8 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
             idle_s=settings.session_idle_s,
         )
         names = settings.served_names.union(name.lower() for name in settings.names)
-        yield Listeners(authenticator, urls, names, plain, protected, renewal)
+        connections = HttpConnections(proxy_from=settings.proxy_from)
+        yield Listeners(authenticator, urls, names, plain, protected, renewal, connections)
 
 
 class _CertificateRenewal:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
-from enmasse.net.egress import CONNECTORS
+from enmasse.net.egress import CONNECTORS, PROXIES
 from enmasse.net.origins import HTTP_NAME as HTTP_NAME_FLAG
 from enmasse.net.origins import plain_name
 
@@ -69,6 +69,16 @@ CONNECTOR_NETWORK = NodeOption(
     "a network that connectors may go to, such as 10.1.0.0/16, or public for all public addresses; may be given more "
     "than once; without it they go nowhere",
     "CIDR",
+)
+PROXY_FROM = NodeOption(
+    PROXIES,
+    "a network of load balancers, such as 10.2.0.0/28, that say by the PROXY protocol who their clients are; who "
+    "comes from there and does not say it is refused; may be given more than once",
+    "CIDR",
+)
+PROXY_CERTIFICATE_NAMES = NodeOption(
+    "--proxy-certificate-names",
+    "take the names in clients' certificates from these load balancers, which have verified them",
 )
 ALLOW_INSECURE_PLAIN = NodeOption(
     "--allow-insecure-plain", "let users send their passwords without TLS, where others may read them"

@@ -34,6 +34,9 @@ WEBHOOKS: Final = "--webhook-network"
 CONNECTORS: Final = "--connector-network"
 """The option by which an operator allows connectors to go anywhere."""
 
+PROXIES: Final = "--proxy-from"
+"""The option by which an operator names load balancers that tell who their clients are."""
+
 PUBLIC: Final = "public"
 """The word that stands for all public addresses, where they have to be allowed."""
 

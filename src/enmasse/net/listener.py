@@ -13,7 +13,7 @@ import logging
 import ssl
 from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from enmasse.net.connection_limiter import ConnectionLimiter, Slot
 from enmasse.net.first_bytes import HTTP, TLS, ProtocolSignature, asks_for_websocket, recognise
@@ -21,6 +21,9 @@ from enmasse.net.loop import Turn
 from enmasse.net.origins import RefuseHost
 from enmasse.net.tls_layer import TlsLayer
 from enmasse.net.transport import Engine, EngineProtocol
+
+if TYPE_CHECKING:
+    from enmasse.net.proxy_layer import Proxied, Proxies
 
 MAX_RECORD_BYTES = 16384
 
@@ -41,6 +44,8 @@ class Port:
         context: returns the TLS context for a client's first record; None if TLS is not accepted.
         origins: origins of web pages that may open a WebSocket, beside those of this machine.
         is_tls_only: accept nothing in the clear.
+        proxies: the load balancers that tell who their clients are, and the port for their own connections; None:
+            there are none.
     """
 
     def __init__(
@@ -53,7 +58,9 @@ class Port:
         origins: Collection[str] = (),
         *,
         is_tls_only: bool = False,
+        proxies: tuple[Proxies, Port] | None = None,
     ) -> None:
+        self.proxies = proxies
         self.turn = turn
         self.protocols = protocols
         self.limiter = limiter
@@ -82,8 +89,18 @@ class Port:
             }
             self.accepted += (TLS, *self.upgrades)
 
-    def make_protocol(self) -> ProtocolDetector:
-        """Return the detector for a new connection; the protocol factory of ``create_server``."""
+    def make_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection; the protocol factory of ``create_server``."""
+        if self.proxies is None:
+            return self.make_detector()
+        # Most ports have no balancers before them.
+        from enmasse.net.proxy_layer import ProxyLayer  # noqa: PLC0415
+
+        proxies, own = self.proxies
+        return ProxyLayer(proxies, self.make_detector, own.make_detector)
+
+    def make_detector(self) -> ProtocolDetector:
+        """Return the detector for a new connection whose client is known."""
         return ProtocolDetector(self, self.accepted, self.default)
 
 
@@ -122,6 +139,11 @@ class ProtocolDetector(asyncio.Protocol):
             self._slot = self._port.limiter.enter(self._transport)
             if self._slot is None:
                 transport.abort()  # type: ignore[attr-defined]
+            return
+        proxied: Proxied | None = transport.get_extra_info("proxied")
+        if proxied is not None and proxied.names_two_hosts(transport.get_extra_info("ssl_object")):
+            proxied.log_refusal("the client has named one host for TLS, and another one as the balancer says")
+            self._slot.drop()
 
     def data_received(self, data: bytes) -> None:
         """Collect bytes until they identify the protocol."""

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from fcntl import ioctl
 from termios import TIOCOUTQ
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from enmasse.net.connection_limiter import Slot
 from enmasse.net.deadlines import Step
@@ -35,6 +35,9 @@ from enmasse.net.layer import Borrower
 from enmasse.net.loop import Turn
 from enmasse.net.owed import ASSURED_BYTES, MAX_BYTES, WRITE_BYTES, Owed, Room
 from enmasse.net.tls_names import peer_names_of, presented_chain_of, server_name_of
+
+if TYPE_CHECKING:
+    from enmasse.net.proxy_layer import Proxied
 
 HIGH_WATER = MAX_BYTES
 """Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
@@ -154,8 +157,9 @@ class EngineProtocol(Borrower):
     Attributes:
         engine: the engine, once connected.
         transport: the socket's transport, once connected.
-        peer: the other end, as ``host:port``, or ``unix``.
-        is_secure: whether TLS protects the connection.
+        peer: the other end, as ``host:port``, or ``unix``; behind a load balancer the client's own address.
+        proxied: what a load balancer says of the client; None: there is none between.
+        is_secure: whether TLS protects the connection, with a load balancer that of the client as well.
         server_name: the host that the client named for TLS (SNI), in lower case.
         peer_names: the names in the peer's certificate, if it gave one and it was verified: the subject's
             common name, then DNS names and mail addresses.
@@ -170,8 +174,8 @@ class EngineProtocol(Borrower):
         "__weakref__", "_added", "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_over",
         "_is_put_off", "_is_reading_paused", "_is_slow", "_is_waiting", "_left", "_linger", "_make_engine", "_owed",
         "_pace", "_rest", "_share_s", "_stall", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out",
-        "engine", "is_lost", "is_secure", "load", "peer", "peer_chain", "peer_names", "server_name", "slot",
-        "transport",
+        "engine", "is_lost", "is_secure", "load", "peer", "peer_chain", "peer_names", "proxied", "server_name",
+        "slot", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -215,6 +219,7 @@ class EngineProtocol(Borrower):
         self.slot = slot
         self.load: ConnectionLoad | HandshakeLane | None = None if slot is None else slot.lane
         self.peer = ""
+        self.proxied: Proxied | None = None
         self.is_secure = False
         self.server_name: str | None = None
         self.peer_names: tuple[str, ...] = ()
@@ -225,7 +230,10 @@ class EngineProtocol(Borrower):
 
     @property
     def tls(self) -> str:
-        """The version of TLS and its cipher; empty without TLS."""
+        """The version of TLS and its cipher, by which the client has come; empty without TLS."""
+        if self.proxied is not None and self.proxied.header.tls is not None:
+            given = self.proxied.header.tls
+            return f"{given.version} {given.cipher}".strip()
         tls = self.transport.get_extra_info("ssl_object") if self.is_secure else None
         cipher = None if tls is None else tls.cipher()
         return f"{tls.version()} {cipher[0]}" if tls is not None and cipher is not None else ""
@@ -248,9 +256,16 @@ class EngineProtocol(Borrower):
         self.transport = transport = cast("asyncio.Transport", transport)
         self.peer = _describe_peer(transport)
         tls = transport.get_extra_info("ssl_object")
+        proxied: Proxied | None = transport.get_extra_info("proxied")
+        if proxied is not None:
+            self.proxied = proxied
+            self.is_secure = proxied.is_private(tls)
+            self.server_name = proxied.header.authority
+            self.peer_names = proxied.names
+            tls = proxied.client_tls(tls)
         if tls is not None:
             self.is_secure = True
-            self.server_name = server_name_of(tls)
+            self.server_name = server_name_of(tls) or self.server_name
             self.peer_names = peer_names_of(tls)
             self.peer_chain = presented_chain_of(tls)
         transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
@@ -743,4 +758,5 @@ def _describe_peer(transport: asyncio.Transport) -> str:
     if isinstance(name, tuple):
         host, port = name[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return "unix"
+    # Whoever comes to a balancer's socket is not on this machine.
+    return "unix" if transport.get_extra_info("proxied") is None else "proxied-unix"

@@ -6,6 +6,9 @@ connected stay when the port closes.
 
 By HTTP a port serves those who call it by a name that it has (``ServedHosts``).
 
+Load balancers may come to all of these ports, and say who their clients are (``net/proxy_layer.py``). Their own
+connections are served the node's health and nothing else.
+
 The port for the control process on another machine (``ManagementPort``) accepts TLS only, and only the control
 process's certificate. Its directory of certificates is not the one for clients: an authority that vouches for clients
 does not thereby vouch for control.
@@ -17,6 +20,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +33,13 @@ from enmasse.node.tenancy import named_space
 from enmasse.node.users.peer import is_here
 
 if TYPE_CHECKING:
+    import ssl
+
     from enmasse.messaging.space import Space
     from enmasse.net.certificates import CertificateStore, HostAuthorities
     from enmasse.net.loop import Turn
+    from enmasse.net.proxy_layer import Proxies
+    from enmasse.net.special_addresses import Network
     from enmasse.net.transport import Engine, EngineProtocol
     from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.connections.connections import Connections
@@ -61,6 +69,12 @@ class PortOptions:
 
     names: frozenset[str] = frozenset()
     """The names, in lower case, by which clients of HTTP call the node, beside those that it has."""
+
+    proxy_from: tuple[Network, ...] = ()
+    """The networks of load balancers that tell who their clients are."""
+
+    proxy_certificate_names: bool = False
+    """Whether the names in clients' certificates count by a load balancer's word."""
 
 
 class ServedHosts:
@@ -107,7 +121,9 @@ class ServedHosts:
         """
         at = transport.get_extra_info("sockname")
         asked = self._spaces() if space is None else (space,)
-        is_open = not has_login and any(self._gate.is_open(each, is_here=is_here(peer)) for each in asked)
+        is_proxied = transport.get_extra_info("proxied") is not None
+        here = is_here(peer, is_proxied=is_proxied)
+        is_open = not has_login and any(self._gate.is_open(each, is_here=here) for each in asked)
         return host_refusal(host, at, lambda name: self._is_own(name, space), is_open=is_open)
 
     def refuse(self, host: str | None, transport: asyncio.Transport) -> str | None:
@@ -133,6 +149,8 @@ class Ports:
         options: the operator's options.
         authorities: the authorities that vouch for clients, beside the operator's.
         folder: for their certificates.
+        clients_changed: called when others vouch for clients.
+        answer: answers load balancers' requests for the node's health.
 
     Attributes:
         limiter: counts and limits the connections.
@@ -148,9 +166,12 @@ class Ports:
         authorities: HostAuthorities,
         folder: Path,
         clients_changed: Callable[[], object],
+        answer: Answer,
     ) -> None:
-        self.limiter = ConnectionLimiter(turn, _fit(options.limits))
+        limits = _fit(options.limits, has_proxies=bool(options.proxy_from))
+        self.limiter = ConnectionLimiter(turn, limits)
         self._turn = turn
+        self._proxies: tuple[Proxies, Port] | None = None
         self._origins = options.origins
         self._certificates: CertificateStore | None = None
         if options.tls is not None:
@@ -159,6 +180,16 @@ class Ports:
             self._certificates = CertificateStore(options.tls, authorities, folder)
             self._certificates.clients_changed = clients_changed
             self._certificates.watch()
+        if options.proxy_from:
+            from enmasse.net.proxy_layer import Proxies  # noqa: PLC0415  most nodes have no balancers before them
+
+            proxies = Proxies(options.proxy_from, limits.max_handshakes, trusts_names=options.proxy_certificate_names)
+            makers = {_HEALTH: partial(_make_health, turn, answer, _refuse_nobody)}
+            self._proxies = proxies, Port(turn, makers, self.limiter, _refuse_nobody, context=self._context)
+
+    @property
+    def _context(self) -> Callable[[bytes], ssl.SSLContext] | None:
+        return None if self._certificates is None else self._certificates.context
 
     @property
     def speaks_tls(self) -> bool:
@@ -187,14 +218,14 @@ class Ports:
         Raises:
             OSError: it cannot be opened.
         """
-        store = self._certificates
         served = Port(
             self._turn,
             protocols,
             self.limiter,
             refuse_host,
-            context=None if store is None else store.context,
+            context=self._context,
             origins=self._origins,
+            proxies=self._proxies,
         )
         return await self._turn.loop.create_server(served.make_protocol, host, port, backlog=BACKLOG)
 
@@ -209,6 +240,8 @@ class Ports:
 
     def close(self) -> None:
         """Abort the half-open connections."""
+        if self._proxies is not None:
+            self._proxies[0].shut()
         self.limiter.shut()
         if self._certificates is not None:
             self._certificates.close()
@@ -237,11 +270,17 @@ class HandshakeWatcher:
         """Do nothing: ``net/transport.py`` gives the slot back."""
 
 
-def _fit(limits: ConnectionLimits) -> ConnectionLimits:
-    """Return limits that admit no more connections than this process may have file descriptors."""
+def _fit(limits: ConnectionLimits, *, has_proxies: bool = False) -> ConnectionLimits:
+    """Return limits that admit no more connections than this process may have file descriptors.
+
+    Args:
+        limits: the operator's.
+        has_proxies: true if as many more may be without a header as may be half-open.
+    """
     room = room_for_connections()
     handshakes = min(limits.max_handshakes, max(room // 8, min(FEW_HANDSHAKES, room // 4)))
-    return replace(limits, max_handshakes=handshakes, max_connections=min(limits.max_connections, room - handshakes))
+    left = room - (2 if has_proxies else 1) * handshakes
+    return replace(limits, max_handshakes=handshakes, max_connections=min(limits.max_connections, left))
 
 
 RETRY_S = 2.0
@@ -370,6 +409,23 @@ class SpacePorts:
 _HEALTH = ProtocolSignature("http", (), answers_http=True)
 """HTTP on a port that serves nothing but the node's health by it."""
 
+
+def _make_health(
+    turn: Turn,
+    answer: Answer,
+    refuse_host: RefuseHost,
+    shell: EngineProtocol,
+) -> Engine:
+    from enmasse.node.health_port import HealthHandler  # noqa: PLC0415  of ports that few nodes have
+
+    return HealthHandler(turn.now, answer, lambda host: refuse_host(host, shell.transport)).engine
+
+
+def _refuse_nobody(_host: str | None, _transport: asyncio.Transport) -> str | None:
+    """Return None: no page of a browser comes by a load balancer's own connections."""
+    return None
+
+
 _LIMITS = ConnectionLimits(max_connections=64, max_handshakes=64)
 """A control process has two connections; peers that never finish the handshake must not keep it out."""
 
@@ -406,20 +462,13 @@ class ManagementPort:
         context = self._certificates.context
         served = Port(
             self._turn,
-            {**protocols, _HEALTH: self._make_health},
+            {**protocols, _HEALTH: partial(_make_health, self._turn, self._answer, self._refuse_host)},
             self._limiter,
             self._refuse_host,
             context=context,
             is_tls_only=True,
         )
         return await self._turn.loop.create_server(served.make_protocol, host, port)
-
-    def _make_health(self, shell: EngineProtocol) -> Engine:
-        from enmasse.node.health_port import HealthHandler  # noqa: PLC0415  of ports that few nodes have
-
-        return HealthHandler(
-            self._turn.now, self._answer, lambda host: self._refuse_host(host, shell.transport)
-        ).engine
 
     def _refuse_host(self, host: str | None, transport: asyncio.Transport) -> str | None:
         at = transport.get_extra_info("sockname")

@@ -262,6 +262,7 @@ class Server:
             self.devices.authorities,
             folder,
             clients_changed=self.reviews.review_all,
+            answer=self.health.answer,
         )
         self.connections.answer = self.health.answer
         self.connections.origins = self._port_options.origins
@@ -525,10 +526,18 @@ class Server:
         return engine
 
     def _peer_info(self, shell: EngineProtocol, origin: _Origin) -> PeerInfo:
-        info = PeerInfo(shell.peer, shell.is_secure, shell.server_name, shell.peer_names, shell.refusal)
+        info = PeerInfo(
+            shell.peer,
+            shell.proxied is not None,
+            shell.is_secure,
+            shell.server_name,
+            shell.peer_names,
+            shell.refusal,
+        )
         chain = shell.peer_chain
         if not chain or origin.fixed is not None:
-            return info
+            # By a balancer's word, which holds as long as the connection, or by none.
+            return info._replace(is_vouched_for=lambda: True) if info.is_proxied and info.certified else info
         # Whoever a tenant vouches for is a device of it, whatever else the certificate says.
         shown = self.devices.authorities.shown(chain, shell.server_name)
         if shown is not None:

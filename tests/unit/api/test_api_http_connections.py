@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from enmasse.api.access.authentication import Authenticator
+from enmasse.api.access.authorization import Access
+from enmasse.api.access.guard import Guard
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.listeners import open_listener, serve_http
 from enmasse.api.tls import ApiCertificate
+from enmasse.control.access.rights import Rights
+from enmasse.control.store.store import ResourceStore
 from enmasse.drivers.authority import Authority
+from enmasse.identity.rbac import ANONYMOUS, LOCAL_OPERATOR
+from enmasse.net.egress import networks_of
 from enmasse.net.origins import SECURITY_HEADERS
+from tests.support.proxy_headers import LOCAL, binary, text, tls_extension
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,11 +85,13 @@ class Site:
 
 
 @asynccontextmanager
-async def site(account: HttpConnections, certificate: ApiCertificate | None = None) -> AsyncIterator[Site]:
+async def site(
+    account: HttpConnections, certificate: ApiCertificate | None = None, app: Starlette | None = None
+) -> AsyncIterator[Site]:
     async def root(request: Request) -> JSONResponse:
         return JSONResponse(1000 + len(await request.body()))
 
-    app = Starlette(routes=[Route("/", root, methods=["GET", "POST"])])
+    app = app or Starlette(routes=[Route("/", root, methods=["GET", "POST"])])
     listener = open_listener("127.0.0.1", 0)
     made = Site(account, listener.getsockname()[1])
     stop = asyncio.Event()
@@ -178,3 +189,81 @@ async def test_what_is_no_request_is_refused_with_all_headers() -> None:
         assert said(await client.rest())[0] == 400
         head = (await (await here.connect()).ask()).decode().lower()
         assert all(f"{name}: {value}".lower() in head for name, value in SECURITY_HEADERS)
+
+
+BALANCER = "127.0.0.2"
+WHO = b"GET /console HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+HEALTH = WHO.replace(b"/console", b"/healthz")
+
+
+@asynccontextmanager
+async def open_api(directory: Path, certificate: ApiCertificate | None = None) -> AsyncIterator[Site]:
+    """The API, open to whoever is on this machine, with its checks of each request."""
+
+    async def who(request: Request) -> JSONResponse:
+        requester = request.state.requester
+        client = request.client and request.client.host
+        return JSONResponse([client, request.url.scheme, requester is LOCAL_OPERATOR, requester.name])
+
+    async def health(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("well")
+
+    with ResourceStore(directory / "resources.db") as store:
+        checks = [
+            Middleware(Guard, is_local=True, is_own_name=lambda _host: False),
+            Middleware(Access, authenticator=Authenticator(), rights=Rights(store)),
+        ]
+        app = Starlette(routes=[Route("/console", who), Route("/healthz", health)], middleware=checks)
+        account = HttpConnections(proxy_from=networks_of("--proxy-from", (BALANCER,)))
+        async with site(account, certificate, app) as here:
+            yield here
+
+
+async def passed_on(here: Site, header: bytes, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+    """What a balancer's request is answered, body and all."""
+    client = await here.connect(BALANCER)
+    client.writer.write(header)
+    if tls is not None:
+        await client.writer.start_tls(tls, server_hostname="localhost")
+    client.writer.write(request)
+    return await client.rest()
+
+
+def test_a_client_of_a_balancer_is_itself_and_not_on_this_machine(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with open_api(tmp_path) as here:
+            client = await here.connect()
+            client.writer.write(WHO)
+            told = (await client.rest()).partition(b"\r\n\r\n")[2]
+            assert json.loads(told) == ["127.0.0.1", "http", True, LOCAL_OPERATOR.name]
+            by_tls = binary(tls_extension(3, 0, LOCAL_OPERATOR.name))
+            told = (await passed_on(here, by_tls, WHO)).partition(b"\r\n\r\n")[2]
+            assert json.loads(told) == ["203.0.113.7", "https", False, ANONYMOUS.name]
+            # In the clear nothing is served but health, wherever the client says that it is.
+            for header in (text(), text(("127.0.0.1", 5), ("127.0.0.1", 6)), binary(tls_extension(0)), LOCAL):
+                code, _ = said(await passed_on(here, header, WHO))
+                assert code == 403, header
+                assert (await passed_on(here, header, HEALTH)).endswith(b"well")
+            assert await passed_on(here, b"", WHO) == b""
+            assert len(here.account) == 0
+
+    asyncio.run(body())
+
+
+def test_tls_of_a_balancer_is_passed_through_to_the_api(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.keep_server_certificate("api", ["localhost"], tmp_path)
+    certificate = ApiCertificate(tmp_path / "api.crt", tmp_path / "api.key", authority.path)
+    trusting = ssl.create_default_context(cafile=str(authority.path))
+    trusting.load_cert_chain(*authority.issue_client("ops", groups=("night",)).write(tmp_path, "ops"))
+
+    async def body() -> None:
+        async with open_api(tmp_path, certificate) as here:
+            # Of two that shake hands one may be the balancer, whose certificate is no client's.
+            for header, name in ((text(), "ops"), (binary(tls_extension()), ANONYMOUS.name)):
+                told = (await passed_on(here, header, WHO, trusting)).partition(b"\r\n\r\n")[2]
+                assert json.loads(told) == ["203.0.113.7", "https", False, name]
+            code, _ = said(await passed_on(here, binary(tls_extension(0)), WHO, trusting))
+            assert code == 403
+
+    asyncio.run(body())

@@ -109,6 +109,8 @@ class Authenticator:
     async def requester_of(self, scope: Scope, *, is_again: bool = False) -> Requester:
         """Return the requester; ``ANONYMOUS`` if credentials are required and there are none.
 
+        They are of clients that come through a load balancer, whatever others have to have.
+
         Args:
             scope: the request's scope.
             is_again: whether a stream is only authorized again: that does not keep an idle session alive.
@@ -131,7 +133,9 @@ class Authenticator:
         if peer is not None:
             name, groups = peer
             return Requester.known(name, groups)
-        return ANONYMOUS if self.is_required else LOCAL_OPERATOR
+        # Whoever comes through a load balancer is not on this machine.
+        is_proxied = (scope.get("state") or {}).get("is_proxied", False)
+        return ANONYMOUS if self.is_required or is_proxied else LOCAL_OPERATOR
 
     async def _holds(self, session: Session) -> bool:
         """Return whether a session's proof by a provider holds, or could be renewed; else it has ended."""

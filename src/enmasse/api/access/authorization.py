@@ -40,11 +40,10 @@ if TYPE_CHECKING:
     from enmasse.control.access.rights import Rights
     from enmasse.identity.rbac import Requester
 
-_PUBLIC = frozenset(
+HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+
+_PUBLIC = HEALTH_PATHS | frozenset(
     {
-        "/healthz",
-        "/livez",
-        "/readyz",
         "/login",
         "/login/proof",
         "/login/oidc",

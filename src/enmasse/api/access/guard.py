@@ -4,7 +4,8 @@ Rules:
 1. The Host header is valid, and an address, ``localhost`` or one of the API's own names: this refuses web pages whose
    own name resolves to this machine (DNS rebinding). On a public address, with accounts, any name is accepted.
 2. A web page of another origin can change nothing, whatever it sends, and can open no WebSocket.
-3. Bodies are bounded, whatever their announced length; more so where they are read before authentication.
+3. A connection through a load balancer by which nothing is served (``HttpProtocol``) is told of health alone.
+4. Bodies are bounded, whatever their announced length; more so where they are read before authentication.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from enmasse.api.access.authorization import is_public
+from enmasse.api.access.authorization import HEALTH_PATHS, is_public
 from enmasse.api.kube.status import RequestError, answer, answer_error
 from enmasse.net.origins import SAFE_METHODS, host_of, host_refusal, page_host_of, scheme_of
 
@@ -74,6 +75,9 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> str | None:
         """Return why a request is refused, None if it is not."""
+        unserved: str | None = (scope.get("state") or {}).get("refusal")
+        if unserved is not None:
+            return None if scope["path"] in HEALTH_PATHS else unserved
         hosts = _values(scope, b"host")
         # Several are none, as h11 has it.
         host = ", ".join(hosts) if hosts else None

@@ -32,7 +32,6 @@ from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
 from enmasse.node.mqtt.receiving import Encoders
 from enmasse.node.mqtt.statistics import Statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
-from enmasse.node.users.peer import is_here
 from enmasse.wire.mqtt.connection import Connection
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import (
@@ -97,7 +96,7 @@ class MqttConnection(ClientConnection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         peer_info = options.get("peer_info")
-        if peer_info is not None and is_here(peer_info.peer):
+        if peer_info is not None and peer_info.is_here:
             # Nobody else reads what does not leave this machine, and most clients have no SCRAM.
             options["peer_info"] = peer_info._replace(is_private=True)
         super().__init__(*arguments, **options)

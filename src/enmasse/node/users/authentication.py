@@ -23,7 +23,7 @@ from enmasse.node.devices.login import DeviceLogin, token_names
 from enmasse.node.errors import TenancyError
 from enmasse.node.tenancy import Names, named_space
 from enmasse.node.users.gate import Gate
-from enmasse.node.users.peer import PeerInfo, is_here
+from enmasse.node.users.peer import PeerInfo
 from enmasse.node.users.realms import DeviceMeant, Meaning, NobodyMeant, Realms, UserMeant
 from enmasse.node.users.rights import Rights
 from enmasse.pending import Pending
@@ -122,7 +122,7 @@ class Authentication:
         self._port_of = port_of
         self._peer_info = peer_info
         self._fixed = fixed
-        self._is_here = is_here(peer_info.peer)
+        self._is_here = peer_info.is_here
         self.device: Device | None = None
         """The device that has logged in; None: it was a user, or nobody yet."""
         self.proof: Proof | None = None

@@ -16,6 +16,7 @@ class PeerInfo(NamedTuple):
 
     Attributes:
         peer: the client's address, as ``host:port`` or ``unix``.
+        is_proxied: true if it comes through a load balancer, by whose word the rest is known.
         is_private: true if nobody else can read what is sent.
         server_name: the host that the client named for TLS.
         certified: the names in the client's certificate, if that was verified.
@@ -26,6 +27,7 @@ class PeerInfo(NamedTuple):
     """
 
     peer: str
+    is_proxied: bool = False
     is_private: bool = False
     server_name: str | None = None
     certified: tuple[str, ...] = ()
@@ -34,9 +36,16 @@ class PeerInfo(NamedTuple):
     is_vouched_for: Callable[[], bool] = bool
     certified_until: float | None = None
 
+    @property
+    def is_here(self) -> bool:
+        """True if the client is on this machine."""
+        return is_here(self.peer, is_proxied=self.is_proxied)
 
-def is_here(peer: str) -> bool:
-    """Return true if a client is on this machine."""
+
+def is_here(peer: str, *, is_proxied: bool) -> bool:
+    """Return true if a client is on this machine: none is that comes through a load balancer, be that here or not."""
+    if is_proxied:
+        return False
     return peer == "unix" or _is_loopback(peer.rpartition(":")[0].strip("[]"))
 
 

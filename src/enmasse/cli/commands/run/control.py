@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.node_options import HTTP_NAME, names_of
+from enmasse.cli.node_options import HTTP_NAME, PROXY_FROM, names_of
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.drivers.data_directory import DEFAULT_NODE
 from enmasse.drivers.supervisor.child import die_with_parent
 from enmasse.drivers.supervisor.ports import API_PORT, API_TLS_PORT
 from enmasse.errors import ConfigError
 from enmasse.identity.oidc_settings import OidcSettings, read_settings
-from enmasse.net.egress import WEBHOOKS, networks_of
+from enmasse.net.egress import PROXIES, WEBHOOKS, networks_of
 
 
 class AuthChoice(StrEnum):
@@ -40,6 +40,7 @@ ApiName = Annotated[
     typer.Option("--api-name", metavar="HOST", help="A name of this machine, for the API's certificate; repeatable."),
 ]
 HttpName = Annotated[list[str] | None, HTTP_NAME.for_typer]
+ProxyFrom = Annotated[list[str] | None, PROXY_FROM.for_typer]
 ApiCertificate = Annotated[
     Path | None,
     typer.Option("--api-cert", metavar="FILE", help="A certificate of your own for the API (PEM, with its chain)."),
@@ -194,6 +195,7 @@ def control(
     api_oidc_client_secret: OidcSecret = None,
     api_session_idle: SessionIdle = None,
     webhook_network: WebhookNetwork = None,
+    proxy_from: ProxyFrom = None,
     domain: Domain = DEFAULT_DOMAIN,
     amqp_port: Annotated[
         int, typer.Option("--amqp-port", min=0, max=65535, help="The node's port, to be told to tenants; 0: unknown.")
@@ -233,6 +235,7 @@ def control(
         tls_port=tls_port,
         names=tuple(api_name or ()),
         served_names=names_of(http_name),
+        proxy_from=networks_of(PROXIES, proxy_from or ()),
         oidc=oidc_settings(
             api_oidc_issuer,
             api_oidc_audience,

@@ -12,14 +12,23 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, CONNECTOR_NETWORK, HTTP_NAME, USERS, WEB_ORIGIN, names_of
+from enmasse.cli.node_options import (
+    ALLOW_INSECURE_PLAIN,
+    CONNECTOR_NETWORK,
+    HTTP_NAME,
+    PROXY_CERTIFICATE_NAMES,
+    PROXY_FROM,
+    USERS,
+    WEB_ORIGIN,
+    names_of,
+)
 from enmasse.drivers.data_directory import Layout, make_private
 from enmasse.drivers.supervisor.child import die_with_parent
 from enmasse.drivers.supervisor.endpoints import machine_names, require_loopback
 from enmasse.errors import ConfigError
 from enmasse.messaging.transaction import TRANSACTION_TIMEOUT_S
 from enmasse.net.connection_limiter import ConnectionLimits
-from enmasse.net.egress import Reach
+from enmasse.net.egress import PROXIES, Reach, networks_of
 from enmasse.net.logs import FORMATS
 from enmasse.node.main import run
 from enmasse.node.ports import PortOptions
@@ -44,6 +53,7 @@ def run_node(arguments: Sequence[str]) -> int:
         os.umask(0o077)
         names = names_of(options.http_name)
         reach = Reach.of_connectors(options.connector_network or ())
+        proxies = networks_of(PROXIES, options.proxy_from or ())
         admin = options.admin
         if admin is None:
             admin = Layout(options.data).admin_socket(options.name)
@@ -85,6 +95,8 @@ def run_node(arguments: Sequence[str]) -> int:
             ),
             origins=tuple(options.web_origin or ()),
             names=names,
+            proxy_from=proxies,
+            proxy_certificate_names=options.proxy_certificate_names,
         ),
     )
 
@@ -145,6 +157,8 @@ def _add_port_options(parser: argparse.ArgumentParser) -> None:
     WEB_ORIGIN.add_to(parser, action="append")
     HTTP_NAME.add_to(parser, action="append")
     CONNECTOR_NETWORK.add_to(parser, action="append")
+    PROXY_FROM.add_to(parser, action="append")
+    PROXY_CERTIFICATE_NAMES.add_to(parser)
 
 
 def _parser() -> argparse.ArgumentParser:

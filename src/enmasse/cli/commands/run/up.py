@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ from enmasse.cli.commands.run.control import (
     OidcGroups,
     OidcIssuer,
     OidcSecret,
+    ProxyFrom,
     SessionIdle,
     WebhookNetwork,
     WildcardCertificate,
@@ -39,6 +41,8 @@ from enmasse.cli.node_options import (
     ALLOW_INSECURE_PLAIN,
     CONNECTOR_NETWORK,
     HTTP_NAME,
+    PROXY_CERTIFICATE_NAMES,
+    PROXY_FROM,
     USERS,
     WEB_ORIGIN,
     names_of,
@@ -49,7 +53,7 @@ from enmasse.cli.output import Writer, make_table
 from enmasse.drivers.supervisor.endpoints import is_loopback, require_loopback
 from enmasse.drivers.supervisor.supervisor import UpSettings, run_supervisor
 from enmasse.errors import ConfigError
-from enmasse.net.egress import WEBHOOKS, Reach, networks_of
+from enmasse.net.egress import PROXIES, WEBHOOKS, Reach, networks_of
 from enmasse.node.protocols import further_protocols
 from enmasse.node.users.users_file import load_users
 
@@ -81,6 +85,21 @@ def _further_ports(given: Iterable[str]) -> dict[str, int]:
             raise ConfigError(f"--port {text}: PROTOCOL=PORT is expected, with a port from 1 to 65535; {expected}")
         found[name] = int(number)
     return found
+
+
+def _require_own_way(host: str, proxies: Iterable[str]) -> None:
+    """Check that load balancers do not come from where this installation's own processes and commands come from.
+
+    Raises:
+        ConfigError: they do, or one of their networks is none.
+    """
+    own = ip_address("127.0.0.1" if host == "localhost" else host)
+    for network in networks_of(PROXIES, proxies):
+        if own.version == network.version and own in network:
+            raise ConfigError(
+                f"{PROXIES} {network}: what runs on this machine comes from {own}, too, and says nothing of clients; "
+                "have the load balancer come from another address, such as 127.0.0.2 (in HAProxy: source 127.0.0.2)"
+            )
 
 
 def up(
@@ -133,6 +152,8 @@ def up(
     web_origin: Annotated[list[str] | None, WEB_ORIGIN.for_typer] = None,
     http_name: HttpName = None,
     connector_network: Annotated[list[str] | None, CONNECTOR_NETWORK.for_typer] = None,
+    proxy_from: ProxyFrom = None,
+    proxy_certificate_names: Annotated[bool, PROXY_CERTIFICATE_NAMES.for_typer] = False,
     allow_insecure_plain: Annotated[bool, ALLOW_INSECURE_PLAIN.for_typer] = False,
     allow_python: Annotated[
         bool, typer.Option("--allow-python", help="Run Python of pipelines with --api-auth open, too.")
@@ -184,6 +205,7 @@ def up(
     networks_of(WEBHOOKS, webhook_network or ())
     names_of(http_name)
     Reach.of_connectors(connector_network or ())
+    _require_own_way(host, proxy_from or ())
     certificate_pair(api_cert, api_key, "--api-cert, --api-key")
     certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")
     oidc_settings(
@@ -208,6 +230,7 @@ def up(
         api_oidc_client_secret=api_oidc_client_secret,
         api_session_idle=api_session_idle,
         webhook_network=webhook_network,
+        proxy_from=proxy_from,
         wildcard_cert=wildcard_cert,
         wildcard_key=wildcard_key,
         audit_log=audit_log,
@@ -218,6 +241,8 @@ def up(
         *written(WEB_ORIGIN.flag, web_origin),
         *written(HTTP_NAME.flag, http_name),
         *written(CONNECTOR_NETWORK.flag, connector_network),
+        *written(PROXY_FROM.flag, proxy_from),
+        *written(PROXY_CERTIFICATE_NAMES.flag, proxy_certificate_names),
         *written(ALLOW_INSECURE_PLAIN.flag, allow_insecure_plain),
     ]
     settings = UpSettings(
