@@ -21,11 +21,14 @@ import pytest
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark
 
-__all__ = ["MOSQUITTO", "TOOLS", "as_nobody", "bring", "is_here", "missing_tool", "require"]
+__all__ = ["HAPROXY", "MOSQUITTO", "TOOLS", "as_nobody", "bring", "is_here", "missing_tool", "require"]
 
 IS_CI = os.environ.get("CI") == "true"
 HERE = Path(__file__).parents[1] / "tools"
 """Where ``tests/install-tools`` puts what does not come from apt."""
+
+HAPROXY = HERE / "haproxy"
+"""The folder of its command."""
 
 EXAMPLES = Path("/usr/share/proton/examples")
 HEADERS = Path("/usr/include/proton")
@@ -97,6 +100,7 @@ TOOLS = {
     "atheris": Tool((), _module("atheris")),
     "chromium": Tool((_commands("chromium"),)),
     "curl": Tool((_commands("curl"),)),
+    "HAProxy": Tool((), _files(HAPROXY / "haproxy")),
     "Java 17 for Spark": Tool((_spark,)),
     "Eclipse Paho and HiveMQ's client for Java": Tool(
         (_commands("javac", "mvn"),), _jars("org.eclipse.paho.mqttv5.client-*", "hivemq-mqtt-client-*")
