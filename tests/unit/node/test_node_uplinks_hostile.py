@@ -34,7 +34,16 @@ from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.errors import SessionError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import Attach, Declared, Disposition, Flow, Open, TransactionalState, Transfer
+from enmasse.wire.amqp.performatives import (
+    Attach,
+    Declared,
+    Disposition,
+    Flow,
+    Open,
+    Target,
+    TransactionalState,
+    Transfer,
+)
 from enmasse.wire.amqp.session import Session
 from tests.support.polling import until_async
 from tests.support.scripted_remote import ScriptedRemote, Sink, listening
@@ -889,6 +898,34 @@ def test_a_link_that_was_there_waits_for_what_the_space_may_not_have(
             place.space.limit(SpaceLimits())
             assert str(await two.send_payload(BODY)) == "accepted"
             assert barn.problem == ""
+            await barn.close()
+
+    run(scene())
+
+
+class Forward(ScriptedRemote):
+    """Begins sessions and attaches links of its own."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        super().on_attach(link, attach)
+        session: Any = link.session
+        for number in range(20):
+            session.connection.begin()
+            session.attach_sender(f"own {number}", Sink(self, link), Target(address="local"))
+
+
+def test_sessions_and_links_of_a_remotes_own_lead_nowhere_and_take_nothing_from_others() -> None:
+    async def scene() -> None:
+        async with placed(Forward()) as place, listening(ScriptedRemote()) as other, place.client() as client:
+            barn = place.connector("barn", other.port)
+            place.space.limit(SpaceLimits(connector_sessions=3))
+            sender = await client.sender("mill/orders")
+            assert str(await sender.send_payload(BODY)) == "accepted"
+            remote = place.remote
+            await until_async(lambda: remote.open_links == 1 and remote.open_sessions == 1)
+            assert place.uplinks.sessions == 1
+            sender = await client.sender("barn/orders")
+            assert str(await sender.send_payload(BODY)) == "accepted"
             await barn.close()
 
     run(scene())

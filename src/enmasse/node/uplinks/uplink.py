@@ -192,8 +192,10 @@ class Line(Carrier):
 
     @property
     def sessions(self) -> int:
-        """The number of its sessions."""
-        return 0 if self.engine is None else len(self.engine.sessions) + len(self._waiting)
+        """The number of its sessions, but for those that the other container keeps though we have ended them."""
+        if self.engine is None:
+            return 0
+        return len(self._waiting) + sum(not session.is_end_sent for session in self.engine.sessions.values())
 
     def carries(self, key: object) -> bool:
         """Return true if a client's connection has a session here."""
