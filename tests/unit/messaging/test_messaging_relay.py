@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 
 from enmasse.message.outcomes import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
-from enmasse.message.sections import Header, encode_message
+from enmasse.message.sections import Header, Properties, encode_message
 from enmasse.message.types import Symbol
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.direct.large import LARGE_BYTES
 from enmasse.messaging.limits import SpaceLimits
+from enmasse.messaging.relay import senders
 from enmasse.messaging.relay.receivers import RelayConsumer
 from enmasse.messaging.relay.relay import Relay
 from enmasse.messaging.relay.senders import RelayProducer
@@ -33,16 +35,17 @@ class Uplink(Recorder):
         self.client = Client(remote, None, None, container="uplink")
         self.client.client.handler = self
         self.ends: dict[Link, RelayProducer | RelayConsumer] = {}
+        self.numbers = count()
 
     def attach_sender(self, end: RelayProducer, name: str, options: AttachOptions) -> None:
-        link = self.client.session.attach_sender(f"to {len(self.ends)}", end, Target(address=name))
+        link = self.client.session.attach_sender(f"to {next(self.numbers)}", end, Target(address=name))
         self.ends[link] = end
 
     def attach_receiver(self, end: RelayConsumer, name: str, options: AttachOptions) -> None:
         asked = options.attach
         assert asked is not None
         given = {"rcv_settle_mode": asked.rcv_settle_mode}
-        link = self.client.session.attach_receiver(f"from {len(self.ends)}", end, Source(address=name), **given)
+        link = self.client.session.attach_receiver(f"from {next(self.numbers)}", end, Source(address=name), **given)
         link.passes_from = LARGE_BYTES
         self.ends[link] = end
 
@@ -317,6 +320,35 @@ def test_a_client_that_goes_leaves_the_other_container(scene: Scene) -> None:
     assert (len(scene.queue.producers), len(scene.queue.consumers)) == (1, 0)
     # It may have been processed.
     assert scene.queue.depth == 1
+
+
+def test_links_for_senders_that_name_many_addresses_are_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(senders, "MAX_GUESTS", 3)
+    for number in range(8):
+        scene.there.address(f"q{number}", "queue")
+        scene.there.address(f"a{number}", "anycast")
+    sender = scene.client.sender(Target())
+
+    def send(name: str) -> Sent:
+        sent = sender.send(encode_message(b"x", properties=Properties(to=f"far/{name}")))
+        scene.go()
+        assert len(scene.address.guests) <= 3
+        return sent
+
+    assert [send(f"q{number}").state for number in (*range(8), 0)] == [ACCEPTED] * 9
+    # Those whose messages wait are not given up for others.
+    waiting = [send(f"a{number}") for number in range(3)]
+    assert send("q0").state == RELEASED
+    receiver = scene.other.receiver("a1", credit=1, answer=ACCEPTED)
+    scene.go()
+    assert len(receiver.payloads) == 1
+    assert send("q0").state is ACCEPTED
+    assert [one.state for one in waiting] == [None, ACCEPTED, None]
+    scene.client.cut()
+    scene.go()
+    assert scene.address.guests == {}
 
 
 # Loss

@@ -54,7 +54,7 @@ class Relay(Address):
     passes_large = True
     is_closed: ClassVar[bool] = False
     """Whatever becomes of the connector, its links are told."""
-    __slots__ = ("reaches", "reaches_any", "uplink", "usage")
+    __slots__ = ("guests", "reaches", "reaches_any", "uplink", "usage")
 
     def __init__(
         self,
@@ -68,6 +68,8 @@ class Relay(Address):
         self.uplink = uplink
         self.reaches = reaches
         self.reaches_any = True
+        self.guests: dict[RelayGuest, None] = {}
+        """Senders' ends with a link there that name the address in each message, those that came first first."""
         self.usage = usage or Usage(name)
 
     @property

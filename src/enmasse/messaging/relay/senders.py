@@ -38,6 +38,12 @@ _LOST = AmqpError(ROLLBACK, "the connector has lost its link, and what the trans
 OUTCOMES = (Accepted, Rejected, Released, Modified)
 """What a sender understands."""
 
+MAX_GUESTS = 1_000
+"""Links of one connector for senders that name the address in each message: they may name as many as they like."""
+
+LOOKED_AT = 32
+"""Of these, those that are looked at for one that nobody needs, when another is wanted."""
+
 IDLE_S = 60.0
 """Seconds after which the link of a sender that names the address in each message is detached, if none came."""
 
@@ -531,36 +537,58 @@ class RelayGuest(RelayProducer):
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Send the message on, once there is a link."""
-        self._want()
-        super().on_message(payload, delivery_id, settled, message_format)
+        if self._want():
+            super().on_message(payload, delivery_id, settled, message_format)
+        else:
+            self._turn_away(delivery_id, settled, RELEASED)
 
     on_crossed = on_message
 
     def post(self, posted: Posted) -> AmqpError | None:
         """Send a message on within a transaction, once there is a link."""
-        self._want()
+        if not self._want():
+            problem = f"connector {self.address.name!r} has {MAX_GUESTS} links for messages that name their address"
+            return AmqpError("amqp:resource-limit-exceeded", f"{problem}: attach a link to this one")
         return super().post(posted)
 
-    def _want(self) -> None:
-        """Attach the link if there is none."""
+    def _want(self) -> bool:
+        """Attach the link if there is none; return whether there is room for it."""
         self._is_used = True
         if not self._is_wanted:
-            self._is_wanted = True
+            if not self._has_room():
+                return False
             self.opening = Pending()
             self.address.uplink.attach_sender(self, self._name, AttachOptions(connection=self.client))
+            self._is_wanted = True
+            self.address.guests[self] = None
             if not self._is_looking:
                 self._is_looking = True
                 self.address.core.call_later(IDLE_S, self._look)
+        return True
+
+    def _has_room(self) -> bool:
+        """Return whether there may be one more link, after one that nobody needs was detached if need be."""
+        guests = self.address.guests
+        for _ in range(LOOKED_AT):
+            if len(guests) < MAX_GUESTS:
+                break
+            oldest = next(iter(guests))
+            del guests[oldest]
+            if oldest.is_needed:
+                guests[oldest] = None  # as the latest one
+            else:
+                oldest.rest()
+        return len(guests) < MAX_GUESTS
 
     def on_refused_upstream(self, error: AmqpError) -> None:
         """Reject what waits, as the other container refuses the link."""
         self.on_lost()
-        self._is_wanted = False
+        self._forget_link()
         self._let_go(Rejected(error))
 
     def on_detached(self) -> None:
         """Note that the sender is gone: nobody needs the link any more."""
-        self._is_wanted = False
+        self._forget_link()
         self.client = None
         super().on_detached()
 
@@ -569,11 +597,24 @@ class RelayGuest(RelayProducer):
         self._is_looking = False
         if not self._is_wanted:
             return
-        if self._is_used or self.unsettled or self._held:
+        if self._is_used or self.is_needed:
             self._is_used = False
             self._is_looking = True
             self.address.core.call_later(IDLE_S, self._look)
         else:
-            self.address.uplink.detach(self)
-            self._is_wanted = False
-            self.upstream = None
+            self.rest()
+
+    @property
+    def is_needed(self) -> bool:
+        """True while messages wait for the link, or for outcomes."""
+        return bool(self.unsettled or self._held)
+
+    def rest(self) -> None:
+        """Detach the link until there is another message."""
+        self.address.uplink.detach(self)
+        self._forget_link()
+        self.upstream = None
+
+    def _forget_link(self) -> None:
+        self._is_wanted = False
+        self.address.guests.pop(self, None)
