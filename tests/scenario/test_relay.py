@@ -268,6 +268,22 @@ async def _asked(url: str) -> tuple[ObservedEntity | None, list[ObservedEntity],
     raise AssertionError(url)
 
 
+def test_what_comes_by_wildcards_of_mqtt_is_told_under_the_name_of_the_connector(place: Place) -> None:
+    place.far.create("news", "topic")
+
+    async def subscribe_and_publish() -> None:
+        async with MqttPeer(place.near.port) as peer, MqttPeer(place.near.port) as publisher:
+            assert await peer.subscribed("mill/news/#", qos=1) == [1]
+            assert await publisher.answer("mill/news/local", b"rain") == Reason.SUCCESS
+            got = await peer.message()
+            # A topic name has no wildcards [MQTT-3.3.2-2]; the one over there is a property.
+            assert (got.topic, got.payload) == ("mill", b"rain")
+            assert got.properties is not None
+            assert ("x-opt-topic-name", "news/local") in got.properties.user_properties
+
+    asyncio.run(subscribe_and_publish())
+
+
 def test_selectors_and_browsing_reach_the_queue_there_by_each_protocol(place: Place) -> None:
     with place.near.connect() as connection, connection.sender("mill/orders") as sender:
         for colour in ("red", "green", "blue", "grey"):

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.patterns import covers, matches, parse, parse_filter
@@ -186,6 +187,34 @@ def test_of_each_address_a_filter_has_what_the_grants_cover_wholly() -> None:
     assert [list(client.session.joints[name].filters.values()) for name in "ab"] == [["a/#", "a/x"], ["b/x"]]
     with pytest.raises(AttachError):
         client.subscribe("b/+")
+
+
+@pytest.mark.parametrize("text", ["mill/#", "mill/+", "mill/+/x", "$share/group/mill/#"])
+def test_wildcards_of_another_container_need_grants_that_cover_all_of_them(text: str) -> None:
+    scene = Scene()
+    scene.space.connectors["mill"] = Anycast(scene.harness.core, "mill")
+    allowed = ["mill/orders"]
+
+    def allows(name: str) -> bool:
+        return grants(*allowed)(name)
+
+    client = scene.client(allowed=allows)
+    with pytest.raises(AttachError) as refused:
+        client.subscribe(text)
+    assert refused.value.condition == "amqp:unauthorized-access"
+    assert not client.session.filters
+    allowed.append("mill/#")
+    client.subscribe(text)
+    assert [link.source for link in client.links] == [Filter(text).topic]
+    client.session.review()
+    assert len(list(client.links)) == 1
+    allowed.remove("mill/#")
+    client.session.review()
+    assert (list(client.links), client.ended) == ([], [text])
+    client.subscribe("mill/orders")
+    client.leave()
+    client = scene.client(allowed=grants("mill/flour"))
+    assert list(client.links) == []
 
 
 def test_a_grant_that_goes_ends_what_it_covered() -> None:

@@ -7,7 +7,8 @@ Rules:
    shares a filter has one for all its members.
 2. A filter with wildcards reaches topics and multicast addresses, those declared later included; others are
    reached by their exact names alone, as an outcome there takes something away, or by ``Space.find`` as for any
-   receiver.
+   receiver. One that begins with the name of a connector is looked up like an exact name, as the other container
+   knows what it stands for, and so needs grants that cover all of it.
 3. Of each address a filter has what the user's grants cover wholly, and no address whose part they do not.
 """
 
@@ -50,8 +51,9 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
     """
     session = filter_.session
     wanted, space = filter_.filter, session.sessions.space
-    if not wanted.is_wild or wanted.topic.partition("/")[0] in space.connectors:
-        # The other container of a connector knows what its names with wildcards stand for.
+    if is_one_name(filter_):
+        if not (is_new or session.may_reach(wanted.topic)):
+            return []
         try:
             return [(space.find(wanted.topic), wanted.topic)]
         except AttachError:
@@ -86,6 +88,12 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
     if is_new and not reached and (is_refused or not session.may_reach(wanted.topic)):
         session.require_allowed(wanted.topic)
     return reached
+
+
+def is_one_name(filter_: SessionFilter) -> bool:
+    """Return true if a filter is looked up whole: it has no wildcards, or they are those of another container."""
+    wanted = filter_.filter
+    return not wanted.is_wild or wanted.topic.partition("/")[0] in filter_.session.sessions.space.connectors
 
 
 def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLink | None:

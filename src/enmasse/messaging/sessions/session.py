@@ -20,6 +20,7 @@ from enmasse.messaging.sessions import filter_targets, records
 from enmasse.messaging.sessions.crowd import MAX_MATCHES, Crowd
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.messaging.sessions.incoming import Incoming
+from enmasse.messaging.sessions.names import REACHED
 from enmasse.messaging.sessions.outgoing import Outgoing
 from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink, SubscribeRequest
 
@@ -194,7 +195,7 @@ class Session:
         """
         before = self.filters.get(wish.filter)
         filter_ = SessionFilter(self, self._next_number + 1, Filter(wish.filter)) if before is None else before
-        if not filter_.filter.is_wild:
+        if filter_targets.is_one_name(filter_):
             self.require_allowed(filter_.filter.topic)
         if before is None:
             self._require_few(filter_)
@@ -315,7 +316,8 @@ class Session:
         link.port = DETACHED
         if holder is not None:
             for filter_ in filters:
-                if not (filter_.filter.is_wild or error is None or is_leftover):
+                is_one_of_many = filter_.filter.is_wild and link.address.kind in REACHED
+                if not (is_one_of_many or error is None or is_leftover):
                     holder.filter_ended(filter_.text, error)
 
     def link_refused(self, link: SessionLink) -> None:

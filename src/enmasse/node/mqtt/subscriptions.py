@@ -269,12 +269,14 @@ class Subscriptions:
         """Return the encoder of messages that some filters of a link match."""
         space = self._connection.space
         assert space is not None
-        # What takes messages away, and streams, are reached by exact names alone.
+        # What takes messages away, and streams, are reached by exact names alone. Behind a connector a name may
+        # have wildcards, but none that a client is told has [MQTT-3.3.2-2].
         is_exact = link.address.kind not in REACHED
+        wanted = link.filter.filter
         key = EncoderKey(
             space.name,
             self.engine.version is Version.V5,
-            link.filter.filter.topic if is_exact else link.address.name,
+            wanted.topic if is_exact and not wanted.is_wild else link.address.name,
             is_exact,
             is_exact,
             any(filter_.retain_as_published for filter_ in filters),

@@ -97,7 +97,7 @@ class Rights:
             return
         if address == MANAGEMENT and self.may_view:
             return
-        raise _refusal(user, "send to", address)
+        raise _refusal(user, "send to", address, self._hint(user, SEND, address))
 
     def require_producer(self, address: str, capabilities: tuple[str, ...]) -> None:
         """Check that a sender may attach; committing offsets of a stream takes the right to receive from it.
@@ -133,7 +133,16 @@ class Rights:
                 return
             if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
                 return
-        raise _refusal(user, "receive from", address)
+        raise _refusal(user, "receive from", address, self._hint(user, RECV, address))
+
+    def _hint(self, user: User, operation: str, address: str) -> str:
+        """Return what a grant on everything lacks that covers an address but for the connector before it."""
+        connector = address.partition("/")[0]
+        if self.space is None or connector not in self.space.connectors:
+            return ""
+        if not user.permissions.allow(operation, address):
+            return ""
+        return f": only grants that name the connector, such as '{connector}/#', cover what is behind it"
 
     def is_closed(self, address: Address) -> bool:
         """Return true if an address is for users only, and nobody has logged in."""
@@ -216,5 +225,5 @@ def _find(space: Space, address: str) -> Address | None:
         return None
 
 
-def _refusal(user: User, what: str, address: str) -> AttachError:
-    return AttachError("amqp:unauthorized-access", f"user {user.name!r} may not {what} {address!r:.200}")
+def _refusal(user: User, what: str, address: str, hint: str = "") -> AttachError:
+    return AttachError("amqp:unauthorized-access", f"user {user.name!r} may not {what} {address!r:.200}{hint}")
