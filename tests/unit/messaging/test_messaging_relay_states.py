@@ -1004,6 +1004,7 @@ WORLDS: dict[str, tuple[Callable[[Bounds], World], Bounds, Bounds]] = {
 """Worlds, with how far they go at first and at length."""
 
 
+@pytest.mark.slow
 @pytest.mark.chance
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_state_keeps_what_credit_and_outcomes_promise(name: str) -> None:
