@@ -27,6 +27,7 @@ from enmasse.message.outcomes import AmqpError
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
 from enmasse.version import __version__
+from enmasse.wire.amqp.connection import SPEAKS_TLS
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
@@ -305,6 +306,8 @@ class Carrier:
         url = self.url
         if error is not None and self._sasl is not None and self._sasl.is_passing:
             return UnavailableError(f"{url}: {self._sasl.error}")
+        if error is not None and error.description == SPEAKS_TLS and not url.is_tls:
+            return TlsError(f"{url} speaks TLS: use an amqps:// URL")
         if error is not None:
             return ConnectionDeniedError(error.condition, error.description or "", str(url), error.info)
         cause = None if self._shell is None else self._shell.cause

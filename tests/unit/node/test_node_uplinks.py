@@ -205,6 +205,29 @@ def test_a_connection_and_a_link_that_are_refused_are_told_with_the_servers_word
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"\x15\x03\x01\x00\x02\x02\x46", "speaks TLS: give the connector tls"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the peer speaks HTTP"),
+        (b"AMQP\0\0\x09\x01", "the peer speaks another version of AMQP (0.0.9.1)"),
+        (b"220 mail\r\n", "the peer speaks another protocol"),
+    ],
+)
+def test_what_speaks_another_protocol_is_named(answer: bytes, expected: str) -> None:
+    async def scene() -> None:
+        async def answer_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            assert expected in failed(await steps_of({"port": port}), "SASL")
+
+    asyncio.run(scene())
+
+
 def test_where_nothing_answers_the_step_says_so(monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
     monkeypatch.setattr(testing, "ATTACH_S", 0.3)
 

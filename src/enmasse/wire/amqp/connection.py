@@ -28,7 +28,10 @@ from enmasse.wire.amqp.performatives import Attach, Begin, Close, Composite, Det
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
 
-__all__ = ["Connection"]
+__all__ = ["SPEAKS_TLS", "Connection"]
+
+SPEAKS_TLS = "the peer speaks TLS"
+"""The description of the error for a peer that answers in the clear with a record of TLS."""
 
 SASL_FRAME_BYTES = 16_384
 """Room for a bearer token; nothing else of SASL comes near it."""
@@ -136,7 +139,7 @@ class Connection(ConnectionOutput):
             if len(data) - at < 8:
                 given = data[at:]
                 if given[:4] != b"AMQP"[: len(given)]:
-                    self._refuse_header()
+                    self._refuse_header(given)
                     return len(data)
                 return at
             return self._on_header(data[at : at + 8]) or at + 8
@@ -200,15 +203,15 @@ class Connection(ConnectionOutput):
                 self.put(AMQP_HEADER)
             self._phase = Phase.FRAMES
         else:
-            self._refuse_header()
+            self._refuse_header(header)
         return 0
 
-    def _refuse_header(self) -> None:
+    def _refuse_header(self, given: bytes) -> None:
         """Answer with the header that we would have taken, and hang up [AMQP 2.2]."""
         if self.is_server:
             wants_sasl = self.sasl is not None and not self.sasl.is_done
             self.put(SASL_HEADER if wants_sasl else AMQP_HEADER)
-        self._finish(AmqpError("amqp:connection:framing-error", "the peer speaks another protocol"))
+        self._finish(AmqpError("amqp:connection:framing-error", f"the peer speaks {_protocol_of(given)}"))
 
     def _frames(self, data: bytes, at: int) -> None:
         """Read every complete frame from ``at`` on, unless that takes too long, and keep the rest."""
@@ -418,3 +421,16 @@ class Connection(ConnectionOutput):
     def _on_close(self, close: Close) -> None:
         self.close()
         self._finish(close.error or self.error)
+
+
+def _protocol_of(given: bytes) -> str:
+    """Return the protocol that begins so, as far as it is one that is met at the ports of messaging services."""
+    if given[1:2] == b"\x03" and given[0] in (0x15, 0x16):
+        return "TLS"
+    if given.startswith(b"HTTP"):
+        return "HTTP"
+    if given.startswith(b"AMQP") and len(given) == 8 and given not in (AMQP_HEADER, SASL_HEADER):
+        # Before 1.0 the version has other places in the header, as in AMQP 0 0 9 1.
+        version = ".".join(str(number) for number in given[4:])
+        return f"another version of AMQP ({version})"
+    return "another protocol"
