@@ -26,11 +26,12 @@ from enmasse.control.store.store import ResourceStore
 from enmasse.drivers.authority import Authority
 from enmasse.identity.rbac import ANONYMOUS, LOCAL_OPERATOR
 from enmasse.net.egress import networks_of
+from enmasse.net.loop import run
 from enmasse.net.origins import SECURITY_HEADERS
 from tests.support.proxy_headers import LOCAL, binary, text, tls_extension
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -250,7 +251,8 @@ def test_a_client_of_a_balancer_is_itself_and_not_on_this_machine(tmp_path: Path
     asyncio.run(body())
 
 
-def test_tls_of_a_balancer_is_passed_through_to_the_api(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", [asyncio.run, run], ids=["asyncio", "uvloop"])
+def test_tls_of_a_balancer_is_passed_through_to_the_api(tmp_path: Path, loop: Callable[..., None]) -> None:
     authority = Authority(tmp_path)
     authority.keep_server_certificate("api", ["localhost"], tmp_path)
     certificate = ApiCertificate(tmp_path / "api.crt", tmp_path / "api.key", authority.path)
@@ -265,5 +267,9 @@ def test_tls_of_a_balancer_is_passed_through_to_the_api(tmp_path: Path) -> None:
                 assert json.loads(told) == ["203.0.113.7", "https", False, name]
             code, _ = said(await passed_on(here, binary(tls_extension(0)), WHO, trusting))
             assert code == 403
+            client = await here.connect(ssl=trusting, server_hostname="localhost")
+            client.writer.write(WHO)
+            told = (await client.rest()).partition(b"\r\n\r\n")[2]
+            assert json.loads(told) == ["127.0.0.1", "https", False, "ops"]
 
-    asyncio.run(body())
+    loop(body())
