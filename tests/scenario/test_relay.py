@@ -17,7 +17,7 @@ import pytest
 
 from enmasse.api.metrics.catalogue import CONNECTOR_METRICS
 from enmasse.client import Message
-from enmasse.client.errors import LinkRefusedError, TransactionError
+from enmasse.client.errors import LinkDetachedError, LinkRefusedError, TransactionError
 from enmasse.control.ports import NodeFigures, ObservedEntity
 from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 from enmasse.drivers.embedded.traces import AmqpTracer
@@ -332,6 +332,28 @@ def test_a_changed_declaration_has_links_moved_to_another_connection(place: Plac
             assert after.message.body == "after"
             after.accept()
         until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
+
+
+def test_links_to_what_a_changed_declaration_does_not_reach_any_more_end(place: Place) -> None:
+    place.far.create("prices", "queue")
+    with place.near.connect() as connection, connection.sender(None) as anonymous:
+        gone, stays = connection.receiver("mill/prices"), connection.receiver("mill/orders")
+        assert str(anonymous.send(Message("one", to="mill/prices"))) == "accepted"
+        got = gone.receive(30)
+        assert got is not None
+        got.accept()
+        narrowed = place.connectors("mill")
+        narrowed["mill"]["patterns"] = ["orders"]
+        place.update(narrowed)
+        with pytest.raises(LinkDetachedError, match="does not reach 'prices'"):
+            gone.receive(60)
+        assert str(anonymous.send(Message("two", to="mill/prices"))).startswith("rejected (amqp:not-found")
+        assert str(anonymous.send(Message("three", to="mill/orders"))) == "accepted"
+        got = stays.receive(30)
+        assert got is not None
+        got.accept()
+    place.update(place.connectors("mill"))
+    until(lambda: place.there()["messagesStored"] == 0, lambda: str(place.there()))
 
 
 def test_senders_that_name_the_address_in_each_message_reach_it(place: Place) -> None:

@@ -126,6 +126,9 @@ class Relay(Address):
             problem = f"{self.name!r} is a connector: name an address behind it, such as '{self.name}/orders'"
             raise AttachError("amqp:not-found", problem)
         if not self.reaches(there):
-            problem = f"connector {self.name!r} does not reach {there!r}: none of its addresses has a pattern for it"
-            raise AttachError("amqp:not-found", problem)
+            raise AttachError("amqp:not-found", self.problem_of(there))
         return there
+
+    def problem_of(self, there: str) -> str:
+        """Return what is told of an address there that is not reached."""
+        return f"connector {self.name!r} does not reach {there!r:.200}: none of its addresses has a pattern for it"

@@ -539,6 +539,8 @@ class RelayGuest(RelayProducer):
         """Send the message on, once there is a link."""
         if self._want():
             super().on_message(payload, delivery_id, settled, message_format)
+        elif (unreached := self._unreached()) is not None:
+            self._turn_away(delivery_id, settled, Rejected(unreached))
         else:
             self._turn_away(delivery_id, settled, RELEASED)
 
@@ -547,15 +549,17 @@ class RelayGuest(RelayProducer):
     def post(self, posted: Posted) -> AmqpError | None:
         """Send a message on within a transaction, once there is a link."""
         if not self._want():
+            if (unreached := self._unreached()) is not None:
+                return unreached
             problem = f"connector {self.address.name!r} has {MAX_GUESTS} links for messages that name their address"
             return AmqpError("amqp:resource-limit-exceeded", f"{problem}: attach a link to this one")
         return super().post(posted)
 
     def _want(self) -> bool:
-        """Attach the link if there is none; return whether there is room for it."""
+        """Attach the link if there is none; return whether the address is reached and there is room for it."""
         self._is_used = True
         if not self._is_wanted:
-            if not self._has_room():
+            if not (self.address.reaches(self._name) and self._has_room()):
                 return False
             self.opening = Pending()
             self.address.uplink.attach_sender(self, self._name, AttachOptions(connection=self.client))
@@ -565,6 +569,11 @@ class RelayGuest(RelayProducer):
                 self._is_looking = True
                 self.address.core.call_later(IDLE_S, self._look)
         return True
+
+    def _unreached(self) -> AmqpError | None:
+        """Return why the address is not reached any more, if so."""
+        address = self.address
+        return None if address.reaches(self._name) else AmqpError("amqp:not-found", address.problem_of(self._name))
 
     def _has_room(self) -> bool:
         """Return whether there may be one more link, after one that nobody needs was detached if need be."""

@@ -75,9 +75,11 @@ class Connectors:
             if before is None:
                 present[name] = self._begin(space, name, one)
             elif before.given != one:
-                before.given = one
+                earlier, before.given = before.given, one
                 _let_reach(before.relay, one)
-                before.uplinks.renew(self._servers(space, one))
+                before.uplinks.review(before.relay.reaches, before.relay.problem_of)
+                if {**earlier, "patterns": one.get("patterns")} != one:
+                    before.uplinks.renew(self._servers(space, one))
         if not present:
             del self._of_space[space.name]
 

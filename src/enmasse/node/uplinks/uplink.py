@@ -631,6 +631,22 @@ class Uplinks:
         else:
             self._dial_for_waiting()
 
+    def review(self, reaches: Callable[[str], bool], problem_of: Callable[[str], str]) -> None:
+        """End the links to addresses there that are not reached any more.
+
+        Args:
+            reaches: whether an address there is.
+            problem_of: what is told of one that is not.
+        """
+        for wanted in list(self._wanted.values()):
+            # Links for transactions, and those of dynamic addresses that the other container names, have none.
+            if wanted.name and not reaches(wanted.name):
+                line = wanted.line
+                if line is not None:
+                    line.leave(wanted, closed=False)
+                    self.look_for_idle(line)
+                self.refused(wanted, AmqpError("amqp:not-found", problem_of(wanted.name)))
+
     async def close(self) -> None:
         """Close all connections; links to the other container are detached first."""
         self._servers = []
