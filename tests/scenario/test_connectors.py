@@ -71,6 +71,14 @@ def test_what_cannot_be_tested_is_said_without_a_traceback(place: Installation) 
     ):
         done = place.run("connector", "test", name, "--space", "market")
         assert (done.code, expected in done.err) == (code, True), done.err
+    # Who needs it is told, too; and so once the Secret is gone again.
+    waits = "connector 'waiting' waits: there is no Secret default/missing"
+    for _ in range(2):
+        until(lambda: waits in place.run("send", "waiting/orders", "hello", "--space", "market").err)
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "missing"}}
+        place.ok("apply", "-f", "-", stdin=json.dumps(secret | {"stringData": {"ca.crt": place.ok("ca")}}))
+        until(lambda: waits not in place.run("send", "waiting/orders", "hello", "--space", "market").err)
+        place.ok("delete", "secret", "missing")
     # The space is ready, and says which of its connectors is not.
     waits = "it waits: there is no Secret default/missing"
     until(lambda: f"connector waiting: {waits}" in " ".join(place.ok("get", "space", "market", "-o", "wide").split()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
 from enmasse.model.schema.names import PLAN_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from enmasse.control.ports import EntityType, NodeAdmin
     from enmasse.control.runtime.controller import Controller, Listener
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from enmasse.control.runtime.events import EventRecorder
     from enmasse.control.store.registry import Registry
     from enmasse.net.special_addresses import Network
+
+_log = logging.getLogger(__name__)
 
 _MAX_AT_ONCE = 1_000
 """More addresses than these are reconciled in the background, so that other keys do not wait for them."""
@@ -208,7 +211,8 @@ class Node:
         removals: the objects that the node still has to delete.
         kept: entities that are left on the node although they are not declared so, and why.
         waiting: by space, addresses of the node that can be declared as soon as their space is.
-        pending: the pending addresses that the node knows: space, address and reason by key.
+        pending: the pending addresses that the node knows, and connectors that wait: space, address and reason by
+            key.
     """
 
     def __init__(self, context: Context, admin: NodeAdmin, resync_s: float) -> None:
@@ -264,6 +268,39 @@ class Node:
             "since": await self._admin.since(),
             "own": self._context.store.installation.id(),
         }
+
+    async def set_pending(self, key: str, space: str, address: str, reason: str) -> None:
+        """Send the node the reason why a name leads nowhere yet, for its clients, unless it knows it.
+
+        Args:
+            key: of what the name is to lead to.
+            space: its space.
+            address: the name; of a connector its first word.
+            reason: the reason; empty if there is none any more.
+        """
+        if reason == self.pending.get(key, ("", "", ""))[2]:
+            return
+        try:
+            await self.mirror.set_pending(space, address, reason)
+        except (NodeUnavailableError, NodeRefusedError) as error:
+            _log.debug("node %s did not accept that %s is pending: %s", self.name, key, error)
+            return  # once it is back, all that is pending is sent
+        self.pending.pop(key, None)
+        if reason:
+            self.pending[key] = (space, address, reason)
+
+    async def note_waiting(self, space: str, waiting: Mapping[str, str]) -> None:
+        """Send the node which connectors of a space wait, and why, for its clients.
+
+        Args:
+            space: the space.
+            waiting: the reason for each that waits, by its name.
+        """
+        start = f"connector {space}/"
+        known = {key.removeprefix(start) for key in self.pending if key.startswith(start)}
+        for name in sorted(known | waiting.keys()):
+            reason = f"connector {name!r} waits: {waiting[name]}" if name in waiting else ""
+            await self.set_pending(start + name, space, name, reason)
 
     def expect(self, key: str) -> None:
         """Raise an error unless what the node has under the name of an address is that address.

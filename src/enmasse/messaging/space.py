@@ -293,7 +293,8 @@ class Space:
         root = self._root(name)
         if root is not None:
             return root
-        reason = self.pending.get(name)
+        # Of a connector that waits, or a topic that is pending, it is the first word.
+        reason = self.pending.get(name) or self.pending.get(name.partition("/")[0])
         problem = f"has no address {name!r}" if reason is None else f"does not serve address {name!r} yet: {reason}"
         raise AttachError("amqp:not-found", f"space {self.name!r} {problem}")
 

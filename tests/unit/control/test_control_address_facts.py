@@ -99,3 +99,32 @@ def test_forwarders_are_counted_with_their_addresses(perform: Perform, make_spac
             assert stage.registry.forwarders()["default/shop"] == 2
 
     perform(scene)
+
+
+def test_a_node_is_told_why_a_connector_waits_until_it_does_no_more(perform: Perform, make_space: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        def secret(**texts: str) -> Resource:
+            metadata = {"name": "mill", "namespace": "default"}
+            return decode({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts})
+
+        key = ("default/shop", "mill")
+        tls = {"caCert": {"valueFromSecret": {"name": "mill"}}}
+        connector = {"name": "mill", "endpointHosts": [{"host": "mq.example.com"}], "tls": tls}
+        stage.registry.create(make_space(connectors=[connector]))
+        async with stage.controlled() as plane:
+            missing = {key: "connector 'mill' waits: there is no Secret default/mill"}
+            await until_async(lambda: stage.node.pending == missing)
+            stage.node.cut(lose=True)
+            await until_async(lambda: node_of(plane).mirror.is_reachable is False)
+            stage.node.connect()
+            await until_async(lambda: stage.node.pending == missing)
+            stage.registry.create(secret(other="x"))
+            await until_async(lambda: "has no entry 'ca.crt'" in stage.node.pending[key])
+            stage.registry.replace(secret(**{"ca.crt": "x"}))
+            await until_async(lambda: stage.node.pending == {})
+            stage.registry.delete("Secret", "default", "mill")
+            await until_async(lambda: stage.node.pending == missing)
+            stage.registry.replace(make_space(connectors=[]))
+            await until_async(lambda: stage.node.pending == {})
+
+    perform(scene)

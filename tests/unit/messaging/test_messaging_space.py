@@ -378,6 +378,8 @@ def test_who_asks_for_an_address_that_waits_is_told_for_what_until_it_is_there()
     assert said("orders") == "space 'ns/shop' has no address 'orders'"
     space.wait_for("orders", "unknown address plan 'nope'")
     assert said("orders") == "space 'ns/shop' does not serve address 'orders' yet: unknown address plan 'nope'"
+    # Of a connector it is the first word of all names behind it.
+    assert said("orders//new").endswith("does not serve address 'orders//new' yet: unknown address plan 'nope'")
     space.declared("orders", "queue")
     assert said("orders") == "space 'ns/shop' has no address 'orders'"
     for number in range(MAX_PENDING + 1):

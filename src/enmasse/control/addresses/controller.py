@@ -14,7 +14,7 @@ from enmasse.control.addresses.planning import (
     judge_address,
     wanted_address,
 )
-from enmasse.control.errors import ForbiddenError, NodeRefusedError, NodeUnavailableError
+from enmasse.control.errors import ForbiddenError, NodeUnavailableError
 from enmasse.control.ports import AddressEntity
 from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.node_mirror import Outcome, apply_entity
@@ -187,19 +187,10 @@ class AddressController(Controller):
 
     async def _set_pending(self, node: Node, key: str, row: AddressRow | None, reason: str) -> None:
         """Send a node the reason why an address is not there yet, for its clients."""
-        space, address, known = node.pending.get(key, ("", "", ""))
-        if reason == known:
-            return
+        space, address, _ = node.pending.get(key, ("", "", ""))
         if row is not None:
             space, address = row.space, row.address
-        try:
-            await node.mirror.set_pending(space, address, reason)
-        except (NodeUnavailableError, NodeRefusedError) as error:
-            _log.debug("node %s did not accept that %s is pending: %s", node.name, key, error)
-            return  # once it is back, all pending addresses are sent
-        node.pending.pop(key, None)
-        if reason:
-            node.pending[key] = (space, address, reason)
+        await node.set_pending(key, space, address, reason)
 
     def _record_outcome(self, node: Node, row: AddressRow, outcome: Outcome) -> None:
         """Record what the node has now under the name of an address."""

@@ -133,6 +133,8 @@ class SpaceController(Controller):
                 return True
             outcome = await self._apply(node, entity, is_held=FINALIZER in space.metadata.finalizers)
             outcomes[node.name] = outcome
+            if outcome.is_reachable and not outcome.refusal:
+                await node.note_waiting(space.key, view.waiting)
             return outcome.is_reachable and not outcome.refusal
 
         is_settled = await self._context.on_nodes(serve)
@@ -213,6 +215,7 @@ class SpaceController(Controller):
         if key in self._desired.spaces:
             return True
         node.kept.pop(("space", key), None)
+        await node.note_waiting(key, {})
         if seen is not None and not node.removals.has(seen.uid):
             node.removals.settle(ADDRESS_SPACE.name, key, seen.uid)
             return await self._adopt(node, key)

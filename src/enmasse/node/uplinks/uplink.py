@@ -654,7 +654,7 @@ class Uplinks:
         for task in connecting:
             task.cancel()
         await asyncio.gather(*connecting, *self._ending, return_exceptions=True)
-        error = AmqpError(UNREACHABLE, f"connector {self.name} is no more")
+        error = AmqpError(UNREACHABLE, f"connector {self.name} is no more, or waits for a Secret")
         for wanted in list(self._wanted.values()):
             if wanted.line is not None:
                 wanted.line.leave(wanted, closed=False)
