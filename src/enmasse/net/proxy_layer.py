@@ -122,12 +122,11 @@ class Proxies:
         address = _address_of(str(peer[0]))
         return any(address.version == network.version and address in network for network in self._networks)
 
-    def facts(self, transport: asyncio.BaseTransport, header: ProxyHeader) -> Proxied:
-        """Return the facts of a connection, given its header."""
+    def facts(self, balancer: str, header: ProxyHeader) -> Proxied:
+        """Return the facts of a connection, given its balancer's address and its header."""
         tls = header.tls
         names = (tls.certified,) if self._trusts_names and tls is not None and tls.certified is not None else ()
-        host = str(transport.get_extra_info("peername")[0])
-        return Proxied(header, host, _address_of(host).is_loopback, names)
+        return Proxied(header, balancer, _address_of(balancer).is_loopback, names)
 
     def await_header(self, layer: ProxyLayer) -> None:
         """Give the header of a connection its time."""
@@ -173,7 +172,7 @@ class ProxyLayer(Layer, asyncio.Protocol):
         make_own: makes that of a balancer's own.
     """
 
-    __slots__ = ("_given", "_make_client", "_make_own", "_proxies", "proxied")
+    __slots__ = ("_balancer", "_given", "_make_client", "_make_own", "_proxies", "proxied")
 
     def __init__(self, proxies: Proxies, make_client: MakeUpper, make_own: MakeUpper) -> None:
         super().__init__(_NOT_YET)
@@ -181,6 +180,7 @@ class ProxyLayer(Layer, asyncio.Protocol):
         self._make_client = make_client
         self._make_own = make_own
         self._given = b""
+        self._balancer = ""
         self.proxied: Proxied | None = None
 
     # A protocol to the socket, until the header is there
@@ -189,6 +189,7 @@ class ProxyLayer(Layer, asyncio.Protocol):
         """Wait for the header, if the connection is a balancer's."""
         super().connection_made(transport)
         if self._proxies.has(transport):
+            self._balancer = str(transport.get_extra_info("peername")[0])
             self._proxies.await_header(self)
             return
         upper = self._make_client()
@@ -212,7 +213,7 @@ class ProxyLayer(Layer, asyncio.Protocol):
 
     def _hand_over(self, header: ProxyHeader, rest: bytes) -> None:
         self._proxies.forget(self)
-        self.proxied = self._proxies.facts(self.lower, header)
+        self.proxied = self._proxies.facts(self._balancer, header)
         upper = (self._make_client if header.has_client else self._make_own)()
         self.lower.set_protocol(upper)
         if isinstance(upper, asyncio.BufferedProtocol):
@@ -229,7 +230,8 @@ class ProxyLayer(Layer, asyncio.Protocol):
     def refuse(self, reason: str) -> None:
         """Close the connection, and log why."""
         self._proxies.forget(self)
-        log_refusal(str(self.lower.get_extra_info("peername")[0]), reason)
+        self._given = b""
+        log_refusal(self._balancer, reason)
         self.lower.abort()
 
     def eof_received(self) -> bool | None:
@@ -237,8 +239,10 @@ class ProxyLayer(Layer, asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, whose header has not come."""
+        """Forget the connection, whose header has not come, or not all of it."""
         self._proxies.forget(self)
+        if self._given:
+            log_refusal(self._balancer, "it ended within its header")
 
     # A transport to the protocol above
 

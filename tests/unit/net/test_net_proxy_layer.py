@@ -126,6 +126,20 @@ async def test_a_balancer_that_says_nothing_or_nonsense_is_refused_and_the_log_h
     assert why in fields["description"]
 
 
+async def test_a_header_that_is_cut_off_is_told_of_and_a_connection_without_a_word_is_not(
+    script: Any, until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with behind(script) as here:
+        for data in (b"", b"PROXY TCP4 1.2.3.4", binary()[:20]):
+            peer = await here.connect(address=BALANCER)
+            peer.writer.write(data)
+            await until(lambda: len(here.proxies) == 1)
+            await peer.close()
+            await until(lambda: not len(here.proxies))
+    told = [each.__dict__["fields"] for each in caplog.records if each.__dict__.get("event") == "proxy-refused"]
+    assert told == [{"host": BALANCER, "description": "it ended within its header"}] * 2
+
+
 async def test_a_header_that_does_not_come_has_its_time(
     script: Any, until: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
