@@ -26,7 +26,7 @@ from enmasse.wire.mqtt.packets import Reason
 from tests.interop.foreign_clients import CLIENTS
 from tests.support.chance import SEED, kills
 from tests.support.mqtt_peer import MqttPeer
-from tests.support.polling import until
+from tests.support.polling import until, until_async
 from tests.support.stomp_peer import StompPeer
 from tests.support.stream_node import StreamNode
 
@@ -280,6 +280,12 @@ def test_what_comes_by_wildcards_of_mqtt_is_told_under_the_name_of_the_connector
             assert (got.topic, got.payload) == ("mill", b"rain")
             assert got.properties is not None
             assert ("x-opt-topic-name", "news/local") in got.properties.user_properties
+            # The subscription is there again with the connector.
+            place.update({})
+            place.update(place.connectors("mill"))
+            await until_async(lambda: place.status()["mill"]["receivers"] == 1)
+            assert await publisher.answer("mill/news/local", b"sun") == Reason.SUCCESS
+            assert (await peer.message()).payload == b"sun"
 
     asyncio.run(subscribe_and_publish())
 

@@ -174,6 +174,13 @@ class Space:
         self._update_fallbacks(name)
         self.core.chores.add(f"filters of {name}", self._do_all(name, self.sessions.address_came(name, kind), done))
 
+    def add_connector(self, address: Address) -> None:
+        """Have names that begin with a connector's lead to it, filters of sessions that were there included."""
+        name = address.name
+        self.connectors[name] = address
+        self.version += 1
+        self.core.chores.add(f"filters of {name}", self.sessions.address_came(name, address.kind))
+
     def undeclared(self, name: str, done: Callable[[], None]) -> None:
         """Note that an address is not declared any more, which was not made; ``done`` is called after that."""
         self.core.chores.add(f"end of {name}", self._do_all(name, self.sessions.address_went(name), done))

@@ -192,7 +192,7 @@ def test_of_each_address_a_filter_has_what_the_grants_cover_wholly() -> None:
 @pytest.mark.parametrize("text", ["mill/#", "mill/+", "mill/+/x", "$share/group/mill/#"])
 def test_wildcards_of_another_container_need_grants_that_cover_all_of_them(text: str) -> None:
     scene = Scene()
-    scene.space.connectors["mill"] = Anycast(scene.harness.core, "mill")
+    scene.space.add_connector(Anycast(scene.harness.core, "mill"))
     allowed = ["mill/orders"]
 
     def allows(name: str) -> bool:
@@ -215,6 +215,22 @@ def test_wildcards_of_another_container_need_grants_that_cover_all_of_them(text:
     client.leave()
     client = scene.client(allowed=grants("mill/flour"))
     assert list(client.links) == []
+
+
+def test_filters_reach_a_connector_that_is_declared_again() -> None:
+    scene = Scene()
+    space = scene.space
+    space.add_connector(Anycast(scene.harness.core, "mill"))
+    client = scene.client()
+    client.subscribe("mill/orders")
+    client.subscribe("mill/#")
+    client.leave()
+    del space.connectors["mill"]
+    client = scene.client()
+    assert list(client.links) == []
+    space.add_connector(Anycast(scene.harness.core, "mill"))
+    scene.harness.commit()
+    assert sorted(link.source for link in client.links) == ["mill/#", "mill/orders"]
 
 
 def test_a_grant_that_goes_ends_what_it_covered() -> None:

@@ -509,7 +509,7 @@ def address_came(filter_: SessionFilter, name: str, *, owns_subtree: bool) -> No
     session = filter_.session
     wanted = filter_.filter
     try:
-        if not wanted.is_wild:
+        if is_one_name(filter_):
             _resolve(filter_)
             return
         source = wanted.part_of(name, owns_subtree=owns_subtree)

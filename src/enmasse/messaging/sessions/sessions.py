@@ -394,7 +394,7 @@ class Sessions:
         for filter_ in self._reaching(name):
             session, wanted = filter_.session, filter_.filter
             is_there = not session.is_over and session.filters.get(wanted.text) is filter_
-            if is_there and (kind in REACHED or not wanted.is_wild):
+            if is_there and (kind in REACHED or filter_targets.is_one_name(filter_)):
                 filter_targets.address_came(filter_, name, owns_subtree=owns_subtree)
                 yield ENDING_UNITS
 

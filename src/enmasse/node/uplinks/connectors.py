@@ -113,8 +113,7 @@ class Connectors:
         relay = Relay(self._core, name, uplinks, lambda _name: False, space.usage)
         uplinks.line_made = self._line_made
         _let_reach(relay, given)
-        space.connectors[name] = relay
-        space.version += 1
+        space.add_connector(relay)
         return _Connector(given, relay, uplinks)
 
     def _line_made(self, line: Line) -> None:
