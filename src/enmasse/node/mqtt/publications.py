@@ -362,15 +362,24 @@ class Publications:
         return self._waiting < RECEIVE_MAXIMUM and self._room.resize(self._waiting_bytes)
 
     def leave(self) -> bool:
-        """Note that the client leaves; return true if it does so later, as messages of QoS 1 or 2 wait."""
-        self._is_leaving = self._waiting_numbered > 0
+        """Note that the client leaves; return true if it does so later, as messages wait that would be lost.
+
+        Those of QoS 0 are offered a last time as the connection is closed, which needs a link that is attached.
+        """
+        self._is_leaving = self._waiting_numbered > 0 or self._is_opening
         self.is_held |= self._is_leaving
         return self._is_leaving
 
     @property
     def has_left(self) -> bool:
         """True if the client leaves, and everything has its answer."""
-        return self._is_leaving and not self.unanswered
+        return self._is_leaving and not (self.unanswered or self._is_opening)
+
+    @property
+    def _is_opening(self) -> bool:
+        """True if messages wait for a link that another container has not answered yet."""
+        links = self._connection.links
+        return self._waiting > 0 and any(one.waiting and links[one].is_opening for one in self._senders.values())
 
     def hold(self) -> None:
         """Read no more of the client, as it has too much without an answer."""
