@@ -649,40 +649,35 @@ async def _by_stomp(place: Place) -> None:
 
 def test_a_server_that_is_paused_holds_up_only_who_uses_it_and_what_it_has_is_known_in_the_end(place: Place) -> None:
     place.near.create("here", "queue")
-    impatient = place.connectors("mill")
-    impatient["mill"]["idleTimeout"] = 1
-    with (
-        place.near.connect() as connection,
-        connection.sender("mill/orders") as sender,
-        connection.sender("here") as local,
-    ):
-        assert str(sender.send(Message("before", durable=True))) == "accepted"
-        os.kill(place.far.pid, signal.SIGSTOP)
-        try:
-            sending = [sender.send_nowait(Message(str(number), durable=True)) for number in range(50)]
-            assert str(local.send(Message("beside", durable=True))) == "accepted"
-            assert not any(one.done() for one in sending)
-        finally:
-            os.kill(place.far.pid, signal.SIGCONT)
-        assert {str(one.result(30)) for one in sending} == {"accepted"}
-        assert place.there()["messagesStored"] == 51
-        # One that is silent for longer than the connector says is as good as gone.
-        place.update(impatient)
-        try:
-            until(lambda: place.status()["mill"]["connections"] == 1 and sender.credit, lambda: str(place.status()))
+    connectors = place.connectors("mill", "brief")
+    connectors["brief"] = connectors["brief"] | {"idleTimeout": 1}
+    place.update(connectors)
+    try:
+        with (
+            place.near.connect() as connection,
+            connection.sender("mill/orders") as sender,
+            connection.sender("brief/orders") as brief,
+            connection.sender("here") as local,
+        ):
+            assert str(sender.send(Message("before", durable=True))) == "accepted"
+            assert str(brief.send(Message("before", durable=True))) == "accepted"
             os.kill(place.far.pid, signal.SIGSTOP)
             try:
                 sending = [sender.send_nowait(Message(str(number), durable=True)) for number in range(50)]
-                outcomes = [str(one.result(60)) for one in sending]
+                briefly = [brief.send_nowait(Message(str(number), durable=True)) for number in range(50)]
                 assert str(local.send(Message("beside", durable=True))) == "accepted"
+                # A server that is silent for longer than its connector says is as good as gone.
+                outcomes = [str(one.result(60)) for one in briefly]
+                assert not any(one.done() for one in sending)
             finally:
                 os.kill(place.far.pid, signal.SIGCONT)
             assert all(outcome.startswith("modified") for outcome in outcomes), outcomes
-            assert str(sender.send(Message("after", durable=True))) == "accepted"
-            assert 52 <= place.there()["messagesStored"] <= 102
-        finally:
-            place.update(place.connectors("mill"))
-    place.near.delete("here")
+            assert {str(one.result(60)) for one in sending} == {"accepted"}
+            assert str(brief.send(Message("after", durable=True))) == "accepted"
+            assert 53 <= place.there()["messagesStored"] <= 103
+    finally:
+        place.update(place.connectors("mill"))
+        place.near.delete("here")
 
 
 class Account:
