@@ -415,7 +415,8 @@ class Sender(ClientLink):
         if link is None:
             return f"{self} was not connected for {timeout_s:g} s"
         if link.credit <= 0:
-            return f"{self} got no credit within {timeout_s:g} s: no receiver has room for more"
+            why = "no receiver has room for more, or what is behind a connector cannot be reached"
+            return f"{self} got no credit within {timeout_s:g} s: {why}"
         return f"{self} got no outcome within {timeout_s:g} s"
 
     # Callbacks of the engine
