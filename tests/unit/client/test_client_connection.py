@@ -125,7 +125,7 @@ async def test_a_peer_of_another_protocol_is_told_from_an_amqp_server(answer: by
     async with server:
         url = f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with pytest.raises(
-            (ConnectionDeniedError, UnavailableError), match="another protocol" if answer else "hung up"
+            (ConnectionDeniedError, UnavailableError), match="the peer speaks HTTP" if answer else "hung up"
         ):
             await connect(url)
 
