@@ -260,7 +260,7 @@ class ApiClient:
         Args:
             document: the object.
             part: the name of what is below it.
-            parameters: of the request.
+            parameters: the parameters of the request's query.
             begun: called at that moment.
 
         Raises:

@@ -273,7 +273,7 @@ class Node:
         """Send the node the reason why a name leads nowhere yet, for its clients, unless it knows it.
 
         Args:
-            key: of what the name is to lead to.
+            key: the key of the object to which the name is to lead.
             space: its space.
             address: the name; of a connector its first word.
             reason: the reason; empty if there is none any more.

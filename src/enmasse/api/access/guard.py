@@ -4,7 +4,7 @@ Rules:
 1. The Host header is valid, and an address, ``localhost`` or one of the API's own names: this refuses web pages whose
    own name resolves to this machine (DNS rebinding). On a public address, with accounts, any name is accepted.
 2. A web page of another origin can change nothing, whatever it sends, and can open no WebSocket.
-3. A connection through a load balancer by which nothing is served (``HttpProtocol``) is told of health alone.
+3. A load balancer's own connection, and that of a client in the clear (``HttpProtocol``), is served health alone.
 4. Bodies are bounded, whatever their announced length; more so where they are read before authentication.
 """
 

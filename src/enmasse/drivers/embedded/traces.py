@@ -54,7 +54,7 @@ def hop_lines(number: str, about: Mapping[str, Any]) -> list[str]:
 
     Args:
         number: its number, with the connector's name behind.
-        about: what the node tells of it.
+        about: the facts of the connection, as the node tells them.
     """
     if not about.get("connector"):
         return []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 OUTCOMES = frozenset(kind.SYMBOL for kind in (Accepted, Rejected, Released, Modified))
-"""What a receiver may say of a message."""
+"""The outcomes of AMQP with which a receiver may settle a message."""
 
 _VOID = AmqpError(
     "amqp:link:detach-forced", "the connector has lost its connection before outcomes took effect there"
@@ -88,7 +88,7 @@ class RelayConsumer(PassingConsumer):
         self.granted: Any = None
         self.upstream: ReceivingUpstream | None = None
         self.keeps_crossed = False
-        """Whether what comes beyond the credit waits for more, as it would else come out of order."""
+        """True if messages beyond the credit are kept until there is more: given back, they come out of order."""
         self.offered: Collection[str] = OUTCOMES
         """The outcomes that the other container understands."""
         self._source: Source | None = None
