@@ -8,6 +8,7 @@ import pytest
 
 from enmasse.message.sections import encode_message
 from enmasse.messaging.queues.backlog import DEFAULT_MAX_BYTES
+from enmasse.node.errors import EntityError
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from tests.unit.node.entities_scene import Node, refused
 
@@ -86,6 +87,20 @@ def test_what_clients_of_mqtt_meet_holds_from_the_beginning_and_stays(node: Node
     again.harness.commit()
     for found in (again, again.restarted()):
         assert not getattr(found.entities.spaces["ns/old"], field)
+
+
+def test_the_home_of_a_space_and_its_generation_are_given_together_and_kept(node: Node) -> None:
+    node.create(SPACE_TYPE, "ns/there", home="node-1", homeGeneration=1)
+    before = node.entities.read(SPACE_TYPE, "ns/there")
+    node.entities.update(SPACE_TYPE, "ns/there", {"home": "node-2", "homeGeneration": 2}, node.answers.append)
+    node.harness.commit()
+    after = node.restarted().entities.read(SPACE_TYPE, "ns/there")
+    assert (before["home"], before["homeGeneration"]) == ("node-1", 1)
+    assert (after["home"], after["homeGeneration"]) == ("node-2", 2)
+    assert before["digest"] != after["digest"]
+    with pytest.raises(EntityError, match="given together"):
+        node.entities.create(SPACE_TYPE, "ns/other", {"home": "node-1"}, node.answers.append)
+    assert "home" not in node.entities.read(SPACE_TYPE, "ns/shop")
 
 
 def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) -> None:

@@ -298,7 +298,7 @@ def read_settings(record: Mapping[str, Any]) -> AddressSettings:
 
 
 _LETTERS = 16
-_OWN = frozenset({"log", "home"})  # the node alone decides which log an address has, and its mover knows its home
+_OWN = frozenset({"log", "home"})  # the node alone decides on logs; of a space, homeGeneration counts
 
 
 def entity_digest(attributes: Mapping[str, Any]) -> str:

@@ -115,6 +115,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "authentication": Field(str, is_changeable=True, choices=AUTHENTICATIONS),
         "uid": Field(str),
         "generation": Field(int, is_changeable=True),
+        "home": Field(str, is_changeable=True),
+        "homeGeneration": Field(int, is_changeable=True),
         "maxBytes": Field(int, is_changeable=True),
         "maxConnections": Field(int, is_changeable=True),
         "maxDevices": Field(int, is_changeable=True),
@@ -178,6 +180,8 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
     if entity_type == SPACE_TYPE:
         if name.count("/") != 1 or not all(name.split("/")):
             raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+        if bool(record.get("home")) != bool(record.get("homeGeneration")):
+            raise EntityError(400, "attributes home and homeGeneration, which counts from 1 on, are given together")
         if "hosts" in record:
             record["hosts"] = _hosts(record["hosts"])
         if "oidc" in record:
