@@ -40,7 +40,7 @@ def read(node: NodeProcess, count: int) -> list[tuple[int, bytes]]:
             delivery = receiver.receive(timeout=WAIT_S)
             assert delivery is not None
             found.append((delivery.message.annotations["x-opt-offset"], bytes(delivery.message.body)))
-        assert receiver.receive(timeout=0.5) is None
+        assert receiver.drain(timeout=WAIT_S) == 0
     return found
 
 

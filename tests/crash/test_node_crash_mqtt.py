@@ -331,7 +331,7 @@ def test_nothing_acknowledged_is_lost_and_with_qos_2_nothing_comes_twice(
 # Wills
 
 
-GRACE_S = 3
+GRACE_S = 8
 """Seconds that clients have to come back after a restart, in these tests: half a minute otherwise."""
 
 SHORT_GRACE = f"""

@@ -21,6 +21,7 @@ from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
 from enmasse.storage.presence import require_journal
 from enmasse.wire.mqtt.packets import NEVER_EXPIRES
 from tests.support.chance import SEED, kills
+from tests.support.draining import everything
 from tests.support.mqtt_peer import MqttPeer
 from tests.support.node_process import NodeProcess
 from tests.support.power_cut import Disk, record
@@ -248,9 +249,8 @@ def found_by(node: NodeProcess, *, has_session: bool) -> set[str]:
         }
     with blocking.connect(node.url) as connection:
         if "address orders" in found:
-            receiver = connection.receiver("orders", credit=20)
-            while (delivery := receiver.receive(timeout=0.5)) is not None:
-                found.add("orders " + bytes(delivery.message.body).decode())
+            orders = everything(connection.receiver("orders", credit=0))
+            found |= {"orders " + bytes(delivery.message.body).decode() for delivery in orders}
         if "address lamps" in found:
             with connection.receiver("lamps/#", credit=0, filters={"enmasse:retained": "always"}) as values:
                 values.grant(4)

@@ -65,7 +65,7 @@ def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
 
 
 def test_who_never_opens_is_dropped(tmp_path: Path) -> None:
-    process = make_node(tmp_path, "--handshake-timeout", "0.3")
+    process = make_node(tmp_path, "--handshake-timeout", "1")
     try:
         with blocking.connect(process.url, timeout=30) as served:
             for said in (b"", b"AMQP", SASL_HEADER, b"GET /healthz HTTP/1.1\r\n"):

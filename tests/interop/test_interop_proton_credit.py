@@ -187,7 +187,7 @@ class Quiet(Play):
 
     def on_link_error(self, event: Any) -> None:
         super().on_link_error(event)
-        event.container.schedule(1.0, self)
+        event.container.schedule(3.0, self)
 
     def on_timer_task(self, event: Any) -> None:
         assert self.errors, "the time-out of the whole"
@@ -200,6 +200,6 @@ class Quiet(Play):
 
 def test_heartbeats_keep_a_quiet_connection(node: NodeProcess) -> None:
     play = Quiet(node.url)
-    play.connect_options = {"heartbeat": 0.3}
+    play.connect_options = {"heartbeat": 1.0}
     play.play()
     assert [name for name, _ in play.errors] == ["amqp:not-found"]

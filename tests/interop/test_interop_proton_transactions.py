@@ -263,7 +263,7 @@ class Late(Work):
     """Lets the time of its transaction pass before it commits."""
 
     def discharge(self) -> None:
-        self.container.schedule(1.0, self)
+        self.container.schedule(3.0, self)
 
     def on_timer_task(self, event: Any) -> None:
         if self.diary:
@@ -273,7 +273,7 @@ class Late(Work):
 
 
 def test_a_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, "--transaction-timeout", "0.2") as process:
+    with NodeProcess(tmp_path, "--transaction-timeout", "1.5") as process:
         with blocking.connect(process.admin_url, timeout=30, patience=30) as connection:
             management = connection.management()
             management.create("io.enmasse.space", "ns/shop", {})

@@ -12,6 +12,7 @@ import pytest
 
 from enmasse.client import blocking
 from tests.interop.conftest import HERE, TOOLS
+from tests.support.draining import everything
 from tests.support.foreign_tools import require
 from tests.support.node_process import NodeProcess
 
@@ -24,12 +25,11 @@ PATIENCE_S = 60
 
 def bodies(node: NodeProcess, address: str) -> set[Any]:
     """Everything that an address holds; some of it may be there twice."""
-    found = set()
-    with blocking.connect(node.url, timeout=PATIENCE_S) as connection, connection.receiver(address) as receiver:
-        while (delivery := receiver.receive(timeout=1)) is not None:
-            found.add(delivery.message.body)
-            delivery.accept()
-    return found
+    with (
+        blocking.connect(node.url, timeout=PATIENCE_S) as connection,
+        connection.receiver(address, credit=0) as receiver,
+    ):
+        return {delivery.message.body for delivery in everything(receiver)}
 
 
 EVERYTHING = {f"m{number}" for number in range(COUNT)}

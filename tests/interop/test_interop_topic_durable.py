@@ -226,16 +226,14 @@ def test_a_subscription_ends_by_its_expiry_policy(node: NodeProcess, addresses: 
 def test_a_subscription_that_times_out_is_gone(node: NodeProcess, addresses: Any) -> None:
     topic = addresses.declare("topic")
     container = f"ann-{topic}"
-    brief = Subscriber(2, "link-detach", timeout=1)
+    brief, patient = (Subscriber(2, "link-detach", timeout=seconds) for seconds in (1, 600))
     with ProtonClient(node.url, container) as client:
-        client.receiver(topic, brief, name="brief").detach()
-        client.send(topic, *durable("kept"))
-        receiver = client.receiver(topic, brief, name="brief")
-        assert bodies(receiver.rest()) == ["kept"]
-        receiver.detach()
-        client.send(topic, *durable("lost"))
-        until(lambda: addresses.read(topic)["subscriptions"] == 0)
+        for subscriber, name in ((brief, "brief"), (patient, "patient")):
+            client.receiver(topic, subscriber, name=name).detach()
+        client.send(topic, *durable("a"))
+        until(lambda: addresses.read(topic)["subscriptions"] == 1)
         assert bodies(client.receiver(topic, brief, name="brief").rest()) == []
+        assert bodies(client.receiver(topic, patient, name="patient").rest()) == ["a"]
 
 
 @pytest.mark.parametrize("second", ["shared", "shared|2"])

@@ -20,6 +20,7 @@ from enmasse.pipeline.builtin import lake, last_value, metering, windows
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place
 from tests.scenario.builtin_stage import Stage, body, send
+from tests.support.draining import everything
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,11 +176,8 @@ def test_windows_may_be_told_while_they_grow(stage: Stage, stream_node: StreamNo
         row = stage.table("windows").iloc[0]
         assert (len(stage.table("windows")), row["max"]) == (1, value)
     assert row["count"] == 2
-    told = []
-    with stream_node.connect() as connection, connection.receiver("statistics") as receiver:
-        while (delivery := receiver.receive(timeout=2)) is not None:
-            told.append(json.loads(delivery.message.body))
-            delivery.accept()
+    with stream_node.connect() as connection, connection.receiver("statistics", credit=0) as receiver:
+        told = [json.loads(delivery.message.body) for delivery in everything(receiver)]
     assert [(one["device"], one["count"], one["max"]) for one in told] == [("a", 1, 1.0), ("a", 2, 3.0)]
 
 

@@ -25,6 +25,7 @@ from tests.scenario.consumed_place import counts
 from tests.scenario.consumed_place import send as send_with_proton
 from tests.scenario.killed_driver import DEVICES, ROWS
 from tests.support.chance import kills
+from tests.support.draining import everything
 from tests.support.polling import until
 from tests.support.stream_node import StreamNode
 
@@ -189,14 +190,12 @@ def check_addresses(node: StreamNode, count: int) -> None:
     with node.connect() as connection:
         for partition in range(3):
             filters: dict[str, Any] = {"enmasse:start": "first", "enmasse:partition": partition}
-            with connection.receiver("out", credit=500, filters=filters) as receiver:
-                while (delivery := receiver.receive(timeout=1)) is not None:
+            with connection.receiver("out", credit=0, filters=filters) as receiver:
+                for delivery in everything(receiver):
                     message = delivery.message
                     rows.append((int(message.body), int(message.subject or ""), message.properties["offset"]))
-        with connection.receiver("q", credit=500) as receiver:
-            while (delivery := receiver.receive(timeout=3)) is not None:
-                letters.append(delivery.message)
-                delivery.accept()
+        with connection.receiver("q", credit=0) as receiver:
+            letters += [delivery.message for delivery in everything(receiver)]
     assert sorted(value for value, _, _ in rows) == list(range(count))
     for device in range(13):
         values = [value for value, _, _ in rows if value % 13 == device]

@@ -19,6 +19,7 @@ from enmasse.client.blocking import Message
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.test_pipeline_database import database, server, write_secret
 from tests.support.chance import kills
+from tests.support.draining import everything
 from tests.support.postgresql import PostgreSQL
 from tests.support.stream_node import StreamNode
 
@@ -292,10 +293,9 @@ def check_what_came_of_temperatures(place: RunnerPlace, node: StreamNode, sent: 
         return found
 
     assert sorted((row["device"], row["state"], number(row["id"])) for row in table) == sorted(wanted)
-    found: list[str] = []
-    with node.connect() as connection, connection.receiver("alarms", filters={"enmasse:start": "first"}) as receiver:
-        while (delivery := receiver.receive(timeout=5 if len(found) < len(table) else 1)) is not None:
-            found.append(json.loads(delivery.message.body)["id"])
+    filters = {"enmasse:start": "first"}
+    with node.connect() as connection, connection.receiver("alarms", credit=0, filters=filters) as receiver:
+        found = [json.loads(delivery.message.body)["id"] for delivery in everything(receiver)]
     assert sorted(found) == sorted(row["id"] for row in table)
 
 

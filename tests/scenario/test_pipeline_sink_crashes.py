@@ -16,6 +16,7 @@ import pytest
 from enmasse.client.blocking import Message
 from tests.scenario.sink_worker import ADDRESSES, ROWS
 from tests.support.chance import kills
+from tests.support.draining import everything
 from tests.support.polling import until
 
 if TYPE_CHECKING:
@@ -58,12 +59,8 @@ class Worker:
 
 
 def take_all(node: StreamNode, address: str, **options: Any) -> list[Message]:
-    found: list[Message] = []
-    with node.connect() as connection, connection.receiver(address, credit=500, **options) as receiver:
-        while (delivery := receiver.receive(timeout=2)) is not None:
-            found.append(delivery.message)
-            delivery.accept()
-    return found
+    with node.connect() as connection, connection.receiver(address, credit=0, **options) as receiver:
+        return [delivery.message for delivery in everything(receiver)]
 
 
 def test_every_row_is_where_it_belongs_once(

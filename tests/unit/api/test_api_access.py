@@ -337,7 +337,7 @@ def test_a_watch_ends_when_its_owner_may_no_longer_have_it(guarded: Guarded) -> 
     token = {"Authorization": f"Bearer {guarded.tokens['blue']}"}
 
     async def body() -> httpx.Response:
-        async with guarded.client() as client, asyncio.timeout(10):
+        async with guarded.client() as client, asyncio.timeout(60):
             watching = asyncio.create_task(client.get(path, headers=token))
             while not store._listeners:
                 await asyncio.sleep(0.01)

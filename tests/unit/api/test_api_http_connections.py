@@ -49,7 +49,7 @@ class Client:
     async def rest(self) -> bytes:
         """All that comes until the server hangs up."""
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return await self._reader.read()
         except ConnectionError:
             return b""
@@ -57,7 +57,7 @@ class Client:
     async def ask(self) -> bytes:
         """Ask for something, and return the answer's head."""
         self.writer.write(GET + b"\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = await self._reader.readuntil(b"\r\n\r\n")
             await self._reader.readexactly(4)
         return head

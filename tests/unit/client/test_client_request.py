@@ -72,9 +72,10 @@ async def test_the_senders_own_ids_are_kept_and_the_request_is_not_changed(servi
 async def test_no_reply_in_time_is_an_error_and_a_late_one_disturbs_nobody(serving: Any) -> None:
     async with (
         serving() as server,
-        answering(server.url, "service", lambda _: None),
+        answering(server.url, "service", lambda request: echo(request) if request.body == b"first" else None),
         connect(server.url) as connection,
     ):
+        await connection.request("service", Message(b"first"), timeout=30)
         with pytest.raises(DeadlineError, match=r"no reply from 'service' within 0.05 s"):
             await connection.request("service", Message(b"x"), timeout=0.05)
         late = server.messages["temporary-1"]

@@ -362,7 +362,7 @@ def test_users_keep_passwords_and_rights(tmp_path: Path, memory_node: Any) -> No
         messaging.journal_of = "former"
         context = Context(registry, [messaging], now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01)
         kept = context.nodes["node-0"].kept
-        async with running(context, UserController(context, [node])), asyncio.timeout(10):
+        async with running(context, UserController(context, [node])), asyncio.timeout(60):
             while registry.store.count("MessagingUser") < 2 or not kept:
                 await asyncio.sleep(0.002)
         found = {item["metadata"]["uid"]: item for item in registry.store.select("MessagingUser")}

@@ -24,7 +24,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 async def _supervise(test: Coroutine[Any, Any, None]) -> None:
     """Run a test, and see that it leaves no task behind."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await test
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -70,7 +70,7 @@ class Peer:
 
     async def hear(self) -> bytes:
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return await self.reader.read()
         except ConnectionError:
             return b""
@@ -128,7 +128,7 @@ async def site(
         for shell in made.shells:
             shell.abort()
             await shell.wait_closed()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(limiter):
                 await asyncio.sleep(0.01)
         server.close()

@@ -55,7 +55,7 @@ async def test_much_goes_through_tls_whole_in_both_directions(script: Any, until
         await until(lambda: here.engines and len(here.engines[0].received) == len(much))
         assert here.engines[0].received == much
         here.engines[0].put(much)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await peer.reader.readexactly(len(much)) == much
 
 

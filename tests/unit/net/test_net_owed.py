@@ -92,7 +92,7 @@ async def peers(engines: list[Any], budget: Budget) -> AsyncIterator[list[tuple[
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await loop.sock_connect(peer, listener.sockets[0].getsockname())
         sockets.append(peer)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(made) < count or not hasattr(made[-1], "engine"):
                 await asyncio.sleep(0)
     try:

@@ -54,7 +54,7 @@ async def meeting(engine: Any, turn: Turn | None = None, *, yields: bool = True)
         peer.setblocking(False)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         await loop.sock_connect(peer, listener.sockets[0].getsockname())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not hasattr(shell, "engine"):
                 await asyncio.sleep(0)
         try:
@@ -266,7 +266,7 @@ async def test_the_peer_is_named(script: Any, tmp_path: Path) -> None:
 
     listener = await loop.create_unix_server(make_shell, tmp_path / "x.sock")
     _, client = await loop.create_unix_connection(make_shell, str(tmp_path / "x.sock"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not shells[0].peer:
             await asyncio.sleep(0)
     assert {shell.peer for shell in shells} == {"unix"}

@@ -63,7 +63,7 @@ async def site(script: Any, *origins: str, protocol: str = "amqp") -> AsyncItera
         if made.shell is not None:
             made.shell.abort()
             await made.shell.wait_closed()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(made.limiter):
                 await asyncio.sleep(0.01)
         server.close()
@@ -113,7 +113,7 @@ async def test_much_goes_through_whole_and_in_moderate_messages(script: Any, unt
 
 async def test_a_ping_is_answered(script: Any) -> None:
     async with site(script) as here, here.connect() as peer:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await (await peer.ping(b"are you there"))
         assert here.engine.received == b""
 
@@ -138,7 +138,7 @@ async def test_an_engine_that_is_done_says_its_last_words_and_closes(script: Any
 
 
 async def close_code(peer: ClientConnection) -> int | None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await peer.wait_closed()
     return peer.close_code
 
@@ -263,7 +263,7 @@ async def test_a_wrong_version_is_told_the_right_one(script: Any, tmp_path: Path
             b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 7\r\n\r\n"
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await reader.read()).startswith(b"HTTP/1.1 4")
         writer.close()
         await writer.wait_closed()
