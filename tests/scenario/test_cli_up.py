@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -232,7 +234,13 @@ def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Insta
     for kind in ("node", "journal", "control"):
         pid = own.pid(kind)
         os.kill(pid, signal.SIGKILL)
-        until(lambda: own.pid(kind) != pid)  # noqa: B023  it is asked at once
+        if kind == "node":
+            until(lambda: not is_alive(pid))  # noqa: B023  it is asked at once
+            place = urlsplit(own.url("amqp"))
+            with socket.create_connection((place.hostname, place.port), timeout=60) as waits:
+                waits.sendall(b"AMQP\x00\x01\x00\x00")
+                assert waits.recv(8), "whoever comes meanwhile is not refused"
+        until(lambda: own.pid(kind) != pid)  # noqa: B023  the same
         own.ok("status", "--wait", "150")
     assert own.endpoints()["endpoints"] == before["endpoints"]
     for address in STORED[:2]:

@@ -8,6 +8,7 @@ A backup is a directory that appears under its name when all of it is on disk:
     control/*.db          the databases of the control process, each as of one moment
     tls/                  the authority and its certificates, keys included
     ports.json            the ports
+    nodes.json            the number of nodes, where there are several
     pipelines.json        which folder of pipelines is the installation's
     pipelines/            what the pipelines of each space have done, and their tables (``enmasse.pipeline.backup``)
     nodes/NAME/journal    the journal of a node, as of one commit
@@ -80,7 +81,7 @@ _FORMAT: Final = 2
 _WITHOUT_PIPELINES: Final = 1
 """The format of versions that left out what pipelines have."""
 _FACTS = "backup.json"
-_FOLDERS, _FILES, _OWNER = ("tls", "control/tls"), ("ports.json",), "pipelines.json"
+_FOLDERS, _FILES, _OWNER = ("tls", "control/tls"), ("ports.json", "nodes.json"), "pipelines.json"
 _PIPELINES: Final = "pipelines"
 _ROUNDS: Final = 50
 """Each query begins at most one more batch while it is to rest, so fewer are enough."""

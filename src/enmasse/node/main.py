@@ -1,8 +1,8 @@
 """The node's process: arguments, signals, the talk with a supervisor, and the memory that it keeps.
 
 With a supervisor the node writes one JSON line when snapshot and journal are loaded, and opens its
-listeners when it reads ``open``; so a reader of its ports finds the new process ids first. End
-of file means that the supervisor has died: the node stops in order.
+listeners when it reads its *word*, one JSON line with ``open``; so a reader of its ports finds the new process ids
+first. End of file means that the supervisor has died: the node stops in order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.messaging.transaction import TRANSACTION_TIMEOUT_S, TransactionLimits
@@ -55,7 +57,7 @@ MAX_SOCKET_PATH = 100
 def run(
     data: Path,
     name: str,
-    listen: list[str],
+    listen: list[ListeningPlace],
     admin: Path | None,
     supervised: bool,
     default_space: str | None = None,
@@ -74,8 +76,7 @@ def run(
     Args:
         data: the installation's directory; the node's files lie in ``nodes/NAME`` below it.
         name: the node's name.
-        listen: ``HOST:PORT`` of each port for clients, with ``PROTOCOL=`` before it for one that is not AMQP's; port
-            0 takes a free one.
+        listen: the ports for clients.
         admin: the administrator's socket; by default ``admin.sock`` among the node's files.
         supervised: report to a supervisor on standard output, and wait for its word on standard input; see above.
         default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
@@ -95,12 +96,11 @@ def run(
     set_up_logging(log_format)
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
-        endpoints = [listening_place(text) for text in listen]
         run_loop(
             _main(
                 data,
                 name,
-                endpoints,
+                listen,
                 admin,
                 supervised,
                 default_space,
@@ -120,17 +120,37 @@ def run(
     return 0
 
 
-def listening_place(text: str) -> tuple[ProtocolRow, str, int]:
-    """Parse ``[PROTOCOL=]HOST:PORT``.
+class ListeningPlace(NamedTuple):
+    """A port for clients: its own protocol, its interface, its number, and its socket if that was inherited."""
+
+    row: ProtocolRow
+    host: str
+    port: int
+    inherited: socket.socket | None = None
+
+
+def listening_place(text: str) -> ListeningPlace:
+    """Parse ``[PROTOCOL=]HOST:PORT`` or ``[PROTOCOL=]fd:NUMBER``, an inherited descriptor; port 0 takes a free one.
 
     Raises:
-        ConfigError: the text has another form, or there is no such protocol.
+        ConfigError: the text has another form, there is no such protocol, or the descriptor is no socket of a port.
     """
     named, equals, place = text.rpartition("=")
     row = PROTOCOLS.get(named) if equals else main_protocol(PROTOCOLS)
     if row is None:
         raise ConfigError(f"{named!r} is no protocol of clients: {' or '.join(PROTOCOLS)} is expected before the =")
-    return row, *_endpoint(place)
+    kind, _, number = place.rpartition(":")
+    if kind != "fd" or not number.isdigit():
+        return ListeningPlace(row, *_endpoint(place))
+    try:
+        inherited = socket.socket(fileno=int(number))
+        if inherited.family in (socket.AF_INET, socket.AF_INET6) and inherited.type == socket.SOCK_STREAM:
+            host, port = inherited.getsockname()[:2]
+            return ListeningPlace(row, host, port, inherited)
+        inherited.close()
+    except OSError:
+        pass
+    raise ConfigError(f"{text!r} is no place to listen at: descriptor {number} is no socket of TCP")
 
 
 def _endpoint(text: str) -> tuple[str, int]:
@@ -147,7 +167,7 @@ def _report(**event: object) -> None:
 async def _main(
     data: Path,
     name: str,
-    listen: list[tuple[ProtocolRow, str, int]],
+    listen: list[ListeningPlace],
     admin: Path | None,
     supervised: bool,
     default_space: str | None,
@@ -198,11 +218,14 @@ async def _main(
         _report(event="loaded", pid=os.getpid(), journal_pid=server.journal.journal_pid)
         await _first(opened, stopped)
     if not stopped.is_set():
-        socket = admin or directory / "admin.sock"
-        if len(str(socket.absolute())) > MAX_SOCKET_PATH:
-            raise ConfigError(f"the path {socket} is too long for a socket; name a shorter one with --admin")
-        await server.listen_admin(socket)
-        urls = [row.url(host, await server.listen(host, port, default_space, row.name)) for row, host, port in listen]
+        at_admin = admin or directory / "admin.sock"
+        if len(str(at_admin.absolute())) > MAX_SOCKET_PATH:
+            raise ConfigError(f"the path {at_admin} is too long for a socket; name a shorter one with --admin")
+        await server.listen_admin(at_admin)
+        urls = [
+            row.url(host, await server.listen(host, port, default_space, row.name, inherited))
+            for row, host, port, inherited in listen
+        ]
         for url in urls:
             _report(event="listening", url=url)
         if management is not None:
@@ -217,9 +240,13 @@ async def _watch_supervisor(opened: asyncio.Event, stopped: asyncio.Event) -> No
     loop = asyncio.get_running_loop()
 
     class Supervisor(asyncio.Protocol):
+        _given = b""
+
         def data_received(self, data: bytes) -> None:
-            if b"open" in data:
-                opened.set()
+            *lines, self._given = (self._given + data).split(b"\n")
+            for line in lines:
+                if json.loads(line).get("open"):
+                    opened.set()
 
         def eof_received(self) -> None:
             stopped.set()

@@ -33,6 +33,7 @@ from enmasse.node.tenancy import named_space
 from enmasse.node.users.peer import is_here
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from enmasse.messaging.space import Space
@@ -202,16 +203,14 @@ class Ports:
 
     async def open(
         self,
-        host: str,
-        port: int,
+        place: tuple[str, int] | socket.socket,
         protocols: Mapping[ProtocolSignature, MakeEngine],
         refuse_host: RefuseHost,
     ) -> asyncio.Server:
         """Open one port for clients.
 
         Args:
-            host: the interface.
-            port: the port's number.
+            place: the interface and the port's number; or a socket that is bound, which others may share.
             protocols: the functions that make engines, by protocol; the port's own protocol is the first.
             refuse_host: checks the host that a request for WebSocket names.
 
@@ -227,7 +226,10 @@ class Ports:
             origins=self._origins,
             proxies=self._proxies,
         )
-        return await self._turn.loop.create_server(served.make_protocol, host, port, backlog=BACKLOG)
+        loop = self._turn.loop
+        if isinstance(place, tuple):
+            return await loop.create_server(served.make_protocol, *place, backlog=BACKLOG)
+        return await loop.create_server(served.make_protocol, sock=place, backlog=BACKLOG)
 
     def vouches(self, chain: Sequence[bytes]) -> bool:
         """Return true if an authority of the operator's vouches for a client; see ``CertificateStore``."""

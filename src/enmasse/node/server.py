@@ -424,7 +424,12 @@ class Server:
         self._heap.start()
 
     async def listen(
-        self, host: str, port: int, default_space: str | None = None, protocol: str | None = None
+        self,
+        host: str,
+        port: int,
+        default_space: str | None = None,
+        protocol: str | None = None,
+        inherited: socket.socket | None = None,
     ) -> int:
         """Open a port for clients and return its number, which may have been 0.
 
@@ -435,6 +440,7 @@ class Server:
             port: the port's number.
             default_space: ``NAMESPACE/SPACE``.
             protocol: the port's own protocol: it accepts all, but peers that none recognises get this one.
+            inherited: its socket, bound by the process that started this one, which may have given it to others, too.
 
         Raises:
             ConfigError: the port cannot be opened, or there is no such protocol.
@@ -444,7 +450,8 @@ class Server:
             raise ConfigError(f"{protocol!r} is no protocol of clients; there are {', '.join(self.protocols)}")
         origin = _Origin(row, host, default=default_space)
         try:
-            server = await self.ports.open(host, port, self._engine_makers(origin), self.hosts.refuse)
+            place = (host, port) if inherited is None else inherited
+            server = await self.ports.open(place, self._engine_makers(origin), self.hosts.refuse)
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({reason_of(error)}); choose another port") from None
         origin.port = port = server.sockets[0].getsockname()[1]
@@ -454,7 +461,7 @@ class Server:
 
     async def _open_space_port(self, host: str, port: int, space: str) -> asyncio.Server:
         origin = _Origin(main_protocol(self.protocols), host, port, port_of=space)
-        return await self.ports.open(host, port, self._engine_makers(origin), self.hosts.refuse)
+        return await self.ports.open((host, port), self._engine_makers(origin), self.hosts.refuse)
 
     async def listen_admin(self, path: Path) -> None:
         """Open the administrator's socket, which only this user can reach.

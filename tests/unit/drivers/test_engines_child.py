@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.drivers.supervisor.child import Child
-from enmasse.errors import UnavailableError
+from enmasse.errors import ConfigError, UnavailableError
 from tests.support.polling import until_async
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,9 @@ time.sleep(1000)
 class Watcher:
     """Collects what a child does."""
 
-    def __init__(self, tmp_path: Path, script: str, *, is_needed: bool = True) -> None:
+    def __init__(
+        self, tmp_path: Path, script: str, *, is_needed: bool = True, check: Callable[[], None] | None = None
+    ) -> None:
         self.pids: list[int] = []
         self.events: list[dict[str, Any]] = []
         self.told: list[str] = []
@@ -62,7 +65,8 @@ class Watcher:
             on_start=self.pids.append,
             on_event=self.events.append,
             report=self.told.append,
-            is_needed=is_needed,
+            check=check,
+            is_needed=lambda: is_needed,
         )
 
 
@@ -112,6 +116,32 @@ def test_a_child_that_is_not_needed_is_started_again_even_if_it_never_worked(tmp
         assert watcher.told[0] == "child ended with exit code 3 (no such disk); starting it again in 0.1 s"
         await watcher.child.stop(10)
         running.cancel()
+
+    asyncio.run(body())
+
+
+def test_a_child_that_may_not_be_started_waits_until_it_may_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.drivers.supervisor.child._CHECK_AGAIN_S", 0.01)
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            raise ConfigError("the disk is not there")
+
+    async def body() -> None:
+        watcher = Watcher(tmp_path, LISTENS, check=check)
+        running = asyncio.create_task(watcher.child.run())
+        await until_async(lambda: len(watcher.events) == 1)
+        assert (asked, watcher.told) == (
+            4,
+            ["child is not started: the disk is not there. It is, once that is mended"],
+        )
+        await watcher.child.stop(10)
+        await running
 
     asyncio.run(body())
 

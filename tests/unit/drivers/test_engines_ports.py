@@ -18,7 +18,7 @@ from enmasse.drivers.supervisor.endpoints import (
     read_endpoints,
     write_endpoints,
 )
-from enmasse.drivers.supervisor.ports import API_TLS_PORT, choose_ports, is_free
+from enmasse.drivers.supervisor.ports import API_TLS_PORT, ClientSockets, choose_ports, is_free
 from enmasse.errors import ConfigError
 from tests.unit.node.line_protocol import LINES
 
@@ -100,6 +100,27 @@ def test_a_port_choice_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     layout.ports.write_text('{"amqp": 1}')
     assert choose_ports(layout, HOST, automatic=True).amqp > 1024
+
+
+def test_who_comes_while_no_node_is_there_waits_once_one_has_listened_until_all_are_refused(tmp_path: Path) -> None:
+    ports = choose_ports(Layout(tmp_path), HOST, automatic=True, protocols=[LINES])
+    sockets = ClientSockets(HOST, ports)
+    at = (HOST, ports.further["lines"])
+    sockets.by_protocol["amqp"].listen()
+    with pytest.raises(ConfigError, match=rf"port {ports.amqp} \(amqp\) on {HOST} cannot be opened: Address already"):
+        ClientSockets(HOST, ports)
+    sockets.refuse()
+    for _ in range(2):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(at)
+        with sockets.by_protocol["lines"].dup() as of_node:
+            of_node.listen()
+        with socket.create_connection(at) as waits:
+            with sockets.by_protocol["lines"].dup() as of_next:
+                of_next.accept()[0].close()
+            assert waits.recv(1) == b""
+        sockets.refuse()
+    sockets.close()
 
 
 def test_endpoints_are_written_as_others_read_them(tmp_path: Path) -> None:

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from enmasse.drivers.data_directory import DirectoryLock, Layout, make_private, replace_file
-from enmasse.drivers.supervisor.endpoints import read_endpoints
-from enmasse.drivers.supervisor.ports import Ports
+from enmasse.drivers.data_directory import DirectoryLock, Layout, choose_nodes, make_private, replace_file
+from enmasse.drivers.supervisor.endpoints import Endpoints, read_endpoints
+from enmasse.drivers.supervisor.ports import ClientSockets, Ports
 from enmasse.drivers.supervisor.supervisor import UpSettings, _Supervisor
 from enmasse.errors import ConfigError
+from tests.support.polling import until_async
 from tests.unit.node.line_protocol import BOTH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+
+class Bound(socket.socket):
+    """A socket that would be bound, and is none."""
+
+    def fileno(self) -> int:
+        return 9
+
+
+def supervisor_of(
+    layout: Layout,
+    report: Callable[[str], None],
+    ready: Callable[[Endpoints], None] = lambda _endpoints: None,
+    *,
+    ports: Ports | None = None,
+    nodes: Sequence[str] = ("node-0",),
+) -> _Supervisor:
+    """A supervisor whose sockets are bound to no port."""
+    ports = ports or Ports(1, 2)
+    sockets = ClientSockets.__new__(ClientSockets)
+    sockets.by_protocol = dict.fromkeys(("amqp", *ports.further), Bound.__new__(Bound))
+    return _Supervisor(layout, UpSettings(layout.data), nodes, ports, sockets, ready, report)
 
 
 def test_endpoints_that_cannot_be_written_are_told_of_once_and_written_when_they_can_be(tmp_path: Path) -> None:
     async def story() -> None:
         layout, told = Layout(tmp_path), list[str]()
-        supervisor = _Supervisor(layout, UpSettings(tmp_path), Ports(1, 2), lambda _endpoints: None, told.append)
+        supervisor = supervisor_of(layout, told.append)
         layout.endpoints.mkdir()  # no file can take its place
         supervisor._on_control_event({"event": "listening"})
-        supervisor._on_node_event({"event": "loaded", "pid": 11, "journal_pid": 12})
+        supervisor._nodes.on_event("node-0", {"event": "loaded", "pid": 11, "journal_pid": 12})
         supervisor._control_started(13)
         assert [sentence.partition(":")[0] for sentence in told] == [f"{layout.endpoints} cannot be written"]
         layout.endpoints.rmdir()
@@ -42,6 +67,57 @@ def test_endpoints_that_cannot_be_written_are_told_of_once_and_written_when_they
     asyncio.run(story())
 
 
+def test_each_node_is_opened_once_the_file_names_it_and_clients_wait_only_while_one_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = list[str]()
+    monkeypatch.setattr(ClientSockets, "refuse", lambda _sockets: refused.append("refused"))
+    monkeypatch.setattr("enmasse.drivers.supervisor.node_children.WAIT_S", 0.01)
+
+    async def story() -> None:
+        layout = Layout(tmp_path)
+        supervisor = supervisor_of(layout, print, nodes=("node-0", "node-1"))
+        nodes = supervisor._nodes
+        told = list[tuple[str, int, list[str]]]()
+
+        def named() -> list[str]:
+            return [
+                f"{each.kind} {each.pid}" for each in (read_endpoints(layout.endpoints) or Endpoints()).processes[1:]
+            ]
+
+        for number, child in enumerate(nodes.children.values()):
+            monkeypatch.setattr(child, "send", lambda line, number=number: told.append((line, number, named())))
+        word = '{"open": true}'
+        nodes.on_event("node-1", {"event": "loaded", "pid": 21, "journal_pid": 22})
+        assert not told
+        supervisor._on_control_event({"event": "listening"})
+        assert told == [(word, 1, ["node 21", "journal 22"])]
+        nodes.on_event("node-0", {"event": "loaded", "pid": 11, "journal_pid": 12})
+        assert told[1:] == [(word, 0, ["node 11", "journal 12", "node 21", "journal 22"])]
+        nodes._started("node-0", 13)
+        await asyncio.sleep(0)
+        assert nodes._refusing is None, "the other one is open"
+        nodes._started("node-1", 23)
+        await until_async(lambda: refused == ["refused"])
+        nodes.on_event("node-1", {"event": "loaded", "pid": 23, "journal_pid": 22})
+        assert named() == ["node 11", "journal 12", "node 23", "journal 22"]
+        nodes._started("node-0", 14)
+        assert nodes._refusing is None
+
+    asyncio.run(story())
+
+
+def test_the_number_of_nodes_is_kept(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert choose_nodes(layout, None) == ["node-0"]
+    assert not layout.node_count.exists(), "an installation is as it was"
+    assert choose_nodes(layout, 3) == choose_nodes(layout, None) == ["node-0", "node-1", "node-2"]
+    assert choose_nodes(layout, 1) == choose_nodes(layout, None) == ["node-0"]
+    layout.node_count.write_text("{}")
+    with pytest.raises(ConfigError, match=r"nodes\.json cannot be read as the number of nodes"):
+        choose_nodes(layout, None)
+
+
 def test_everything_runs_once_each_endpoint_has_answered_and_what_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,16 +131,14 @@ def test_everything_runs_once_each_endpoint_has_answered_and_what_is_missing_is_
     async def story() -> None:
         told = list[str]()
         ready = asyncio.Event()
-        supervisor = _Supervisor(
-            Layout(tmp_path), UpSettings(tmp_path), Ports(1, 2), lambda _endpoints: ready.set(), told.append
-        )
+        supervisor = supervisor_of(Layout(tmp_path), told.append, lambda _endpoints: ready.set())
         announcing = asyncio.create_task(supervisor._announce())
         supervisor._on_control_event({"event": "listening"})
         async with asyncio.timeout(20):
             while not told:
                 await asyncio.sleep(0.01)
             assert not ready.is_set()
-            supervisor._on_node_event({"event": "listening"})
+            supervisor._nodes.on_event("node-0", {"event": "listening"})
             await ready.wait()
         await announcing
         log = tmp_path / "logs" / "node-0.log"
@@ -101,7 +175,7 @@ def test_what_a_node_serves_of_a_further_protocol_is_told_where_the_rest_is(
 
     async def story() -> None:
         ports = Ports(1, 2, further={"lines": 3})
-        supervisor = _Supervisor(Layout(tmp_path), UpSettings(tmp_path), ports, lambda _endpoints: None, print)
+        supervisor = supervisor_of(Layout(tmp_path), print, ports=ports)
         assert [(item.protocol, item.url) for item in supervisor._endpoints.endpoints] == [
             ("amqp", "amqp://127.0.0.1:1"),
             ("amqps", "amqps://127.0.0.1:1"),
@@ -112,6 +186,6 @@ def test_what_a_node_serves_of_a_further_protocol_is_told_where_the_rest_is(
             ("registry", "http://127.0.0.1:2/registry/v1"),
             ("schemas", "http://127.0.0.1:2/schemas/v1"),
         ]
-        assert "lines=127.0.0.1:3" in supervisor._node._command
+        assert "lines=fd:9" in supervisor._nodes.children["node-0"]._command
 
     asyncio.run(story())

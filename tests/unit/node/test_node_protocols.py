@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -168,8 +170,15 @@ def test_a_row_names_what_there_is(row: Any) -> None:
 
 def test_a_place_to_listen_at_may_name_its_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enmasse.node.main.PROTOCOLS", BOTH)
-    assert listening_place("127.0.0.1:0") == (BOTH["amqp"], "127.0.0.1", 0)
-    assert listening_place("lines=[::1]:7007") == (BOTH["lines"], "::1", 7007)
+    assert listening_place("127.0.0.1:0") == (BOTH["amqp"], "127.0.0.1", 0, None)
+    assert listening_place("lines=[::1]:7007") == (BOTH["lines"], "::1", 7007, None)
+    with socket.create_server(("127.0.0.1", 0)) as inherited:
+        place = listening_place(f"lines=fd:{os.dup(inherited.fileno())}")
+        assert place[:3] == (BOTH["lines"], *inherited.getsockname())
+        assert place.inherited is not None
+        place.inherited.close()
+    with socket.socket(socket.AF_UNIX) as other, pytest.raises(ConfigError, match=r"fd:.*is no socket of TCP"):
+        listening_place(f"fd:{os.dup(other.fileno())}")
     with pytest.raises(
         ConfigError, match=f"'gopher' is no protocol of clients: {' or '.join(BOTH)} is expected before the ="
     ):

@@ -14,16 +14,18 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from enmasse.errors import UnavailableError
+from enmasse.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import socket
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
 _FIRST_DELAY_S = 0.1  # a process that died once is wanted back at once
 _LONGEST_DELAY_S = 10.0
+_CHECK_AGAIN_S = 2.0
 _STABLE_S = 10.0  # who ran that long starts with the first delay again
 _LOG_BYTES = 10 * 1024 * 1024
 _TAIL_LINES = 15
@@ -46,8 +48,10 @@ class Child:
         on_start: called with the process id of each new process.
         on_event: called with each JSON object that it prints.
         report: shows a sentence to the user.
-        is_needed: true if it is an error if the process ends before it has ever opened a port; else it is
-            started again then, too.
+        sockets: those that it inherits, under the same numbers.
+        check: called before each start; raises ``ConfigError`` while it may not be started.
+        is_needed: asked when the process ends before it has ever opened a port: true if that is an error; else it
+            is started again then, too.
     """
 
     def __init__(
@@ -59,7 +63,9 @@ class Child:
         on_start: Callable[[int], None],
         on_event: Callable[[Event], None],
         report: Callable[[str], None],
-        is_needed: bool = True,
+        sockets: Iterable[socket.socket] = (),
+        check: Callable[[], None] | None = None,
+        is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
         self.name = name
         self._command = command
@@ -67,6 +73,8 @@ class Child:
         self._on_start = on_start
         self._on_event = on_event
         self._report = report
+        self._sockets = sockets
+        self._check = check
         self._is_needed = is_needed
         self._process: asyncio.subprocess.Process | None = None
         self._has_listened = False
@@ -81,7 +89,7 @@ class Child:
         """
         loop = asyncio.get_running_loop()
         delay = _FIRST_DELAY_S
-        while True:
+        while await self._may_start():
             began = loop.time()
             try:
                 process = await self._start()
@@ -92,7 +100,7 @@ class Child:
                 ending, lines = _describe(code), self._log_lines() if code > 0 else []
             if self._is_stopping:
                 return
-            if self._is_needed and not self._has_listened:
+            if not self._has_listened and self._is_needed():
                 raise UnavailableError(f"{self.name} {ending} while starting; {self._log} ends with:\n{self._tail()}")
             if loop.time() - began > _STABLE_S:
                 delay = _FIRST_DELAY_S
@@ -100,6 +108,20 @@ class Child:
             self._report(f"{self.name} {ending}{reason}; starting it again in {delay:.1f} s")
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY_S)
+
+    async def _may_start(self) -> bool:
+        """Wait until the process may be started; return false if it is not to be any more."""
+        told = ""
+        while self._check is not None:
+            try:
+                self._check()
+                break
+            except ConfigError as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._report(f"{self.name} is not started: {told}. It is, once that is mended")
+                await asyncio.sleep(_CHECK_AGAIN_S)
+        return not self._is_stopping
 
     def send(self, line: str) -> None:
         """Write a line to the process's standard input; nothing happens when it has ended."""
@@ -131,6 +153,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[each.fileno() for each in self._sockets],
             )
         finally:
             if log is not None:

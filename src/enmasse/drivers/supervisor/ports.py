@@ -3,6 +3,9 @@
 A port that was chosen here is taken from below the range out of which the
 kernel gives outgoing connections their ports. So none of them can take it
 while the process that serves it is being started again.
+
+The supervisor binds the ports for clients, and every node inherits the sockets. Nobody is let in, nor waits, before
+the first node listens on them; from then on clients that come while no node is there wait to be accepted.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,14 +115,55 @@ def choose_ports(
 
 def is_free(host: str, port: int) -> bool:
     """Return whether nothing listens on a port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with _socket(host) as probe:
         try:
             probe.bind((host, port))
         except OSError:
             return False
     return True
+
+
+def _socket(host: str) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if made.family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    return made
+
+
+class ClientSockets:
+    """The sockets of the ports for clients, which all nodes inherit, by protocol.
+
+    Args:
+        host: the interface.
+        ports: the ports.
+
+    Raises:
+        ConfigError: one of the ports has been taken.
+    """
+
+    def __init__(self, host: str, ports: Ports) -> None:
+        self.by_protocol: dict[str, socket.socket] = {}
+        for name, port in {"amqp": ports.amqp, **ports.further}.items():
+            bound = self.by_protocol[name] = _socket(host)
+            try:
+                bound.bind((host, port))
+            except OSError as error:
+                self.close()
+                raise ConfigError(
+                    f"port {port} ({name}) on {host} cannot be opened: {error.strerror or error}"
+                ) from None
+
+    def refuse(self) -> None:
+        """Refuse clients, those that wait included, until a node listens again."""
+        for each in self.by_protocol.values():
+            with suppress(OSError):  # none has ever listened
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close them here; each node has its own."""
+        for each in self.by_protocol.values():
+            each.close()
 
 
 def _find_free(host: str, taken: Collection[int]) -> int:

@@ -1,7 +1,8 @@
 """Probes of an installation's endpoints: a request to each, as a client would send it.
 
 Every port of a node answers ``/readyz`` beside its own protocol, in the clear and inside TLS. So one request shows
-that the port is open, that TLS is spoken there, that it is this node which has it, and that the node serves as usual.
+that the port is open, that TLS is spoken there, that it is a node of ours which has it, and that the node serves as
+usual.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from enmasse.drivers.data_directory import DEFAULT_NODE
 from enmasse.node.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints
 
 TIMEOUT_S = 5.0
@@ -30,14 +32,16 @@ def failed_probes(endpoints: Endpoints) -> list[str]:
     It is known within ``TIMEOUT_S`` for each step of a connection.
     """
     found: dict[str, list[str]] = {}
+    nodes = {each.name for each in endpoints.processes if each.kind == "node"}
     with ThreadPoolExecutor(max(1, len(endpoints.endpoints))) as threads:
-        for each, problem in zip(endpoints.endpoints, threads.map(_problem, endpoints.endpoints), strict=True):
+        problems = threads.map(lambda each: _problem(each, nodes), endpoints.endpoints)
+        for each, problem in zip(endpoints.endpoints, problems, strict=True):
             if problem:
                 found.setdefault(problem, []).append(each.url)
     return [f"{', '.join(urls)}: {problem}" for problem, urls in found.items()]
 
 
-def _problem(endpoint: Endpoint) -> str:
+def _problem(endpoint: Endpoint, nodes: Collection[str]) -> str:
     """Return why an endpoint does not serve; empty if it does."""
     place = urlsplit(endpoint.url)
     of_node = any(endpoint.protocol in row.schemes for row in PROTOCOLS.values())
@@ -64,7 +68,7 @@ def _problem(endpoint: Endpoint) -> str:
         connection.close()
     if of_node and not text.partition("\n")[0].startswith("["):
         return f"what answers there is another program (status {answer.status})"
-    if of_node and f"\n{DEFAULT_NODE}: " not in text:
+    if of_node and not any(f"\n{name}: " in text for name in nodes):
         return "another node answers there"
     # Whatever asks for a login or redirects serves.
     if answer.status >= (http.HTTPStatus.MULTIPLE_CHOICES if of_node else http.HTTPStatus.INTERNAL_SERVER_ERROR):

@@ -1,11 +1,12 @@
-"""``enmasse up``: run one control process, one node and the host of pipelines, on ports that stay the same.
+"""``enmasse up``: run one control process, the nodes and the host of pipelines, on ports that stay the same.
 
 Rules:
-1. Ports are chosen once; a process that is restarted serves the same ones.
+1. Ports are chosen once; a process that is restarted serves the same ones. Those for clients are bound here, and all
+   nodes accept from them.
 2. A node opens its ports only after ``endpoints.json`` names its new process
-   ids: it sends ``loaded``, the file is replaced, and it receives ``open``.
+   ids: it sends ``loaded``, the file is replaced, and it receives its word.
 3. Processes are stopped in order: pipelines first, while they can still report and reach their addresses; then
-   control, so that nothing is declared any more; then the node.
+   control, so that nothing is declared any more; then the nodes, all at once.
 4. A file that cannot be written is reported and tried again; no process ends, nor waits, because a file of ours
    cannot be written or another process has died.
 5. Whatever ends the supervisor ends its children: their standard input ends.
@@ -28,20 +29,21 @@ from typing import TYPE_CHECKING
 
 from enmasse.control.access.accounts import new_secret
 from enmasse.drivers.authority import keep_certificate, keep_renewing
-from enmasse.drivers.data_directory import DEFAULT_NODE, DirectoryLock, Layout, keep_secret, make_private
+from enmasse.drivers.data_directory import DirectoryLock, Layout, choose_nodes, keep_secret, make_private
 from enmasse.drivers.pipelines_folder import pipelines_folder
 from enmasse.drivers.supervisor.child import Child
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
-from enmasse.drivers.supervisor.ports import choose_ports
+from enmasse.drivers.supervisor.node_children import NodeChildren, require_node_journal
+from enmasse.drivers.supervisor.ports import ClientSockets, choose_ports
 from enmasse.drivers.supervisor.probes import failed_probes
 from enmasse.errors import ConfigError
 from enmasse.net.connection_limiter import room_for_connections
 from enmasse.net.logs import JsonFormatter, TextFormatter
 from enmasse.node.protocols import PROTOCOLS
-from enmasse.storage.presence import marker_path, require_journal
+from enmasse.storage.errors import JournalMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from enmasse.drivers.supervisor.child import Event
     from enmasse.drivers.supervisor.ports import Ports
@@ -76,6 +78,7 @@ class UpSettings:
         domain: below which spaces have their hosts.
         api_tls_host: the interface on which the API is served with TLS; None: it is not.
         api_tls_port: this port for it; None: chosen.
+        nodes: the number of nodes; None: as many as there were, and one at first.
         with_pipelines: true if pipelines are run.
         pipelines_folder: the folder of their tables, checkpoints and logs; None: below the data directory.
     """
@@ -94,6 +97,7 @@ class UpSettings:
     domain: str = "enmasse.local"
     api_tls_host: str | None = None
     api_tls_port: int | None = None
+    nodes: int | None = None
     with_pipelines: bool = True
     pipelines_folder: Path | None = None
 
@@ -122,9 +126,8 @@ def run_supervisor(
         if settings.with_pipelines:
             folder = settings.pipelines_folder or layout.pipelines
             held.enter_context(pipelines_folder(layout, folder.absolute()))
-        # The node would refuse too, but here it is one sentence.
-        journal = layout.data / "nodes" / DEFAULT_NODE / "journal"
-        require_journal(str(journal), marker_path(layout.data, DEFAULT_NODE))
+        nodes = choose_nodes(layout, settings.nodes)
+        _require_a_journal(layout, nodes)  # a node would refuse too, but here it is one sentence
         # The file of a former run would lead others to processes that have ended.
         try:
             layout.endpoints.unlink(missing_ok=True)
@@ -150,6 +153,7 @@ def run_supervisor(
             api_tls=settings.api_tls_port,
             further=settings.further_ports,
         )
+        sockets = ClientSockets(settings.host, ports)
 
         def report_and_log(sentence: str) -> None:
             _log.warning("%s", sentence)
@@ -161,12 +165,25 @@ def run_supervisor(
                 on_ready(endpoints)
 
         try:
-            return asyncio.run(_Supervisor(layout, settings, ports, ready, report_and_log).run())
+            return asyncio.run(_Supervisor(layout, settings, nodes, ports, sockets, ready, report_and_log).run())
         finally:
             with suppress(OSError):
                 layout.endpoints.unlink(missing_ok=True)
             with suppress(OSError):
                 handler.close()
+
+
+def _require_a_journal(layout: Layout, nodes: Sequence[str]) -> None:
+    """Check that not all nodes have lost their journals: the others serve without those that have.
+
+    Raises:
+        JournalMissingError: they have.
+    """
+    for name in nodes[:-1]:
+        with suppress(JournalMissingError):
+            require_node_journal(layout, name)
+            return
+    require_node_journal(layout, nodes[-1])
 
 
 def _wait_for_former(layout: Layout, report: Callable[[str], None]) -> None:
@@ -205,7 +222,9 @@ class _Supervisor:
         self,
         layout: Layout,
         settings: UpSettings,
+        nodes: Sequence[str],
         ports: Ports,
+        sockets: ClientSockets,
         on_ready: Callable[[Endpoints], None],
         report: Callable[[str], None],
     ) -> None:
@@ -233,40 +252,34 @@ class _Supervisor:
             domain=settings.domain.lower(),
         )
         self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
-        self._starting = {"control", DEFAULT_NODE}  # the processes that have not opened their ports yet
+        self._starting = {"control", *nodes}  # the processes that have not opened their ports yet
         self._all_listen = asyncio.Event()
         self._publishing: asyncio.TimerHandle | None = None  # set while the file could not be written
-        self._loaded_node: int | None = None  # the process id of a node that waits to be opened
-        admin = layout.admin_socket(DEFAULT_NODE)
-        make_private(admin.parent)
-        program = [sys.executable, "-m", "enmasse"]
         data = ["--data", str(layout.data), "--supervised", "--log-format", settings.log_format]
         api_arguments = ["--host", host, "--port", str(ports.api), "--api-auth", settings.api_auth]
         api_arguments += [*settings.control_arguments, "--domain", settings.domain, "--amqp-port", str(ports.amqp)]
         if settings.api_tls_host is not None:
             api_arguments += ["--tls-host", settings.api_tls_host, "--tls-port", str(ports.api_tls)]
+        for name in nodes:
+            api_arguments += ["--node", name]
         self._control = Child(
             "control",
-            [*program, "control", *data, *api_arguments, "--node", DEFAULT_NODE],
+            [sys.executable, "-m", "enmasse", "control", *data, *api_arguments],
             log=layout.logs / "control.log",
             on_start=self._control_started,
             on_event=self._on_control_event,
             report=report,
         )
-        listen = ["--listen", f"{shown}:{ports.amqp}", "--admin", str(admin)]
-        for name, port in ports.further.items():
-            listen += ["--listen", f"{name}={shown}:{port}"]
-        listen += ["--tls", str(layout.tls), "--domain", settings.domain]
-        listen += settings.node_arguments
-        self._node = Child(
-            DEFAULT_NODE,
-            [*program, "node", *data, "--name", DEFAULT_NODE, *listen],
-            log=layout.logs / f"{DEFAULT_NODE}.log",
-            on_start=lambda _pid: None,  # it is named in the file once it has loaded
-            on_event=self._on_node_event,
+        tls = ["--tls", str(layout.tls), "--domain", settings.domain, "--log-format", settings.log_format]
+        self._nodes = NodeChildren(
+            nodes,
+            [*tls, *settings.node_arguments],
+            layout,
+            sockets,
+            published=self._publish_nodes,
+            listens=self._listens,
             report=report,
         )
-
         self._control_listens = asyncio.Event()
         self._pipelines: Child | None = None
         if settings.with_pipelines:
@@ -283,7 +296,7 @@ class _Supervisor:
                 on_start=self._pipelines_started,
                 on_event=lambda _event: None,
                 report=report,
-                is_needed=False,
+                is_needed=lambda: False,
             )
 
     async def run(self) -> int:
@@ -292,7 +305,8 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        running = [asyncio.create_task(child.run(), name=child.name) for child in (self._control, self._node)]
+        children = (self._control, *self._nodes.children.values())
+        running = [asyncio.create_task(child.run(), name=child.name) for child in children]
         stopping = asyncio.create_task(stop.wait())
         renewing = asyncio.create_task(keep_renewing(self._layout.tls, self._host, self._report))
         hosting = asyncio.create_task(self._host_pipelines())
@@ -307,7 +321,7 @@ class _Supervisor:
                 await self._pipelines.stop(_PIPELINES_PATIENCE_S)
             hosting.cancel()
             await self._control.stop(_CONTROL_PATIENCE_S)
-            await self._node.stop(_NODE_PATIENCE_S)
+            await self._nodes.stop(_NODE_PATIENCE_S)
             for task in running:
                 if not task.done():
                     task.cancel()
@@ -342,45 +356,27 @@ class _Supervisor:
 
     def _pipelines_started(self, pid: int) -> None:
         self._processes["pipelines"] = Process("pipelines", "pipelines", pid)
-        if DEFAULT_NODE in self._processes:
-            self._publish()
+        self._publish_nodes()
 
     def _control_started(self, pid: int) -> None:
         self._processes["control"] = Process("control", "control", pid)
-        if DEFAULT_NODE in self._processes:
-            self._publish()  # before that the file would name no node
+        self._publish_nodes()
 
     def _on_control_event(self, event: Event) -> None:
         if event.get("event") == "listening":
             self._listens("control")
             self._control_listens.set()
-            if self._loaded_node is not None:
-                self._open_node(self._loaded_node)
+            self._nodes.open()  # a reader of the file must find the API behind it
 
-    def _on_node_event(self, event: Event) -> None:
-        match event:
-            case {"event": "loaded", "pid": int(pid), "journal_pid": int(journal)}:
-                self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
-                if "control" in self._starting:
-                    self._loaded_node = pid  # a reader of the file must find the API behind it
-                else:
-                    self._open_node(pid)
-            case {"event": "journal", "journal_pid": int(journal)}:
-                self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
-                if DEFAULT_NODE in self._processes:
-                    self._publish()
-            case {"event": "listening"}:
-                self._listens(DEFAULT_NODE)
-
-    def _open_node(self, pid: int) -> None:
-        self._loaded_node = None
-        self._processes[DEFAULT_NODE] = Process("node", DEFAULT_NODE, pid)
-        self._publish()
-        self._node.send("open")
+    def _publish_nodes(self) -> None:
+        """Publish the processes, unless the file would name no node."""
+        if self._nodes.processes:
+            self._publish()
 
     def _publish(self) -> None:
-        order = ("supervisor", "control", DEFAULT_NODE, "journal", "pipelines")
-        processes = tuple(self._processes[name] for name in order if name in self._processes)
+        first = [self._processes[name] for name in ("supervisor", "control") if name in self._processes]
+        last = [self._processes[name] for name in ("pipelines",) if name in self._processes]
+        processes = (*first, *self._nodes.processes, *last)
         self._endpoints = replace(self._endpoints, processes=processes)
         if self._publishing is not None:
             self._publishing.cancel()

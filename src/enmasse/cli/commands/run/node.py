@@ -30,7 +30,7 @@ from enmasse.messaging.transaction import TRANSACTION_TIMEOUT_S
 from enmasse.net.connection_limiter import ConnectionLimits
 from enmasse.net.egress import PROXIES, Reach, networks_of
 from enmasse.net.logs import FORMATS
-from enmasse.node.main import run
+from enmasse.node.main import listening_place, run
 from enmasse.node.ports import PortOptions
 from enmasse.node.protocols import PROTOCOLS
 from enmasse.node.tenancy import DOMAIN
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 def run_node(arguments: Sequence[str]) -> int:
     """Run a node with the arguments of the command line; return its exit code."""
     options = _parser().parse_args(arguments)
-    listen = options.listen or ["127.0.0.1:5672"]
-    hosts = [place.rpartition("=")[2].rpartition(":")[0] for place in listen]
     try:
-        for host in filter(None, hosts):
+        listen = [listening_place(text) for text in options.listen or ["127.0.0.1:5672"]]
+        hosts = [place.host for place in listen]
+        for host in hosts:
             if options.users is None:
-                require_loopback(host)  # an empty host is no place at all, as the node will say
+                require_loopback(host)
         make_private(options.data)
         os.umask(0o077)
         names = names_of(options.http_name)
@@ -180,7 +180,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="[PROTOCOL=]HOST:PORT",
         help="where clients connect; may be given more than once (default: 127.0.0.1:5672). All protocols are spoken "
-        f"there; who is not recognised speaks PROTOCOL ({', '.join(PROTOCOLS)})",
+        f"there; who is not recognised speaks PROTOCOL ({', '.join(PROTOCOLS)}). fd:N in the place of HOST:PORT is "
+        "the inherited descriptor N, a socket that is bound",
     )
     parser.add_argument(
         "--default-space",

@@ -1,0 +1,154 @@
+"""The nodes of an installation as its supervisor sees them: their processes, their journals, and who is open.
+
+Rules:
+1. A node is opened, by its *word* on its standard input, once ``endpoints.json`` names its new process ids.
+2. All nodes accept from the same sockets. Clients that come while no node is open wait, for ``WAIT_S`` at most: then
+   they are refused, until a node is open again, as clients may know other places to go to.
+3. A node whose journal is gone is not started, is named with what can be done, and is started once the journal is
+   there. The others serve meanwhile. All that there are having failed at their first start is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from enmasse.drivers.data_directory import make_private
+from enmasse.drivers.supervisor.child import Child
+from enmasse.drivers.supervisor.endpoints import Process
+from enmasse.storage.presence import marker_path, require_journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from enmasse.drivers.data_directory import Layout
+    from enmasse.drivers.supervisor.child import Event
+    from enmasse.drivers.supervisor.ports import ClientSockets
+
+WAIT_S: Final = 10.0
+"""A node is there again within two seconds, unless something is wrong with it; clients give up after ten or more."""
+
+
+def require_node_journal(layout: Layout, name: str) -> None:
+    """Check that a node's journal is there if there ever was one.
+
+    Raises:
+        JournalMissingError: it is gone.
+    """
+    require_journal(str(layout.data / "nodes" / name / "journal"), marker_path(layout.data, name))
+
+
+class NodeChildren:
+    """The processes of all nodes.
+
+    Args:
+        names: the names of the nodes.
+        arguments: those of every node.
+        layout: the layout of the data directory.
+        sockets: the sockets of the ports for clients.
+        published: called when the processes that are to be in ``endpoints.json`` have become others.
+        listens: called with the name of a node that listens.
+        report: shows a sentence to the user.
+
+    Attributes:
+        children: the processes, by the nodes' names.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        arguments: Iterable[str],
+        layout: Layout,
+        sockets: ClientSockets,
+        *,
+        published: Callable[[], None],
+        listens: Callable[[str], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._published = published
+        self._listens = listens
+        self._sockets = sockets
+        self._processes: dict[tuple[str, str], int] = {}
+        self._loaded: dict[str, int] = {}  # the process ids of nodes that wait to be opened
+        self._may_open = False
+        self._failed: set[str] = set()  # the nodes that ended before they had ever listened
+        self._open: set[str] = set()
+        self._refusing: asyncio.TimerHandle | None = None
+        common = ["--data", str(layout.data), "--supervised", *arguments]
+        for protocol, each in sockets.by_protocol.items():
+            common += ["--listen", f"{protocol}=fd:{each.fileno()}"]
+        self.children: dict[str, Child] = {}
+        for name in names:
+            admin = layout.admin_socket(name)
+            make_private(admin.parent)
+            self.children[name] = Child(
+                name,
+                [sys.executable, "-m", "enmasse", "node", "--name", name, "--admin", str(admin), *common],
+                log=layout.logs / f"{name}.log",
+                on_start=partial(self._started, name),
+                on_event=partial(self.on_event, name),
+                report=report,
+                sockets=sockets.by_protocol.values(),
+                check=partial(require_node_journal, layout, name),
+                is_needed=partial(self._is_last_hope, name),
+            )
+
+    @property
+    def processes(self) -> list[Process]:
+        """The processes that are to be in ``endpoints.json``: those of nodes that have been loaded."""
+        return [
+            Process(kind, name, self._processes[kind, name])
+            for name in self.children
+            for kind in ("node", "journal")
+            if ("node", name) in self._processes and (kind, name) in self._processes
+        ]
+
+    def open(self) -> None:
+        """Open the nodes that are loaded, and from now on each that is: those who read of it find the API, too."""
+        self._may_open = True
+        for name in list(self._loaded):
+            self._open_loaded(name)
+
+    async def stop(self, patience_s: float) -> None:
+        """Stop all of them at once, in order or by force after ``patience_s`` seconds each."""
+        self._sockets.close()
+        if self._refusing is not None:
+            self._refusing.cancel()
+        await asyncio.gather(*(child.stop(patience_s) for child in self.children.values()))
+
+    def on_event(self, name: str, event: Event) -> None:
+        """Handle what a node says on its standard output."""
+        match event:
+            case {"event": "loaded", "pid": int(pid), "journal_pid": int(journal)}:
+                self._processes["journal", name] = journal
+                self._loaded[name] = pid
+                if self._may_open:
+                    self._open_loaded(name)
+            case {"event": "journal", "journal_pid": int(journal)}:
+                self._processes["journal", name] = journal
+                self._published()
+            case {"event": "listening"}:
+                self._listens(name)
+
+    def _started(self, name: str, _pid: int) -> None:
+        """Note that a node is not open, as it has just been started; it is published once it is loaded."""
+        self._open.discard(name)
+        if not self._open and self._may_open and self._refusing is None:
+            self._refusing = asyncio.get_running_loop().call_later(WAIT_S, self._sockets.refuse)
+
+    def _open_loaded(self, name: str) -> None:
+        self._processes["node", name] = self._loaded.pop(name)
+        self._published()
+        self._open.add(name)
+        if self._refusing is not None:
+            self._refusing.cancel()
+            self._refusing = None
+        self.children[name].send(json.dumps({"open": True}))
+
+    def _is_last_hope(self, name: str) -> bool:
+        """Return true if a node that failed was the last one that had not."""
+        self._failed.add(name)
+        return len(self._failed) == len(self.children)
