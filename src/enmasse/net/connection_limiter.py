@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from enmasse.errors import ConfigError
@@ -149,6 +150,7 @@ class ConnectionLimiter:
         half_open: the slots of connections that are not admitted yet, in the order of their arrival.
         turned_away: the number of connections that were aborted for want of a slot.
         timed_out: the number of those that did not open in time.
+        count_changed: called when the number of connections has changed.
     """
 
     def __init__(self, turn: Turn, limits: ConnectionLimits) -> None:
@@ -157,6 +159,7 @@ class ConnectionLimiter:
         self.half_open: dict[Slot, None] = {}
         self.turned_away = 0
         self.timed_out = 0
+        self.count_changed: Callable[[], object] | None = None
         self._loop = turn.loop
         self._shares: Shares[Slot] = Shares(limits.max_handshakes)
         self._connections: set[Slot] = set()
@@ -168,6 +171,11 @@ class ConnectionLimiter:
     def __len__(self) -> int:
         """Return the number of connections, half-open ones included."""
         return len(self._connections)
+
+    @property
+    def is_full(self) -> bool:
+        """True if there are as many connections as may be, half-open ones included."""
+        return len(self._connections) >= self.limits.max_connections
 
     def enter(self, transport: asyncio.Transport) -> Slot | None:
         """Return a slot for a new connection, or None if the connection has to be aborted."""
@@ -181,6 +189,8 @@ class ConnectionLimiter:
         self._connections.add(slot)
         self._networks[network] = self._networks.get(network, 0) + 1
         self._begin(slot)
+        if self.count_changed is not None:
+            self.count_changed()
         return slot
 
     def _begin(self, slot: Slot) -> None:
@@ -209,6 +219,8 @@ class ConnectionLimiter:
             left = self._networks.pop(slot.network) - 1
             if left:
                 self._networks[slot.network] = left
+            if self.count_changed is not None:
+                self.count_changed()
 
     def shut(self) -> None:
         """Abort every half-open connection, as the node stops."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from enmasse.net.certificates import CertificateStore, HostAuthorities
     from enmasse.net.loop import Turn
     from enmasse.net.proxy_layer import Proxies
+    from enmasse.net.shared_listener import SharedListener, Siblings
     from enmasse.net.special_addresses import Network
     from enmasse.net.transport import Engine, EngineProtocol
     from enmasse.node.connections.client_connection import ClientConnection
@@ -76,6 +77,9 @@ class PortOptions:
 
     proxy_certificate_names: bool = False
     """Whether the names in clients' certificates count by a load balancer's word."""
+
+    siblings: Siblings | None = None
+    """The processes that listen on the same inherited sockets; None: there are none."""
 
 
 class ServedHosts:
@@ -174,6 +178,8 @@ class Ports:
         self._turn = turn
         self._proxies: tuple[Proxies, Port] | None = None
         self._origins = options.origins
+        self._siblings = options.siblings
+        self._is_closed = False
         self._certificates: CertificateStore | None = None
         if options.tls is not None:
             from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
@@ -206,7 +212,7 @@ class Ports:
         place: tuple[str, int] | socket.socket,
         protocols: Mapping[ProtocolSignature, MakeEngine],
         refuse_host: RefuseHost,
-    ) -> asyncio.Server:
+    ) -> asyncio.Server | SharedListener:
         """Open one port for clients.
 
         Args:
@@ -229,7 +235,18 @@ class Ports:
         loop = self._turn.loop
         if isinstance(place, tuple):
             return await loop.create_server(served.make_protocol, *place, backlog=BACKLOG)
+        if self._siblings is not None:
+            # Few nodes have siblings.
+            from enmasse.net.shared_listener import SharedListener  # noqa: PLC0415
+
+            self.limiter.count_changed = self._tell_siblings
+            self._tell_siblings()
+            return SharedListener(loop, place, BACKLOG, served.make_protocol, self._siblings, self.limiter)
         return await loop.create_server(served.make_protocol, sock=place, backlog=BACKLOG)
+
+    def _tell_siblings(self) -> None:
+        assert self._siblings is not None
+        self._siblings.tell(None if self.limiter.is_full or self._is_closed else len(self.limiter))
 
     def vouches(self, chain: Sequence[bytes]) -> bool:
         """Return true if an authority of the operator's vouches for a client; see ``CertificateStore``."""
@@ -242,6 +259,9 @@ class Ports:
 
     def close(self) -> None:
         """Abort the half-open connections."""
+        self._is_closed = True
+        if self._siblings is not None:
+            self._tell_siblings()
         if self._proxies is not None:
             self._proxies[0].shut()
         self.limiter.shut()
@@ -288,7 +308,7 @@ def _fit(limits: ConnectionLimits, *, has_proxies: bool = False) -> ConnectionLi
 RETRY_S = 2.0
 """Seconds between two attempts to open a port that is in use."""
 
-Open = Callable[[str, int, str], Awaitable[asyncio.Server]]
+Open = Callable[[str, int, str], Awaitable["asyncio.Server | SharedListener"]]
 
 
 def reason_of(error: OSError) -> str:
@@ -313,7 +333,7 @@ class SpacePorts:
         self._open_port = open_port
         self._hosts: list[str] = []
         self._wanted: dict[str, int] = {}
-        self._open: dict[str, tuple[int, list[asyncio.Server]]] = {}
+        self._open: dict[str, tuple[int, list[asyncio.Server | SharedListener]]] = {}
         self._problems: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_stale = False
@@ -391,7 +411,7 @@ class SpacePorts:
         if other is not None:
             self._problems[space] = f"port {port} belongs to another space already; choose another one"
             return
-        servers: list[asyncio.Server] = []
+        servers: list[asyncio.Server | SharedListener] = []
         try:
             for host in self._hosts:
                 servers.append(await self._open_port(host, port, space))  # noqa: PERF401  those opened before are closed

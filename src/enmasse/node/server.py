@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from enmasse.identity.users import Users
     from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.listener import MakeEngine
+    from enmasse.net.shared_listener import SharedListener
     from enmasse.net.transport import Engine
     from enmasse.node.errors import EntityError
     from enmasse.node.uplinks.connectors import Connectors
@@ -94,7 +95,7 @@ def _present() -> str:
 class Listener:
     """An open port, or the administrator's socket."""
 
-    def __init__(self, name: str, host: str, port: int, server: asyncio.Server) -> None:
+    def __init__(self, name: str, host: str, port: int, server: asyncio.Server | SharedListener) -> None:
         self.name = name
         self.host = host
         self.port = port
@@ -459,7 +460,7 @@ class Server:
         self.space_ports.serve_on(host)
         return port
 
-    async def _open_space_port(self, host: str, port: int, space: str) -> asyncio.Server:
+    async def _open_space_port(self, host: str, port: int, space: str) -> asyncio.Server | SharedListener:
         origin = _Origin(main_protocol(self.protocols), host, port, port_of=space)
         return await self.ports.open((host, port), self._engine_makers(origin), self.hosts.refuse)
 

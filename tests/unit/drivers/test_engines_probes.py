@@ -9,10 +9,11 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints
+from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, Process
 from enmasse.drivers.supervisor.probes import failed_probes
 
 READY = "[+] journal\nnode-0: readyz passed\n"
+OURS = (Process("node", "node-0", 1), Process("node", "node-1", 2))
 
 
 def http(status: str, text: str) -> bytes:
@@ -50,6 +51,7 @@ NODES = {
         http("503 Service Unavailable", "[+] listeners\n[-] journal: lost\nnode-0: readyz failed\n"),
         "status 503: [-] journal: lost",
     ),
+    "the other node that is ready": (http("200 OK", READY.replace("node-0", "node-1")), ""),
     "another node": (http("200 OK", READY.replace("node-0", "node-7")), "another node answers there"),
     "another program of HTTP": (http("200 OK", "hello"), "what answers there is another program (status 200)"),
     "a program of another protocol": (b"220 mail.example.com\r\n", "what answers there is another program"),
@@ -76,12 +78,14 @@ def test_an_endpoint_serves_or_is_told_with_the_reason(
     monkeypatch.setattr("enmasse.drivers.supervisor.probes.TIMEOUT_S", 0.2 if answer is None else 20.0)
     with answering(answer) as port:
         url = f"{scheme}://127.0.0.1:{port}"
-        assert failed_probes(Endpoints((Endpoint(protocol, url),))) == ([f"{url}: {problem}"] if problem else [])
+        assert failed_probes(Endpoints((Endpoint(protocol, url),), OURS)) == (
+            [f"{url}: {problem}"] if problem else []
+        )
 
 
 def test_endpoints_with_the_same_problem_are_one_sentence() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # nobody listens
         urls = [f"{scheme}://127.0.0.1:{held.getsockname()[1]}" for scheme in ("amqp", "stomps", "https")]
-        found = failed_probes(Endpoints(tuple(Endpoint(url.partition(":")[0], url) for url in urls)))
+        found = failed_probes(Endpoints(tuple(Endpoint(url.partition(":")[0], url) for url in urls), OURS))
     assert found == [f"{', '.join(urls)}: Connection refused"]

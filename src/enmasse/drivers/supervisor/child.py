@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from enmasse.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
@@ -48,7 +47,7 @@ class Child:
         on_start: called with the process id of each new process.
         on_event: called with each JSON object that it prints.
         report: shows a sentence to the user.
-        sockets: those that it inherits, under the same numbers.
+        descriptors: those that it inherits, under the same numbers.
         check: called before each start; raises ``ConfigError`` while it may not be started.
         is_needed: asked when the process ends before it has ever opened a port: true if that is an error; else it
             is started again then, too.
@@ -63,7 +62,7 @@ class Child:
         on_start: Callable[[int], None],
         on_event: Callable[[Event], None],
         report: Callable[[str], None],
-        sockets: Iterable[socket.socket] = (),
+        descriptors: Iterable[int] = (),
         check: Callable[[], None] | None = None,
         is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -73,7 +72,7 @@ class Child:
         self._on_start = on_start
         self._on_event = on_event
         self._report = report
-        self._sockets = sockets
+        self._descriptors = tuple(descriptors)
         self._check = check
         self._is_needed = is_needed
         self._process: asyncio.subprocess.Process | None = None
@@ -153,7 +152,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
-                pass_fds=[each.fileno() for each in self._sockets],
+                pass_fds=self._descriptors,
             )
         finally:
             if log is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from enmasse.drivers.data_directory import make_private
 from enmasse.drivers.supervisor.child import Child
 from enmasse.drivers.supervisor.endpoints import Process
+from enmasse.net.shared_listener import no_counts
 from enmasse.storage.presence import marker_path, require_journal
 
 if TYPE_CHECKING:
@@ -77,21 +79,27 @@ class NodeChildren:
         self._failed: set[str] = set()  # the nodes that ended before they had ever listened
         self._open: set[str] = set()
         self._refusing: asyncio.TimerHandle | None = None
+        descriptors = [each.fileno() for each in sockets.by_protocol.values()]
         common = ["--data", str(layout.data), "--supervised", *arguments]
         for protocol, each in sockets.by_protocol.items():
             common += ["--listen", f"{protocol}=fd:{each.fileno()}"]
+        if len(names) > 1:
+            counts = os.memfd_create("siblings")
+            os.write(counts, no_counts(len(names)))
+            descriptors.append(counts)
         self.children: dict[str, Child] = {}
-        for name in names:
+        for index, name in enumerate(names):
+            own = ["--siblings", f"{counts}:{index}"] if len(names) > 1 else []
             admin = layout.admin_socket(name)
             make_private(admin.parent)
             self.children[name] = Child(
                 name,
-                [sys.executable, "-m", "enmasse", "node", "--name", name, "--admin", str(admin), *common],
+                [sys.executable, "-m", "enmasse", "node", "--name", name, "--admin", str(admin), *own, *common],
                 log=layout.logs / f"{name}.log",
                 on_start=partial(self._started, name),
                 on_event=partial(self.on_event, name),
                 report=report,
-                sockets=sockets.by_protocol.values(),
+                descriptors=descriptors,
                 check=partial(require_node_journal, layout, name),
                 is_needed=partial(self._is_last_hope, name),
             )

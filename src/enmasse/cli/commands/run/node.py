@@ -39,6 +39,8 @@ from enmasse.node.users.gate import MAX_USER_CONNECTIONS, GateOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enmasse.net.shared_listener import Siblings
+
 
 def run_node(arguments: Sequence[str]) -> int:
     """Run a node with the arguments of the command line; return its exit code."""
@@ -97,6 +99,7 @@ def run_node(arguments: Sequence[str]) -> int:
             names=names,
             proxy_from=proxies,
             proxy_certificate_names=options.proxy_certificate_names,
+            siblings=options.siblings,
         ),
     )
 
@@ -115,6 +118,16 @@ def _count(text: str) -> int:
     if not text.isdigit() or not 0 < int(text) < 1 << 31:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of connections; 1 or more is expected")
     return int(text)
+
+
+def _siblings(text: str) -> Siblings:
+    from enmasse.net.shared_listener import Siblings  # noqa: PLC0415  few nodes have some
+
+    descriptor, _, index = text.partition(":")
+    try:
+        return Siblings(int(descriptor), int(index))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} names no siblings: {error}") from None
 
 
 def _add_port_options(parser: argparse.ArgumentParser) -> None:
@@ -153,6 +166,13 @@ def _add_port_options(parser: argparse.ArgumentParser) -> None:
         default=limits.handshake_timeout_s,
         metavar="SECONDS",
         help=f"end a connection that has not opened by then (default: {limits.handshake_timeout_s:g})",
+    )
+    parser.add_argument(
+        "--siblings",
+        type=_siblings,
+        metavar="FD:INDEX",
+        help="memory, inherited as descriptor FD, in which nodes that listen on the same inherited sockets tell each "
+        "other how many connections they have; this one is number INDEX",
     )
     WEB_ORIGIN.add_to(parser, action="append")
     HTTP_NAME.add_to(parser, action="append")
