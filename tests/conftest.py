@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import gc
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.assertion import rewrite
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from xdist import is_xdist_worker
@@ -71,6 +73,34 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"ENMASSE_TEST_SEED={SEED} repeats what goes by chance")
+    if session.config.getoption("numprocesses", None):
+        compile_all(session.config)
+
+
+def compile_all(config: pytest.Config) -> None:
+    """Compile what is new, with a process for each processor: each worker would do it for itself, all at once.
+
+    What asserts say of a failure is compiled into tests, which takes twice as long as all else of finding them.
+    """
+    state = config.stash[rewrite.assertstate_key]
+    files = sorted(config.rootpath.glob("tests/**/*.py"))
+    processors = len(os.sched_getaffinity(0))
+    children = []
+    for number in range(processors):
+        if (child := os.fork()) == 0:
+            for path in files[number::processors]:
+                if not path.name.startswith(("test_", "conftest.")):
+                    continue
+                kept = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
+                if rewrite._read_pyc(path, kept) is None and rewrite.try_makedirs(kept.parent):
+                    source, code = rewrite._rewrite_test(path, config)
+                    rewrite._write_pyc(state, code, source, kept)
+            if number == 0:
+                compileall.compile_dir(config.rootpath / "src", quiet=1)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
 
 
 @pytest.fixture

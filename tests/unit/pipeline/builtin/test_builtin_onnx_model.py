@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-for name in ("onnxruntime", "sklearn", "skl2onnx", "skops"):
-    pytest.importorskip(name)
-
-import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import skops.io
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+import pytest
 
 from enmasse.cli.commands.use.model_file import as_onnx, read_features
 from enmasse.cli.errors import CliError, UsageError
@@ -29,7 +18,14 @@ from enmasse.pipeline.builtin.models import Model, Models, roll_back
 from enmasse.pipeline.builtin.onnx_model import KEPT, OnnxModel, import_model, saved
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+NEEDED = ("joblib", "onnxruntime", "sklearn", "skl2onnx", "skops")
+"""Imported by tests alone: together they take seconds, which every worker would spend to find the tests."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+    *(pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed") for name in NEEDED),
+]
 
 RANDOM = np.random.default_rng(7)
 ROWS = pd.DataFrame(
@@ -40,6 +36,12 @@ POWER = 3 * ROWS["load"] + ROWS["rpm"] + 10 * (ROWS["site"] == "north")
 
 def mixed() -> Any:
     """A regression over numbers that may lack, and text."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     columns = ColumnTransformer(
         [("n", numbers, ["load", "rpm"]), ("s", OneHotEncoder(handle_unknown="ignore"), ["site"])]
@@ -52,8 +54,27 @@ def doubled(values: Any) -> Any:
     return values * 2
 
 
+def odd(function: Any) -> Any:
+    """A pipeline of which no ONNX can be made."""
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    return make_pipeline(FunctionTransformer(function), LinearRegression())
+
+
+def dump(model: Any, path: Path) -> None:
+    """Write a model in the form that the file's name says."""
+    import joblib
+    import skops.io
+
+    (skops.io if path.suffix == ".skops" else joblib).dump(model, path)
+
+
 def levels() -> Any:
     """A classifier with names as classes."""
+    from sklearn.ensemble import RandomForestClassifier
+
     return RandomForestClassifier(5, random_state=7).fit(
         ROWS[["load", "rpm"]].to_numpy(), np.where(POWER > 7, "high", "low")
     )
@@ -71,7 +92,7 @@ def imported(folder: Path, content: bytes, *features: str, output: str | None = 
 
 def test_a_scikit_learn_pipeline_predicts_as_it_did_where_it_was_fitted(tmp_path: Path, folder: Path) -> None:
     fitted = mixed()
-    skops.io.dump(fitted, tmp_path / "pumps.skops")
+    dump(fitted, tmp_path / "pumps.skops")
     content, names = as_onnx(tmp_path / "pumps.skops", read_features("load,rpm,site:string"), trust=True)
     model = imported(folder, content, *names)
     assert (model.features, model.returns, model.version) == (("load", "rpm", "site"), "DOUBLE", "000001")
@@ -84,7 +105,7 @@ def test_a_scikit_learn_pipeline_predicts_as_it_did_where_it_was_fitted(tmp_path
 
 def test_a_classifier_gives_classes_or_probabilities(tmp_path: Path, folder: Path) -> None:
     fitted = levels()
-    joblib.dump(fitted, tmp_path / "levels.joblib")
+    dump(fitted, tmp_path / "levels.joblib")
     content, names = as_onnx(tmp_path / "levels.joblib", [], trust=True)
     assert names == ["f1", "f2"]
     model = imported(folder, content, "load", "rpm")
@@ -105,7 +126,7 @@ def test_a_classifier_gives_classes_or_probabilities(tmp_path: Path, folder: Pat
 
 def test_a_version_that_was_imported_counts_until_it_is_rolled_back(tmp_path: Path, folder: Path) -> None:
     trained = Models(folder).add(Model("pumps", "kmeans", ("a",), None, (0.0,), (1.0,)), lambda _: None, KEPT)
-    joblib.dump(levels(), tmp_path / "levels.pkl")
+    dump(levels(), tmp_path / "levels.pkl")
     imported(folder, as_onnx(tmp_path / "levels.pkl", [], trust=True)[0])
     assert Models(folder).current() == "000002"
     with pytest.raises(PlanError, match=r"was imported, and has no score: call it in SQL, as model_pumps\(f1, f2\)"):
@@ -123,7 +144,7 @@ def test_a_pickle_is_loaded_by_nobody_who_does_not_trust_it(tmp_path: Path, fold
         as_onnx(tmp_path / "trap.pkl", [], trust=False)
     with pytest.raises(PlanError, match="this is a pickle, which runs as code when it is loaded"):
         import_model(folder, (tmp_path / "trap.pkl").read_bytes(), ())
-    skops.io.dump(make_pipeline(FunctionTransformer(doubled), LinearRegression()), tmp_path / "odd.skops")
+    dump(odd(doubled), tmp_path / "odd.skops")
     with pytest.raises(UsageError, match=r"has types that may run code: .*doubled"):
         as_onnx(tmp_path / "odd.skops", [], trust=False)
     assert not (tmp_path / "sprung").exists()
@@ -145,8 +166,8 @@ def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str, content: by
 
 
 def test_what_cannot_be_made_onnx_is_said(tmp_path: Path) -> None:
-    pickled = make_pipeline(FunctionTransformer(np.sqrt), LinearRegression()).fit(ROWS[["load"]].to_numpy(), POWER)
-    joblib.dump(pickled, tmp_path / "odd.joblib")
+    pickled = odd(np.sqrt).fit(ROWS[["load"]].to_numpy(), POWER)
+    dump(pickled, tmp_path / "odd.joblib")
     with pytest.raises(CliError, match="no ONNX can be made of this Pipeline with the features f1:float"):
         as_onnx(tmp_path / "odd.joblib", [], trust=True)
     with pytest.raises(UsageError, match="fitted with 1 features, and 2 are named"):
@@ -158,7 +179,7 @@ def test_what_cannot_be_made_onnx_is_said(tmp_path: Path) -> None:
 def test_bytes_that_are_no_onnx_and_values_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(PlanError, match="model pumps: expected a file of ONNX"):
         import_model(folder, b"nothing", ())
-    joblib.dump(levels(), tmp_path / "levels.pkl")
+    dump(levels(), tmp_path / "levels.pkl")
     model = imported(folder, as_onnx(tmp_path / "levels.pkl", [], trust=True)[0])
     with pytest.raises(PlanError, match=r"a feature of type tensor\(float\) has a value that is none"):
         model.predictions(folder / "000001", [pa.array(["hot"]), pa.array([1.0])])
