@@ -10,10 +10,12 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
 from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.endpoints import Endpoints, read_endpoints
 from enmasse.net.connection_limiter import room_for_connections
 from tests.support.installation import Installation
 from tests.support.polling import until
@@ -39,10 +41,25 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     assert installation.stop() == 0, installation.log.read_text()
 
 
+def test_commands_and_metrics_know_every_node(several: Installation) -> None:
+    names = [f"node-{number}" for number in range(NODES)]
+    status = json.loads(several.ok("status", "-o", "json"))
+    assert [(node["name"], node["ready"]) for node in status["nodes"]] == [(name, True) for name in names]
+    wanted = [[name, "True", "True"] for name in names]
+    until(lambda: [line.split()[:3] for line in several.ok("get", "nodes").splitlines()[1:]] == wanted)
+    for name in names:
+        assert several.run("logs", name, "--tail", "0").code == 0
+    with urlopen(Request(f"{several.url('api')}/metrics", headers=several.proof)) as answer:
+        metrics = answer.read().decode()
+    assert all(f'enmasse_node_ready{{node="{name}"}} 1.0' in metrics for name in names)
+    kinds = [(item["kind"], item["name"]) for item in several.endpoints()["processes"][2:]]
+    assert kinds == [(kind, name) for name in names for kind in ("node", "journal")]
+
+
 def nodes_of(installation: Installation) -> dict[str, int]:
     """The process ids of the nodes that are open."""
-    found = installation.endpoints()["processes"]
-    return {item["name"]: item["pid"] for item in found if item["kind"] == "node" and is_alive(item["pid"])}
+    found = (read_endpoints(Layout(installation.data).endpoints) or Endpoints()).processes
+    return {item.name: item.pid for item in found if item.kind == "node" and is_alive(item.pid)}
 
 
 def connect(installation: Installation, stack: ExitStack) -> socket.socket:
@@ -101,13 +118,16 @@ def test_a_node_without_its_journal_is_named_and_the_others_serve_and_it_once_th
     assert several.stop() == 0
     journal = several.data / "nodes" / "node-2" / "journal"
     shutil.move(journal, several.data / "elsewhere")
-    several.start("--no-pipelines")
+    several.launch("--no-pipelines")
     told = f"node-2 is not started: the journal in {journal} is gone: there is no {journal}/data.mdb"
     until(lambda: told in several.log.read_text(), several.log.read_text)
     until(lambda: set(nodes_of(several)) == {"node-0", "node-1", "node-3"})
+    only = "error: node node-2 is not ready (node node-2 is not connected)\n"
+    until(lambda: several.run("status").err == only, lambda: several.run("status").err)
     with ExitStack() as stack:
         for _ in range(8):
             assert connect(several, stack).recv(8) == HEADER
         shutil.move(several.data / "elsewhere", journal)
-        until(lambda: "node-2" in nodes_of(several), several.log.read_text)
+        several.ok("status", "--wait", "150")
+        assert "node-2" in nodes_of(several)
     assert several.log.read_text().count(told) == 1

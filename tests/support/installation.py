@@ -46,6 +46,11 @@ class Installation:
         self.supervisor: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str, stdout: int | None = None) -> None:
+        self.launch(*arguments, stdout=stdout)
+        self.ok("status", "--wait", "150")
+
+    def launch(self, *arguments: str, stdout: int | None = None) -> None:
+        """Start it, and do not wait until everything is ready."""
         with self.log.open("ab") as log:
             self.supervisor = subprocess.Popen(
                 [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto", *arguments],
@@ -53,7 +58,6 @@ class Installation:
                 stderr=log,
                 start_new_session=True,
             )
-        self.ok("status", "--wait", "150")
 
     @property
     def is_running(self) -> bool:

@@ -136,7 +136,7 @@ COMMANDS = {
     "control": _Command(
         _RUN,
         "run.control:control",
-        "Run the control process alone: resource store, API and controllers, for one node.",
+        "Run the control process alone: resource store, API and controllers, for its nodes.",
     ),
     "service": _Command(
         _RUN, "run.service:service", "Run `enmasse up` as a service of systemd, of this machine or of a user."

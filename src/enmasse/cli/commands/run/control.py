@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from enmasse.cli.errors import UsageError
 from enmasse.cli.node_options import HTTP_NAME, PROXY_FROM, names_of
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.drivers.data_directory import DEFAULT_NODE
@@ -204,10 +205,13 @@ def control(
     wildcard_key: WildcardKey = None,
     audit_log: AuditFile = None,
     audit_level: AuditDepth = AuditChoice.WRITES,
-    node: Annotated[str, typer.Option("--node", metavar="NAME", help="The node to manage.")] = DEFAULT_NODE,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NAME", help=f"A node to manage; repeatable. By default {DEFAULT_NODE}."),
+    ] = None,
     node_url: Annotated[
         str | None,
-        typer.Option("--node-url", metavar="URL", help="Its management; by default its socket in DIR."),
+        typer.Option("--node-url", metavar="URL", help="The one node's management; by default its socket in DIR."),
     ] = None,
     supervised: Annotated[
         bool, typer.Option("--supervised", help="Die with the supervisor that started it.")
@@ -215,7 +219,7 @@ def control(
     log_format: LogFormat = LogFormatChoice.TEXT,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Run the control process alone: resource store, API and controllers, for one node."""
+    """Run the control process alone: resource store, API and controllers, for its nodes."""
     gc.disable()  # what is loaded now stays: searching it for cycles again and again takes a tenth of a start
     from enmasse.api.access.sessions import IDLE_S  # noqa: PLC0415  # slow; only needed here
     from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # the same
@@ -227,6 +231,9 @@ def control(
     gc.enable()
     if supervised:
         die_with_parent()
+    nodes = node or [DEFAULT_NODE]
+    if node_url is not None and len(nodes) > 1:
+        raise UsageError("--node-url is of one node, and several are named: leave it out, or name one --node")
     listeners = ListenerSettings(
         host=host,
         port=port,
@@ -251,7 +258,7 @@ def control(
         data=data,
         networks=networks_of(WEBHOOKS, webhook_network or ()),
         listeners=listeners,
-        nodes={node: node_url},
+        nodes=dict.fromkeys(nodes, node_url),
         supervised=supervised,
         log_format=log_format.value,
         endpoints=EndpointSettings(

@@ -14,7 +14,6 @@ from enmasse.cli.installation import find_endpoints, find_url, wait_until
 from enmasse.cli.objects import object_label, write_objects
 from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
-from enmasse.drivers.data_directory import DEFAULT_NODE
 from enmasse.drivers.supervisor.probes import failed_probes
 from enmasse.errors import EnmasseError
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT, PIPELINE
@@ -105,7 +104,9 @@ def _read(data: Path) -> _Found:
         find_url(data, "amqp")  # a node has said where it serves
         # The resources have what the node reported last; probes show that it still serves.
         if failed := failed_probes(endpoints):
-            raise UnreachableError(f"{'; '.join(failed)}; `enmasse logs {DEFAULT_NODE}` may show why")
+            nodes = [item.name for item in endpoints.processes if item.kind == "node"]
+            logs = f"enmasse logs {nodes[0]}" if len(nodes) == 1 else "enmasse logs"
+            raise UnreachableError(f"{'; '.join(failed)}; `{logs}` may show why")
     except EnmasseError as error:
         found.error = error
     return found
