@@ -42,19 +42,25 @@ MakeUpper = Callable[[], asyncio.BaseProtocol]
 
 
 class Proxied(NamedTuple):
-    """The facts of a connection that a balancer has passed on.
+    """The facts of a connection that a balancer has passed on, or another node.
 
     Attributes:
         header: what it says.
         balancer: its address.
         is_near: whether it is on this machine.
         names: the names in the client's certificate, by the balancer's word, where that counts.
+        chain: the certificates that the client has presented, in DER, if another node has handed the connection over.
+        front: that node; empty: it is a balancer.
+        is_here: true if the client is on the machine of that node.
     """
 
     header: ProxyHeader
     balancer: str
     is_near: bool
     names: tuple[str, ...] = ()
+    chain: tuple[bytes, ...] = ()
+    front: str = ""
+    is_here: bool = False
 
     def is_private(self, tls: ssl.SSLObject | None) -> bool:
         """Return true if nobody but the balancer reads what client and server send; see rule 5.
@@ -93,42 +99,34 @@ def _address_of(host: str) -> Address:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-class Proxies:
-    """The load balancers that tell who their clients are.
+class HeaderLayer(Layer):
+    """A layer that begins with a header."""
+
+    __slots__ = ()
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection, and log why."""
+        raise NotImplementedError
+
+
+class AwaitedHeaders:
+    """The connections whose header has not come.
 
     Args:
-        networks: theirs.
-        most: the most connections whose header has not come.
-        trusts_names: whether the names in clients' certificates count by the balancer's word.
+        most: the most that there may be.
     """
 
-    def __init__(self, networks: tuple[Network, ...], most: int, *, trusts_names: bool = False) -> None:
-        self._networks = networks
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._trusts_names = trusts_names
-        self._waiting: dict[ProxyLayer, float] = {}
-        """Connections whose header has not come, in the order of their arrival, and when it is due."""
+        self._waiting: dict[HeaderLayer, float] = {}
+        """In the order of their arrival, with the time at which the header is due."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """Return the number of connections whose header has not come."""
         return len(self._waiting)
 
-    def has(self, transport: asyncio.BaseTransport) -> bool:
-        """Return true if a connection comes from a balancer."""
-        peer = transport.get_extra_info("peername")
-        if not isinstance(peer, tuple):
-            return False
-        address = _address_of(str(peer[0]))
-        return any(address.version == network.version and address in network for network in self._networks)
-
-    def facts(self, balancer: str, header: ProxyHeader) -> Proxied:
-        """Return the facts of a connection, given its balancer's address and its header."""
-        tls = header.tls
-        names = (tls.certified,) if self._trusts_names and tls is not None and tls.certified is not None else ()
-        return Proxied(header, balancer, _address_of(balancer).is_loopback, names)
-
-    def await_header(self, layer: ProxyLayer) -> None:
+    def await_header(self, layer: HeaderLayer) -> None:
         """Give the header of a connection its time."""
         if len(self._waiting) >= self._most:
             next(iter(self._waiting)).refuse(f"{self._most} others wait for their header, as many as may")
@@ -137,7 +135,7 @@ class Proxies:
         if self._timer is None:
             self._timer = loop.call_at(due, self._expire, loop)
 
-    def forget(self, layer: ProxyLayer) -> None:
+    def forget(self, layer: HeaderLayer) -> None:
         """Take a connection's time back: its header is there, or it is lost."""
         self._waiting.pop(layer, None)
         if not self._waiting and self._timer is not None:
@@ -160,7 +158,36 @@ class Proxies:
             self.forget(layer)
 
 
-class ProxyLayer(Layer, asyncio.Protocol):
+class Proxies(AwaitedHeaders):
+    """The load balancers that tell who their clients are.
+
+    Args:
+        networks: theirs.
+        most: the most connections whose header has not come.
+        trusts_names: whether the names in clients' certificates count by the balancer's word.
+    """
+
+    def __init__(self, networks: tuple[Network, ...], most: int, *, trusts_names: bool = False) -> None:
+        super().__init__(most)
+        self._networks = networks
+        self._trusts_names = trusts_names
+
+    def has(self, transport: asyncio.BaseTransport) -> bool:
+        """Return true if a connection comes from a balancer."""
+        peer = transport.get_extra_info("peername")
+        if not isinstance(peer, tuple):
+            return False
+        address = _address_of(str(peer[0]))
+        return any(address.version == network.version and address in network for network in self._networks)
+
+    def facts(self, balancer: str, header: ProxyHeader) -> Proxied:
+        """Return the facts of a connection, given its balancer's address and its header."""
+        tls = header.tls
+        names = (tls.certified,) if self._trusts_names and tls is not None and tls.certified is not None else ()
+        return Proxied(header, balancer, _address_of(balancer).is_loopback, names)
+
+
+class ProxyLayer(HeaderLayer, asyncio.Protocol):
     """One connection to a port that balancers may come to.
 
     That of anybody else is handed to the protocol above and is gone. Once the header is there, the socket is the

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from fcntl import ioctl
 from termios import TIOCOUTQ
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from enmasse.net.connection_limiter import Slot
 from enmasse.net.deadlines import Step
@@ -76,7 +76,6 @@ SLOW_RATE = ASSURED_BYTES / 10
 """The bytes a second that a peer has to read from one look to the next, or it may have to give way."""
 
 LINGER_S = 5.0
-"""The time that the last words to a peer may take to be read."""
 
 LARGE_CHUNK_BYTES = 8 << 10
 """Chunks of this mean size are handed to the kernel from where they lie: copying them once more costs more
@@ -179,6 +178,8 @@ class EngineProtocol(Borrower):
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
+    linger_s: ClassVar[float] = LINGER_S
+    """The time that the last words to a peer may take to be read."""
 
     def __init__(
         self,
@@ -239,6 +240,11 @@ class EngineProtocol(Borrower):
         return f"{tls.version()} {cipher[0]}" if tls is not None and cipher is not None else ""
 
     @property
+    def via(self) -> str:
+        """The node that has taken the connection and handed it over; empty: it was this one."""
+        return "" if self.proxied is None else self.proxied.front
+
+    @property
     def is_stalled(self) -> bool:
         """True if the peer is not read, as it does not read itself."""
         return self._is_reading_paused
@@ -262,6 +268,7 @@ class EngineProtocol(Borrower):
             self.is_secure = proxied.is_private(tls)
             self.server_name = proxied.header.authority
             self.peer_names = proxied.names
+            self.peer_chain = proxied.chain
             tls = proxied.client_tls(tls)
         if tls is not None:
             self.is_secure = True
@@ -273,24 +280,52 @@ class EngineProtocol(Borrower):
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._turn.begin()
-        self.engine = self._make_engine(self)
-        self.engine.wake = self._wake
-        self.engine.is_late = self._is_late
+        self._take(self._make_engine(self))
         if self._owed is not None:
-            self.engine.out_room = self._owed.room
-            self.engine.more_out = self._more_out
-            self.engine.admits = self._admits
             # So it is known when the socket has taken everything, and when it has not.
             transport.set_write_buffer_limits(high=0, low=0)
         self._wake(self.engine)
         self._arm()
 
+    def _take(self, engine: Engine) -> None:
+        self.engine = engine
+        engine.wake = self._wake
+        engine.is_late = self._is_late
+        if self._owed is not None:
+            engine.out_room = self._owed.room
+            engine.more_out = self._more_out
+            engine.admits = self._admits
+
+    def replace(self, engine: Engine) -> list[bytes | memoryview]:
+        """Have another engine serve the connection from now on; the former one is not called any more.
+
+        Must not be called out of an engine.
+
+        Returns:
+            What the former one has yet to write.
+        """
+        former = self.engine
+        rest = former.pending_output()
+        former.wake, former.is_late, former.more_out, former.admits = _nobody, _never, _never, _never
+        self._disarm()
+        self._turn.begin()
+        self._take(engine)
+        if former.is_paused:
+            engine.is_paused = True
+            engine.block_output()
+        self._is_dirty = False
+        self._wake(engine)
+        self._arm()
+        return rest
+
     def limit_output(self, make_holder: Callable[[Callable[[], None]], Room]) -> None:
-        """Have what the peer is owed count against a budget; to be called while its engine is made.
+        """Have what the peer is owed count against a budget; to be called while its engine is made, or replaced.
 
         Args:
             make_holder: returns the peer's place in it, given the function by which the peer gives way to others.
         """
+        if self._owed is not None:
+            self._owed.release()
         self._owed = Owed(lambda: make_holder(self._give_way))
 
     def data_received(self, data: bytes) -> None:
@@ -720,7 +755,7 @@ class EngineProtocol(Borrower):
         # Where the peer was quicker, asyncio over TLS takes this for a second close; Python 3.11.2 fails at abort.
         if not self.transport.is_closing():
             self.transport.close()
-        self._linger = self._turn.loop.call_later(LINGER_S, self.transport.abort)
+        self._linger = self._turn.loop.call_later(self.linger_s, self.transport.abort)
 
     def abort(self) -> None:
         """Drop the socket without another word."""

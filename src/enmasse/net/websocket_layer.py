@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidOrigin, NegotiationError
@@ -160,6 +160,10 @@ class WebSocketLayer(Layer, asyncio.Protocol):
                 for at in range(0, len(data), CHUNK_BYTES):
                     protocol.send_binary(view[at : at + CHUNK_BYTES])
         self._put_out()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what the layers below know, and that there is a WebSocket."""
+        return True if name == "websocket" else self.lower.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
         """Return true if the connection is closed or about to be."""

@@ -2,7 +2,8 @@
 
 With a supervisor the node writes one JSON line when snapshot and journal are loaded, and opens its
 listeners when it reads its *word*, one JSON line with ``open``; so a reader of its ports finds the new process ids
-first. End of file means that the supervisor has died: the node stops in order.
+first. The word has the secret by which the nodes of the installation know each other, too, in hexadecimal
+(``peers``). End of file means that the supervisor has died: the node stops in order.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def run(
     machine: frozenset[str] = frozenset(),
     management: tuple[str, Path] | None = None,
     reach: Reach | None = None,
+    peers: tuple[Path, Path | None] | None = None,
 ) -> int:
     """Run a node until it gets a signal to stop.
 
@@ -89,6 +91,8 @@ def run(
         machine: this machine's own names, in lower case.
         management: ``HOST:PORT`` for the control process on another machine, with the certificates for it.
         reach: where connectors may go; by default nowhere.
+        peers: the directory of the sockets by which nodes reach each other, and the file with their secret; without
+            a file it is in the supervisor's word.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -112,6 +116,7 @@ def run(
                 machine,
                 management,
                 reach,
+                peers,
             )
         )
     except EnmasseError as error:
@@ -179,6 +184,7 @@ async def _main(
     machine: frozenset[str],
     management: tuple[str, Path] | None,
     reach: Reach | None,
+    peers: tuple[Path, Path | None] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -213,8 +219,9 @@ async def _main(
     gc.set_threshold(*GC_THRESHOLDS)
     keep_heap()
     opened = asyncio.Event()
+    word: dict[str, object] = {}
     if supervised:
-        await _watch_supervisor(opened, stopped)
+        await _watch_supervisor(word, opened, stopped)
         _report(event="loaded", pid=os.getpid(), journal_pid=server.journal.journal_pid)
         await _first(opened, stopped)
     if not stopped.is_set():
@@ -222,6 +229,9 @@ async def _main(
         if len(str(at_admin.absolute())) > MAX_SOCKET_PATH:
             raise ConfigError(f"the path {at_admin} is too long for a socket; name a shorter one with --admin")
         await server.listen_admin(at_admin)
+        if peers is not None:
+            # Before the ports for clients, whose spaces may be at home elsewhere.
+            await server.listen_peers(peers[0], _secret_of(peers[1], word))
         urls = [
             row.url(host, await server.listen(host, port, default_space, row.name, inherited))
             for row, host, port, inherited in listen
@@ -236,7 +246,20 @@ async def _main(
     await server.stop()
 
 
-async def _watch_supervisor(opened: asyncio.Event, stopped: asyncio.Event) -> None:
+def _secret_of(path: Path | None, word: dict[str, object]) -> bytes:
+    """Return the secret by which the nodes of an installation know each other.
+
+    Raises:
+        ConfigError: it cannot be read, or there is none.
+    """
+    try:
+        return bytes.fromhex(str(word.get("peers", "")) if path is None else path.read_text().strip())
+    except (OSError, ValueError) as error:
+        where = "the supervisor's word" if path is None else str(path)
+        raise ConfigError(f"{where} has no secret of the nodes in hexadecimal: {error}") from None
+
+
+async def _watch_supervisor(word: dict[str, object], opened: asyncio.Event, stopped: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
     class Supervisor(asyncio.Protocol):
@@ -245,7 +268,8 @@ async def _watch_supervisor(opened: asyncio.Event, stopped: asyncio.Event) -> No
         def data_received(self, data: bytes) -> None:
             *lines, self._given = (self._given + data).split(b"\n")
             for line in lines:
-                if json.loads(line).get("open"):
+                word.update(json.loads(line))
+                if word.get("open"):
                     opened.set()
 
         def eof_received(self) -> None:

@@ -126,8 +126,7 @@ class ServedHosts:
         """
         at = transport.get_extra_info("sockname")
         asked = self._spaces() if space is None else (space,)
-        is_proxied = transport.get_extra_info("proxied") is not None
-        here = is_here(peer, is_proxied=is_proxied)
+        here = is_here(peer, transport.get_extra_info("proxied"))
         is_open = not has_login and any(self._gate.is_open(each, is_here=here) for each in asked)
         return host_refusal(host, at, lambda name: self._is_own(name, space), is_open=is_open)
 

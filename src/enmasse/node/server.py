@@ -28,8 +28,11 @@ from enmasse.messaging.space import Service, Space
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.egress import Reach
 from enmasse.net.loop import Turn
+from enmasse.net.peers import PeerLayer, path_of
+from enmasse.net.proxy_layer import AwaitedHeaders
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.connections.connections import Connections, LaneWatcher
+from enmasse.node.connections.handover import MIN_SECRET_BYTES, Handovers
 from enmasse.node.connections.logs import EventLog
 from enmasse.node.connections.review import Reviews
 from enmasse.node.devices.devices import Devices
@@ -45,6 +48,7 @@ from enmasse.node.management.space_management import SpaceManagement
 from enmasse.node.management.statistics import check_server, read_configuration, read_statistics
 from enmasse.node.management.views import view_of
 from enmasse.node.ports import (
+    BACKLOG,
     HandshakeWatcher,
     ManagementPort,
     PortOptions,
@@ -64,7 +68,10 @@ from enmasse.node.users.owners import KnownOwners
 from enmasse.node.users.password_checker import ProcessChecker
 from enmasse.node.users.peer import PeerInfo
 from enmasse.node.users.rights import known_grants
+from enmasse.pending import Pending
 from enmasse.storage.link import JournalLink
+from enmasse.wire.peer_header import Answer
+from enmasse.wire.sasl.mechanisms import SaslCode
 
 if TYPE_CHECKING:
     from enmasse.identity.login import TokenAuthority
@@ -73,10 +80,13 @@ if TYPE_CHECKING:
     from enmasse.net.listener import MakeEngine
     from enmasse.net.shared_listener import SharedListener
     from enmasse.net.transport import Engine
+    from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.errors import EntityError
     from enmasse.node.uplinks.connectors import Connectors
     from enmasse.node.uplinks.testing import ConnectorTests
     from enmasse.node.users.users_file import UsersFile
+    from enmasse.wire.peer_header import PeerHeader
+    from enmasse.wire.sasl.mechanisms import Verdict
 
 
 DRAIN_S = 2.0
@@ -112,7 +122,9 @@ class _Origin:
         port: the port's number, once it is open.
         fixed: the space of every connection, whatever it names; its peers are administrators.
         default: the name of the space for clients that name none.
-        port_of: the name of the space that the port belongs to, if it is one space's own.
+        port_of: the name of the space that the port belongs to, if it is one space's own, or that another node has
+            handed the connection over for.
+        reached_at: the URL at which clients reach that node, if there is one.
     """
 
     row: ProtocolRow
@@ -121,10 +133,13 @@ class _Origin:
     fixed: Space | None = None
     default: str | None = None
     port_of: str | None = None
+    reached_at: str = ""
 
     @property
     def url(self) -> str:
         """The node's URL by AMQP, which every port accepts."""
+        if self.reached_at:
+            return self.reached_at
         host = f"[{self.host}]" if ":" in self.host else self.host
         return "" if self.fixed is not None else f"amqp://{host}:{self.port}"
 
@@ -271,12 +286,24 @@ class Server:
             self._port_options.names, self.ports.covers, lambda: self.entities.spaces, self.gate
         )
         self.reloads.append(self.ports.reload)
-        self.connections.watchers += (
-            HandshakeWatcher(self.connections),
-            LaneWatcher(self.connections, self.admin, self._turn, self.journal),
-            self.reviews,
+        lanes = LaneWatcher(self.connections, self.admin, self._turn, self.journal)
+        self.connections.watchers += (HandshakeWatcher(self.connections), lanes, self.reviews)
+        self.handovers = self.connections.handovers = Handovers(
+            self._turn,
+            self.connections,
+            name,
+            self.entities.records[SPACE_TYPE],
+            lambda: self.installation.id,
+            lanes.load_of,
+            self._home_outdated,
         )
+        self.entities.is_here = lambda space: self.handovers.elsewhere(space) is None
+        self.entities.home_changed = self.connections.rehome
+        self._awaited: AwaitedHeaders | None = None
         self.management_port: ManagementPort | None = None
+        self._reached_at = ""
+        self._outdated: dict[str, str] = {}
+        """Problems of the homes of spaces, as a front has met them."""
         self.is_loaded = False
         self.is_stopping = False
         self.listeners: list[Listener] = []
@@ -334,6 +361,8 @@ class Server:
 
     def _space_status(self, name: str) -> dict[str, Any]:
         found = self.space_ports.status(name)
+        if name in self._outdated:
+            found = found | {"homeProblem": self._outdated[name]}
         if self.connectors is not None and (connectors := self.connectors.status(name)):
             found = found | {"connectorStatus": connectors}
         return found
@@ -456,6 +485,8 @@ class Server:
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({reason_of(error)}); choose another port") from None
         origin.port = port = server.sockets[0].getsockname()[1]
+        # All nodes of a machine are reached at the same ports.
+        self._reached_at = self._reached_at or origin.url
         self.listeners.append(Listener(row.name, host, port, server))
         self.space_ports.serve_on(host)
         return port
@@ -474,16 +505,89 @@ class Server:
         make_engine = partial(self._make_engine, origin.row, origin)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
-            path.unlink(missing_ok=True)
-            listening = socket.socket(socket.AF_UNIX)
-            os.fchmod(listening.fileno(), stat.S_IRUSR | stat.S_IWUSR)  # before bind, so never wider
-            listening.bind(str(path))
-            server = await self._turn.loop.create_unix_server(
-                lambda: EngineProtocol(self._turn, make_engine), sock=listening
-            )
+            server = await self._listen_at(path, lambda: EngineProtocol(self._turn, make_engine))
         except OSError as error:
             raise ConfigError(f"the socket {path} cannot be made: {error.strerror or error}") from None
         self.listeners.append(Listener("admin", str(path), 0, server))
+
+    async def listen_peers(self, directory: Path, secret: bytes) -> None:
+        """Open the socket to which other nodes of the installation hand connections over, and reach theirs.
+
+        Args:
+            directory: the directory of the nodes' sockets, which only this user may look into.
+            secret: the secret of this start of the installation, which all its nodes have.
+
+        Raises:
+            ConfigError: the socket cannot be made there, others may look into the directory, or the secret is short.
+        """
+        if len(secret) < MIN_SECRET_BYTES:
+            raise ConfigError(f"the secret of the nodes has {len(secret)} bytes, and at least {MIN_SECRET_BYTES}")
+        path = path_of(directory, self.name)
+        awaited = self._awaited = AwaitedHeaders(self.ports.limiter.limits.max_handshakes)
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+            facts = directory.stat()
+            if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & ~stat.S_IRWXU:
+                raise ConfigError(f"{directory} is to be this user's own, and for no others: chmod 700 it")
+            server = await self._listen_at(path, lambda: PeerLayer(awaited, self._hand_in))
+        except OSError as error:
+            raise ConfigError(f"the socket {path} cannot be made: {error.strerror or error}") from None
+        self.handovers.directory, self.handovers.secret = directory, secret
+        self.listeners.append(Listener("peers", str(path), 0, server))
+
+    async def _listen_at(self, path: Path, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+        """Open a socket that only this user can reach."""
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        os.fchmod(listening.fileno(), stat.S_IRUSR | stat.S_IWUSR)  # before bind, so never wider
+        listening.bind(str(path))
+        return await self._turn.loop.create_unix_server(make_protocol, sock=listening, backlog=BACKLOG)
+
+    def _hand_in(self, header: PeerHeader, layer: PeerLayer) -> None:
+        """Take a connection that another node hands over, or refuse it."""
+        self._turn.begin()
+        problem = self.handovers.problem_of(header)
+        row = self.protocols.get(header.protocol)
+        if problem is None and (row is None or self.is_stopping):
+            what = "the node is stopping" if row is not None else f"{header.protocol!r:.40} is no protocol of clients"
+            problem = what, Answer.LATER
+        slot = None if problem is not None else self.ports.limiter.enter(layer)
+        if problem is None and slot is None:
+            problem = "there are too many connections that are not open yet", Answer.LATER
+        if problem is not None:
+            layer.refuse(*problem)
+            return
+        assert row is not None
+        origin = _Origin(row, "", port_of=header.space, reached_at=self._reached_at)
+        made: list[ClientConnection] = []
+
+        def make_engine(shell: EngineProtocol) -> Engine:
+            made.append(self._make_connection(row, origin, shell))
+            return self._engine_of(made[0], shell)
+
+        layer.raise_to(EngineProtocol(self._turn, make_engine, slot=slot))
+        connection = made[0]
+        connection.container = header.container
+        connection.handed_in(header.final_data)
+
+        def decided(verdict: Verdict) -> None:
+            self._turn.begin()
+            if verdict is True:
+                layer.take()
+                return
+            answer = Answer.LATER if verdict is SaslCode.SYS_TEMP else Answer.IDENTITY
+            layer.refuse(connection.admission.refusal or "that cannot be said now", answer)
+
+        verdict = connection.admission.assert_identity(header.space, header.mechanism, header.user, header.device)
+        if isinstance(verdict, Pending):
+            verdict.then(decided)
+        else:
+            decided(verdict)
+
+    def _home_outdated(self, space: str) -> None:
+        """Have control look at what the node knows, as the home of a space is another one than it was told."""
+        self._outdated[space] = f"{self.handovers.elsewhere(space)} does not have it at this generation"
+        self.entities.note_change()
 
     async def listen_management(self, host: str, port: int, tls: Path) -> int:
         """Open a port for the control process on another machine, and return its number, which may have been 0.
@@ -515,7 +619,10 @@ class Server:
         return {row.signature: partial(self._make_engine, row, origin) for row in rows}
 
     def _make_engine(self, row: ProtocolRow, origin: _Origin, shell: EngineProtocol) -> Engine:
-        connection = row.load()(
+        return self._engine_of(self._make_connection(row, origin, shell), shell)
+
+    def _make_connection(self, row: ProtocolRow, origin: _Origin, shell: EngineProtocol) -> ClientConnection:
+        return row.load()(
             self.connections,
             spaces=self._spaces,
             fixed=origin.fixed,
@@ -528,6 +635,8 @@ class Server:
             port_of=origin.port_of,
             events=self.events if origin.fixed is None else None,
         )
+
+    def _engine_of(self, connection: ClientConnection, shell: EngineProtocol) -> Engine:
         engine = connection.make_engine(self.name, self._turn.now)
         shell.limit_output(lambda give_way: Holder(self.connections.unread, connection.party, give_way))
         self.connections.connected(connection, shell)
@@ -536,7 +645,7 @@ class Server:
     def _peer_info(self, shell: EngineProtocol, origin: _Origin) -> PeerInfo:
         info = PeerInfo(
             shell.peer,
-            shell.proxied is not None,
+            shell.proxied,
             shell.is_secure,
             shell.server_name,
             shell.peer_names,
@@ -545,7 +654,7 @@ class Server:
         chain = shell.peer_chain
         if not chain or origin.fixed is not None:
             # By a balancer's word, which holds as long as the connection, or by none.
-            return info._replace(is_vouched_for=lambda: True) if info.is_proxied and info.certified else info
+            return info._replace(is_vouched_for=lambda: True) if info.proxied is not None and info.certified else info
         # Whoever a tenant vouches for is a device of it, whatever else the certificate says.
         shown = self.devices.authorities.shown(chain, shell.server_name)
         if shown is not None:
@@ -565,6 +674,9 @@ class Server:
             listener.server.close()
         self.space_ports.close()
         self.ports.close()
+        if self._awaited is not None:
+            self._awaited.shut()
+        self.handovers.stop()
         if self.management_port is not None:
             self.management_port.close()
         for space in self.entities.spaces.values():

@@ -29,7 +29,7 @@ class Shell:
     peer = "127.0.0.1:4711"
     slot = None
     is_stalled = False
-    tls = ""
+    tls = via = ""
 
 
 class SeenNode:

@@ -25,7 +25,7 @@ class Shell:
     peer = "127.0.0.1:1"
     slot = None
     is_stalled = False
-    tls = ""
+    tls = via = ""
 
 
 class Client:

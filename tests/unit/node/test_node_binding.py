@@ -40,7 +40,7 @@ class Shell:
     peer = "127.0.0.1:1"
     slot = None
     is_stalled = False
-    tls = ""
+    tls = via = ""
 
 
 class Node:
@@ -488,6 +488,7 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
         "user": "anonymous",
         "mechanism": "PLAIN",
         "tls": "",
+        "via": None,
         "properties": None,
         "openedAt": 1_700_000_000_000,
         "senders": 1,

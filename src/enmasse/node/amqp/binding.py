@@ -50,6 +50,7 @@ from enmasse.node.users.authentication import HostWords
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import MAX_PARTIAL_BYTES
+from enmasse.wire.amqp.framing import AMQP_HEADER
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Attach, Open, Source, Target
 from enmasse.wire.amqp.performatives import Coordinator as CoordinatorTarget
@@ -109,6 +110,7 @@ class Binding(ClientConnection):
     protocol = "amqp"
     serves_devices = True
     host_words = HostWords("the host in sasl-init", "the host in open or sasl-init")
+    first_words = AMQP_HEADER
     engine: Connection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -125,7 +127,7 @@ class Binding(ClientConnection):
         self.engine = Connection(
             self,
             container_id=node,
-            sasl=self.sasl(),
+            sasl=None if self.admission.is_asserted else self.sasl(),
             is_server=True,
             now=now,
             properties={"product": "enmasse", "version": __version__},
@@ -138,6 +140,18 @@ class Binding(ClientConnection):
         """Return the server's side of SASL for this connection."""
         mechanisms, is_optional = self.admission.offer()
         return SaslServer(mechanisms, self.admission.authenticate, is_optional=is_optional)
+
+    def leave_login(self) -> None:
+        """Leave the client's open unread, and what follows."""
+        self.engine.leave_open()
+
+    def read_on(self) -> None:
+        """Read what follows the client's open."""
+        self.engine.read_on()
+
+    def from_login(self) -> bytes:
+        """Return what the client has said from the header of AMQP on."""
+        return self.engine.from_login
 
     def end(self, error: RemoteError) -> None:
         """Close it with AMQP's close; a client that does not answer keeps its links for a while, or not at all."""

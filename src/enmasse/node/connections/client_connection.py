@@ -9,7 +9,9 @@ A connection's life, and what the subclass has to do at each step:
 
 1. A socket is connected: ``make_engine`` returns the protocol's engine, which ``net/transport.py`` drives.
 2. The client logs in: pass its credentials to ``admission``, then call ``enter``. If ``enter`` returns true, the
-   connection is open, counted and logged; otherwise it has been closed with the reason.
+   connection is open, counted and logged; otherwise it has been closed with the reason, or is being handed over to
+   the node that is the home of its space (``handover.py``): then nothing more is said to the client. At that node
+   ``admission.is_asserted`` is true, and ``enter`` comes without a login.
 3. The client asks to send to an address or to receive from one. Make a ``ClientLink`` around the protocol's own port,
    which the address calls directly. Then, in this order: ``find_target`` (senders) finds the address and checks
    permissions; ``count`` checks limits; the address's ``attach_producer`` or ``attach_consumer`` returns the link's
@@ -257,6 +259,10 @@ class ClientConnection:
     serves_devices: ClassVar[bool] = False
     """True if the protocol has words for what devices do."""
 
+    first_words: ClassVar[bytes | None] = None
+    """The bytes that its client has been told when it enters, and which the home says again, as the connection is
+    handed over; None: its connections are not."""
+
     engine: Traced
 
     def __init__(
@@ -353,6 +359,26 @@ class ClientConnection:
         elif end is not None:
             end.on_detached()
 
+    # What a protocol implements whose connections are handed over
+
+    def leave_login(self) -> None:
+        """Leave unread what the client says behind its login; nothing to do where that is so until it is answered."""
+
+    def read_on(self) -> None:
+        """Read what was left, as the client is told that it is not admitted."""
+
+    def from_login(self) -> bytes:
+        """Return what the client has said from its login on."""
+        raise NotImplementedError
+
+    @property
+    def final_data(self) -> bytes | None:
+        """The last message of a login, which the client is told by the home."""
+        return None
+
+    def handed_in(self, final_data: bytes | None) -> None:
+        """Take what ``final_data`` was at the node that has handed the connection over."""
+
     # From login to close
 
     def enter(self, host: str | None, container: str) -> bool:
@@ -370,6 +396,8 @@ class ClientConnection:
             space = self.admission.enter(host)
             self._require_served()
             if not self.admission.is_administrator:
+                if self._connections.hand_over(self, space):
+                    return False
                 self.bounds.enter(space, container)
         except RemoteError as error:
             # Before the end, which some protocols reach at once, and which would be logged as another refusal.
@@ -410,6 +438,7 @@ class ClientConnection:
             # Until now its user, who may be gone, could leave more behind.
             self.space.owners.cut(self.admission.rights.username)
         self.more_room(0)
+        self._connections.left(self)
         self.admission.leave()
         self.bounds.leave(self.links.values())
         self._connections.closed(self)

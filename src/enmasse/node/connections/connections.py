@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from enmasse.net.loop import Turn
     from enmasse.net.transport import EngineProtocol
     from enmasse.node.connections.client_connection import ClientConnection, ClientLink
+    from enmasse.node.connections.handover import Handovers
     from enmasse.node.health import Answer
     from enmasse.node.management.space_management import SpaceManagement
     from enmasse.node.ports import ServedHosts
@@ -85,6 +86,8 @@ class Connections:
         """The names by which clients of HTTP may call the node."""
         self.answer: Answer = lambda _target: None
         """Returns status and text where the node itself answers a target of HTTP, as for its health."""
+        self.handovers: Handovers | None = None
+        """Hands connections over to the homes of their spaces; None: every space is at home here."""
         self.space_management: SpaceManagement | None = None
         """Serves ``$management`` of the spaces."""
         self._shared: dict[type[Any], Any] = {}
@@ -130,6 +133,24 @@ class Connections:
             else:
                 shell.slot.resume()
 
+    @property
+    def has_peers(self) -> bool:
+        """True if there are other nodes, which may be the homes of spaces."""
+        return self.handovers is not None and self.handovers.directory is not None
+
+    def hand_over(self, connection: ClientConnection, space: Space) -> bool:
+        """Begin to hand a connection over, if its space is at home at another node; return whether it is.
+
+        Raises:
+            RemoteError: it is, and connections of the protocol are not handed over.
+        """
+        return self.handovers is not None and self.handovers.begin(connection, space)
+
+    def left(self, connection: ClientConnection) -> None:
+        """Stop handing a connection over, if that is under way: its client is gone."""
+        if self.handovers is not None:
+            self.handovers.cancel(connection)
+
     def opened(self, connection: ClientConnection) -> None:
         """Mark a connection as open, in its space."""
         connection.opened_at_ms = self.wall_ms()
@@ -162,6 +183,16 @@ class Connections:
         for connection, _ in self._of(space):
             connection.close("amqp:connection:forced", f"space {space.name!r} was deleted")
             yield ENDING_UNITS
+
+    def rehome(self, space: Space) -> None:
+        """Close the connections of a space that has another home now, in turns if they are many."""
+        space.core.chores.add(f"connections of space {space.name}", self._rehome(space))
+
+    def _rehome(self, space: Space) -> Iterator[int]:
+        for connection, _ in self._of(space):
+            if not connection.admission.is_administrator:
+                connection.close("amqp:connection:forced", "the space has another home now: connect again")
+                yield ENDING_UNITS
 
     def meter(self, space: Space) -> None:
         """Apply the rate limits of a space, which are new, to its senders that are attached."""
@@ -222,6 +253,7 @@ class Connections:
             "user": connection.user,
             "mechanism": connection.admission.mechanism,
             "tls": shell.tls,
+            "via": shell.via or None,
             "properties": connection.properties,
             "openedAt": connection.opened_at_ms,
             "senders": len(came),
@@ -280,9 +312,11 @@ class LaneWatcher:
     def on_opened(self, connection: ClientConnection, number: int) -> None:
         """Assign the connection to the lanes of its space."""
         if connection.space is not None and connection.space is not self._admin:
-            self._connections.shells[connection].load = ConnectionLoad(
-                self._lanes.of(connection.space.name), self._lanes.turn.now
-            )
+            self._connections.shells[connection].load = self.load_of(connection.space)
+
+    def load_of(self, space: Space) -> ConnectionLoad:
+        """Return the place of a new connection in the lanes of its space."""
+        return ConnectionLoad(self._lanes.of(space.name), self._lanes.turn.now)
 
     def on_closed(self, connection: ClientConnection) -> None:
         """Do nothing: lanes end with their last connection."""

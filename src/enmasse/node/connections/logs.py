@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 EVENTS = (
     "connection-opened",
+    "connection-handed-over",
     "connection-refused",
     "connection-closed",
     "authentication-failed",
+    "handover-failed",
     "session-ended",
     "link-attached",
     "link-refused",

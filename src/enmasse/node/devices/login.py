@@ -27,7 +27,7 @@ from enmasse.identity.password_checks import DigestCheck
 from enmasse.identity.passwords import Checked, Postponed
 from enmasse.identity.users import User
 from enmasse.node.devices.directory import UNAVAILABLE, Found
-from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Proof, valid_secrets
+from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Proof, material_of, valid_secrets
 from enmasse.node.devices.proofs import Login as Credentials
 from enmasse.pending import Pending
 from enmasse.wire.sasl.mechanisms import SaslCode, Verdict
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from enmasse.node.devices.authorities import Presented
     from enmasse.node.devices.directory import Directory
     from enmasse.node.devices.tenants import Device, Document, Tenant
+    from enmasse.wire.peer_header import PeerDevice
 
 
 Ask = Callable[[dict[str, Any], Callable[[dict[str, Any] | None], None]], bool]
@@ -138,6 +139,19 @@ class DeviceLogin:
         """Authenticate by a certificate that was verified."""
         self._new = shown if shown.is_new_welcome else None
         return self._find(CERTIFICATE, shown.auth_id, lambda found: self._take(found, shown), lambda: False)
+
+    def asserted(self, said: PeerDevice) -> Verdict:
+        """Take another node's word for what the device has proved, as far as it holds here."""
+        return self._find(said.kind, said.auth_id, lambda found: self._match(found, said), lambda: False)
+
+    def _match(self, login: Credentials, said: PeerDevice) -> bool:
+        if login.device.id != said.device:
+            return self._refuse("the credentials are another device's by now")
+        for secret in valid_secrets(login.secrets, self._wall()):
+            if material_of(said.kind, secret) == said.material:
+                proof = Proof(said.kind, said.auth_id, login, secret, until=said.until, authority=said.authority)
+                return self._admit(login, proof)
+        return self._refuse(f"the {said.kind} of the device has changed")
 
     def _refuse(self, reason: str) -> bool:
         self.reason = self.reason or reason

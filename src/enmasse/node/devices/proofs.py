@@ -58,9 +58,10 @@ class Proof:
 
     Attributes:
         ends_at: the time at which it ends, as far as is known now; None: never.
+        material: what the secret is known again by.
     """
 
-    __slots__ = ("_material", "_until", "auth_id", "authority", "ends_at", "kind", "login")
+    __slots__ = ("auth_id", "authority", "ends_at", "kind", "login", "material", "until")
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class Proof:
         self.auth_id = auth_id
         self.authority = authority
         self.login: Login | None = login
-        self._until = until
-        self._material = _material_of(kind, secret)
+        self.until = until
+        self.material = material_of(kind, secret)
         self.ends_at = _sooner(until, seconds_of(secret.get("not-after")))
 
     @property
@@ -102,12 +103,12 @@ class Proof:
         if credentials is None or credentials.get("enabled") is False:
             return f"the {self.name} was removed or disabled"
         valid = valid_secrets(credentials.get("secrets") or (), now)
-        same = [secret for secret in valid if _material_of(self.kind, secret) == self._material]
+        same = [secret for secret in valid if material_of(self.kind, secret) == self.material]
         if not same:
             return f"the {self.name} was removed, disabled or replaced"
         ends = [seconds_of(secret.get("not-after")) for secret in same]
         last = None if None in ends else max(end for end in ends if end is not None)
-        self.ends_at = _sooner(self._until, last)
+        self.ends_at = _sooner(self.until, last)
         return ""
 
 
@@ -125,7 +126,7 @@ def seconds_of(text: Any) -> float | None:
     return datetime.fromisoformat(text).timestamp() if text else None
 
 
-def _material_of(kind: str, secret: Document) -> bytes:
+def material_of(kind: str, secret: Document) -> bytes:
     """Return what a secret is known again by."""
     parts = [secret.get(name) for name in _PARTS.get(kind, ())]
     return sha256(json.dumps(parts).encode()).digest()[:16]

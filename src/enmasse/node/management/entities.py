@@ -92,6 +92,10 @@ class Entities:
         """Called with a space and its connectors, when it has some or they have changed."""
         self.rates_changed: Callable[[Space], None] = lambda _space: None
         """Called with a space when a rate limit is new for some of its senders."""
+        self.is_here: Callable[[str], bool] = lambda _space: True
+        """Returns true if a space, whose record is known, is at home at this node."""
+        self.home_changed: Callable[[Space], None] = lambda _space: None
+        """Called with a space whose home has changed."""
         self.port_changed: Callable[[str, int], None] = lambda _name, _port: None
         """Called with a space's name and its own port; 0 is none."""
         self._lists: dict[str, AddressList] = {}
@@ -182,9 +186,9 @@ class Entities:
         space.services[ADDRESS_LIST] = listing
         for host in record.get("hosts", ()):
             self.hosts.setdefault(host, name)
-        if record.get("port"):
+        if record.get("port") and self.is_here(name):
             self.port_changed(name, record["port"])
-        if record.get("connectors"):
+        if record.get("connectors") and self.is_here(name):
             self.connectors_changed(space, record["connectors"])
 
     def _build(self, name: str) -> list[Address]:
@@ -284,6 +288,8 @@ class Entities:
         space, address, kind = record["space"], record["address"], record["addressType"]
         if space not in self.spaces:
             raise EntityError(404, f"there is no space {space!r}")
+        if not self.is_here(space):
+            raise EntityError(409, f"space {space!r} is at home at another node, which alone has its addresses")
         if self.records[SPACE_TYPE][space].get("spaceType") == "brokered" and kind not in BROKERED_TYPES:
             raise EntityError(
                 400,
@@ -365,7 +371,9 @@ class Entities:
 
     def _apply_space(self, space: Space, record: Record) -> None:
         name, before = space.name, self.records[SPACE_TYPE][space.name]
+        was_here = self.is_here(name)
         self.records[SPACE_TYPE][name] = record
+        is_here = self.is_here(name)
         space.configure(max_bytes=record.get("maxBytes", 0))
         _set_mqtt(space, record)
         limits, is_metered = space_limits(record), space.meter is not None
@@ -379,13 +387,17 @@ class Entities:
         if any(before.get(key) != record.get(key) for key in ("authentication", "oidc")):
             self.space_changed(space)
             space.owners.review()
-        if before.get("connectors") != record.get("connectors"):
-            self.connectors_changed(space, record.get("connectors") or {})
+        connectors, former = record.get("connectors") or {}, before.get("connectors") or {}
+        if (connectors if is_here else {}) != (former if was_here else {}):
+            self.connectors_changed(space, connectors if is_here else {})
         self._release_hosts(name, before)
         for host in record.get("hosts", ()):
             self.hosts.setdefault(host, name)
-        if before.get("port", 0) != record.get("port", 0):
-            self.port_changed(name, record.get("port", 0))
+        port, former_port = record.get("port", 0), before.get("port", 0)
+        if (port if is_here else 0) != (former_port if was_here else 0):
+            self.port_changed(name, port if is_here else 0)
+        if any(before.get(key) != record.get(key) for key in ("home", "homeGeneration")):
+            self.home_changed(space)
 
     def _release_hosts(self, name: str, record: Record) -> None:
         for host in record.get("hosts", ()):

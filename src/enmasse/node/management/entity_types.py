@@ -66,8 +66,8 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {
     ),
     USER_TYPE: USER_ATTRIBUTES,
     CONNECTION_TYPE: (
-        "protocol", "container", "host", "space", "user", "mechanism", "tls", "properties", "openedAt", "senders",
-        "receivers", "transactions", "bytesIn", "bytesOut", "messagesIn", "messagesOut", "paused",
+        "protocol", "container", "host", "space", "user", "mechanism", "tls", "via", "properties", "openedAt",
+        "senders", "receivers", "transactions", "bytesIn", "bytesOut", "messagesIn", "messagesOut", "paused",
     ),
     LINK_TYPE: (
         "connection", "container", "role", "address", "space", "credit", "deliveries", "unsettled", "accepted",

@@ -72,6 +72,7 @@ RESPONSES: Final = "responses"
 _REFUSED: Final = {
     "amqp:not-found": Reason.NOT_AUTHORIZED,
     "amqp:invalid-field": Reason.NOT_AUTHORIZED,
+    "amqp:connection:forced": Reason.SERVER_UNAVAILABLE,
 }
 """Reason codes of CONNACK that differ from those of later packets, by condition."""
 
@@ -90,6 +91,7 @@ class MqttConnection(ClientConnection):
     )  # fmt: skip
     protocol: ClassVar[str] = "mqtt"
     serves_devices: ClassVar[bool] = True
+    first_words: ClassVar[bytes | None] = b""
     engine: Connection
     session: Session
     subscriptions: Subscriptions
@@ -148,7 +150,21 @@ class MqttConnection(ClientConnection):
         """Make the engine of this connection, and keep it in ``engine``."""
         self.engine = engine = Connection(self, now=now)
         engine.more_room = self.more_room
+        engine.keeps_login = self._connections.has_peers
         return engine
+
+    def from_login(self) -> bytes:
+        """Return what the client has said from CONNECT on, but for an exchange of AUTH."""
+        return self.engine.from_login
+
+    @property
+    def final_data(self) -> bytes | None:
+        """The last data of an exchange, which the home's CONNACK has."""
+        return self._authentication_data
+
+    def handed_in(self, final_data: bytes | None) -> None:
+        """Take the last data of the exchange with the front."""
+        self._authentication_data = final_data
 
     # Its turn
 
@@ -210,6 +226,9 @@ class MqttConnection(ClientConnection):
         """Log the client in, and open its session."""
         self._connect = connect
         self.container = connect.client_id
+        if self.admission.is_asserted:
+            self._admitted(self._authentication_data)
+            return
         self._login = Login(self.admission, self._ask, self._admitted)
         self._login.begin(connect)
 

@@ -39,7 +39,7 @@ from enmasse.node.stomp.messages import USER_ID, to_sections
 from enmasse.node.stomp.settling import Posting, Settling
 from enmasse.pending import Pending
 from enmasse.version import __version__
-from enmasse.wire.sasl.mechanisms import Admitted, SaslCode
+from enmasse.wire.sasl.mechanisms import Admitted, SaslCode, Verdict
 from enmasse.wire.stomp.connection import LINGER_S, Connection
 from enmasse.wire.stomp.handler import SendSink
 
@@ -83,6 +83,7 @@ class StompConnection(ClientConnection):
     )  # fmt: skip
 
     protocol: ClassVar[str] = "stomp"
+    first_words: ClassVar[bytes | None] = b""
     engine: Connection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -124,7 +125,12 @@ class StompConnection(ClientConnection):
         """Make the engine of this connection, and keep it in ``engine``."""
         self.engine = engine = Connection(self, now=now, server=f"enmasse/{__version__}")
         engine.more_room = self.more_room
+        engine.keeps_login = self._connections.has_peers
         return engine
+
+    def from_login(self) -> bytes:
+        """Return what the client has said from ``CONNECT`` on."""
+        return self.engine.from_login
 
     # Its turn
 
@@ -227,13 +233,13 @@ class StompConnection(ClientConnection):
             self._login_error = f"the login has failed: {reason}"
             self.engine.fail(RemoteError("amqp:unauthorized-access", self._login_error))
 
-        if user:
+        verdict: Verdict = True  # without credentials a client may enter open spaces
+        if self.admission.is_asserted:
+            pass
+        elif user:
             verdict = self.admission.login(user, proof, host)
         elif proof:
             verdict = self.admission.token("", proof, host)
-        else:
-            # Without credentials a client may enter open spaces.
-            verdict = True
         if isinstance(verdict, Pending):
             verdict.then(decided)
         else:

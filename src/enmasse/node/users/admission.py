@@ -6,26 +6,124 @@ possible for open spaces only.
 Rules:
 1. In a space without users everybody is ``anonymous`` and may do everything.
 2. A client without credentials, or without SASL, may only enter such a space.
+3. A client whose connection another node of the installation has handed over does not log in here: that node says who
+   it is (``assert_identity``). It comes in if what it has proved holds by what is known here, and is then as one that
+   has logged in here: what changes later is noticed here alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Final
 
 from enmasse.errors import RemoteError
+from enmasse.identity.oidc import Identity
+from enmasse.identity.permissions import Permissions
+from enmasse.identity.users import User
 from enmasse.node.errors import TenancyError
+from enmasse.node.patterns import matcher_of
 from enmasse.node.tenancy import choose_space, named_space, unnamed_space
 from enmasse.node.users.authentication import Authentication
+from enmasse.wire.peer_header import PeerDevice, PeerToken, PeerUser
+from enmasse.wire.sasl.mechanisms import SaslCode, Verdict
 
 if TYPE_CHECKING:
-    from enmasse.identity.users import User
     from enmasse.messaging.space import Space
+
+_LATER: Final = SaslCode.SYS_TEMP
 
 
 class Admission(Authentication):
     """Authenticates one connection, and finds its space; see ``Authentication`` for what it is made of."""
 
     __slots__ = ()
+
+    @property
+    def is_asserted(self) -> bool:
+        """True if another node says who the client is."""
+        proxied = self._peer_info.proxied
+        return proxied is not None and bool(proxied.front)
+
+    def identity(self) -> tuple[PeerUser | None, PeerDevice | None]:
+        """Return who has logged in, for another node."""
+        user, device, proof = self.rights.user, self.device, self.proof
+        if device is not None and proof is not None:
+            tenant = device.tenant.id
+            return None, PeerDevice(
+                tenant, device.id, proof.kind, proof.auth_id, proof.material, proof.until, proof.authority
+            )
+        if user is None:
+            return None, None
+        stated = user.identity
+        if stated is not None:
+            token = PeerToken(
+                stated.issuer, stated.subject, stated.groups, stated.scopes, stated.expires_at, user.is_listed
+            )
+            return PeerUser(user.name, user.owner, b"", token), None
+        return PeerUser(user.name, user.owner, self._credential_of(user)), None
+
+    def assert_identity(
+        self, space: str, mechanism: str, user: PeerUser | None, device: PeerDevice | None
+    ) -> Verdict:
+        """Take another node's word for who the client is, in the place of a login.
+
+        Args:
+            space: the client's space.
+            mechanism: the mechanism by which it has logged in; empty: it has not.
+            user: the user.
+            device: the device, if it is none.
+
+        Returns:
+            True, False, ``SaslCode.SYS_TEMP`` if that cannot be said now, or a ``Pending`` of these.
+        """
+        self.mechanism = mechanism or None
+        if device is not None:
+            return self._assert_device(space, device)
+        if user is None:
+            return self._is_open(space) or self._wrong(f"the space {space!r} is for its users")
+        self._proved_by = self.mechanism
+        if user.token is not None:
+            found = _stated(space, user, user.token)
+        else:
+            known = self._gate.users.find(space, user.name)
+            by_password = mechanism != "EXTERNAL"
+            if known is None:
+                return self._wrong(f"there is no user {user.name!r} here")
+            if by_password and not compare_digest(self._credential_of(known), user.credential):
+                return self._wrong(f"the password of user {user.name!r} is another one here")
+            found = known
+        now = self._listed(found)
+        if now is None or now.owner != user.owner:
+            return self._wrong(f"what user {user.name!r} has proved does not hold here")
+        self.rights.user = now
+        return True
+
+    def _assert_device(self, space: str, said: PeerDevice) -> Verdict:
+        devices = self.devices
+        tenant = None if devices is None else devices.directory.tenants.get(said.tenant)
+        if devices is None or tenant is None or tenant.space != space:
+            is_known = devices is None or devices.are_tenants_known
+            return self._wrong(f"there is no tenant {said.tenant!r} of the space here") if is_known else _LATER
+        shown = self._peer_info.shown
+        if said.authority and (shown is None or not shown.proves(tenant.id)):
+            return self._wrong("the tenant does not trust the certificate's authority")
+        login = self._login = devices.login(tenant, tenant.id, self)
+        login.named = f"{said.auth_id}@{tenant.id}"
+        return self._step(lambda: login.asserted(said))
+
+    def _wrong(self, reason: str) -> bool:
+        self._excuse = reason
+        return False
+
+    def _credential_of(self, user: User) -> bytes:
+        """Return a digest of the keys by which the user's password was right."""
+        by = self._proved_by
+        keys = {by: user.keys[by]} if by is not None and by in user.keys else user.keys
+        digest = sha256()
+        for name in sorted(keys):
+            digest.update(b"%b %d %b" % (name.encode(), keys[name].iterations, keys[name].salt + keys[name].stored))
+        return digest.digest()
 
     def enter(self, open_host: str | None) -> Space:
         """Return the space that the connection belongs to from now on.
@@ -158,3 +256,9 @@ class Admission(Authentication):
             return f"the credentials of user {user.name!r} have changed"
         self.rights.user = now
         return None
+
+
+def _stated(space: str, said: PeerUser, token: PeerToken) -> User:
+    """Return a user as its provider has stated it, with the permissions yet to be found."""
+    identity = Identity(token.issuer, token.subject, said.name, token.groups, token.scopes, token.ends_at)
+    return User(said.name, space, Permissions((), matcher_of), identity=identity, is_listed=token.is_listed)

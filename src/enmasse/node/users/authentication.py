@@ -148,6 +148,11 @@ class Authentication:
         return "" if self._login is None else self._login.named
 
     @property
+    def peer_info(self) -> PeerInfo:
+        """The facts that are known of the client."""
+        return self._peer_info
+
+    @property
     def has_certificate(self) -> bool:
         """True if the client has a certificate that TLS has verified."""
         return bool(self._peer_info.certified) or self._peer_info.shown is not None

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from enmasse.net.proxy_layer import Proxied
     from enmasse.node.devices.authorities import Shown
 
 
@@ -16,7 +17,7 @@ class PeerInfo(NamedTuple):
 
     Attributes:
         peer: the client's address, as ``host:port`` or ``unix``.
-        is_proxied: true if it comes through a load balancer, by whose word the rest is known.
+        proxied: what a load balancer says of it, or the node that has handed its connection over; None: neither has.
         is_private: true if nobody else can read what is sent.
         server_name: the host that the client named for TLS.
         certified: the names in the client's certificate, if that was verified.
@@ -27,7 +28,7 @@ class PeerInfo(NamedTuple):
     """
 
     peer: str
-    is_proxied: bool = False
+    proxied: Proxied | None = None
     is_private: bool = False
     server_name: str | None = None
     certified: tuple[str, ...] = ()
@@ -39,13 +40,18 @@ class PeerInfo(NamedTuple):
     @property
     def is_here(self) -> bool:
         """True if the client is on this machine."""
-        return is_here(self.peer, is_proxied=self.is_proxied)
+        return is_here(self.peer, self.proxied)
 
 
-def is_here(peer: str, *, is_proxied: bool) -> bool:
-    """Return true if a client is on this machine: none is that comes through a load balancer, be that here or not."""
-    if is_proxied:
-        return False
+def is_here(peer: str, proxied: Proxied | None) -> bool:
+    """Return true if a client is on this machine: none is that comes through a load balancer, be that here or not.
+
+    Args:
+        peer: the client's address, as ``host:port`` or ``unix``.
+        proxied: what a balancer says of it, or the node that has handed its connection over; None: neither has.
+    """
+    if proxied is not None:
+        return proxied.is_here
     return peer == "unix" or _is_loopback(peer.rpartition(":")[0].strip("[]"))
 
 

@@ -75,6 +75,10 @@ class Connection(ConnectionOutput):
             return
         if self.trace is not None and data:
             self.trace(False, data)
+        if self._phase is Phase.LEFT:
+            if data:
+                self._chunks.append(data)
+            return
         missing = self._missing
         at = 0
         if missing:
@@ -110,6 +114,9 @@ class Connection(ConnectionOutput):
     def _read(self, data: bytes, at: int = 0) -> None:
         """Read from ``at`` on what is complete, and keep the rest."""
         if self._phase is Phase.DONE:
+            return
+        if self._phase is Phase.LEFT:
+            self._chunks.append(data[at:])
             return
         try:
             while self._phase in (Phase.HEADER, Phase.SASL):
@@ -250,6 +257,8 @@ class Connection(ConnectionOutput):
                     session = sessions.get(channel)
                     self._on_frame(data, at, size, kind, channel)
                     if self._phase is not Phase.FRAMES:
+                        if self._phase is Phase.LEFT:
+                            self._keep(data, at, 1)
                         return
                     mark = at = stop
                     is_hot = False
@@ -291,6 +300,30 @@ class Connection(ConnectionOutput):
                 raise self._no_room()
         elif rest:
             self._keep(data, at, 1)
+
+    def leave_open(self) -> None:
+        """Leave the peer's open unread, which has just been handled, and all that follows: another may have it.
+
+        See ``from_login``; ``read_on`` takes it up again.
+        """
+        self._phase = Phase.LEFT
+        self.hold_input(True)
+
+    @property
+    def from_login(self) -> bytes:
+        """What the peer has said from its login on: the header of AMQP, open, and what came behind it."""
+        return AMQP_HEADER + self.unread
+
+    def read_on(self) -> None:
+        """Read what follows the open that was left."""
+        if self._phase is Phase.LEFT:
+            kept = self.unread
+            self._chunks.clear()
+            self._missing = 0
+            self._phase = Phase.FRAMES
+            self.hold_input(False)
+            if len(kept) > (size := _U32.unpack_from(kept)[0]):
+                self._read(kept, size)
 
     def _has_room_for_cut(self, size: int) -> bool:
         """Count what has come of a frame whose end has not."""

@@ -59,6 +59,8 @@ class Phase(Enum):
     HEADER = auto()
     SASL = auto()
     FRAMES = auto()
+    LEFT = auto()
+    """What the peer says is left as it is from its open on, as another may be to have it."""
     DISCARDING = auto()
     """We have closed it, all that was attached is gone, and what the peer says is not read [AMQP 2.4.6]."""
     DONE = auto()

@@ -34,7 +34,14 @@ from enmasse.wire.mqtt.reading import (
     read_version,
 )
 from enmasse.wire.mqtt.reasons import FAILED, permitted, return_code
-from enmasse.wire.mqtt.writing import PINGRESP, encode_auth, encode_codes, encode_connack, encode_disconnect
+from enmasse.wire.mqtt.writing import (
+    PINGRESP,
+    encode_auth,
+    encode_codes,
+    encode_connack,
+    encode_disconnect,
+    encode_packet,
+)
 
 CONNECT_TIMEOUT_S = 30.0
 """Seconds for CONNECT to come, and then for each AUTH that is asked for before CONNECT is answered."""
@@ -59,9 +66,13 @@ class Connection(Engine):
 
     Attributes:
         connect: the client's CONNECT, once it has come; once it is answered, without its will and secrets.
+        keeps_login: true if the bytes of CONNECT are kept until it is answered, as another may be to have them.
     """
 
-    __slots__ = ("_asked", "_handler_of_clients", "_is_reauthenticating", "_is_version_known", "connect")
+    __slots__ = (
+        "_asked", "_handler_of_clients", "_is_reauthenticating", "_is_version_known", "_login", "connect",
+        "keeps_login",
+    )  # fmt: skip
 
     is_server: ClassVar[bool] = True
 
@@ -73,6 +84,8 @@ class Connection(Engine):
         """The time since which the client, or the handler, owes what comes next, before CONNECT is answered."""
         self._is_version_known = False
         self._is_reauthenticating = False
+        self.keeps_login = False
+        self._login = b""
 
     # Packets
 
@@ -105,6 +118,8 @@ class Connection(Engine):
         elif kind == PacketType.AUTH:
             self._read_auth(read_auth(cursor))
         else:
+            if self.keeps_login:
+                self._login = encode_packet(first, data[begin:stop])
             self._read_connect(cursor)
 
     # CONNECT
@@ -164,8 +179,14 @@ class Connection(Engine):
         # They are the handler's now, and may be large.
         self.connect = replace(connect, will=None, password=None, authentication_data=None, user_properties=[])
         self._phase = Phase.OPEN
+        self._login = b""
         self.put(packet)
         self.hold_input(False)
+
+    @property
+    def from_login(self) -> bytes:
+        """What the client has said and is not answered: CONNECT, and what came behind it."""
+        return self._login + self.unread
 
     def refuse(self, reason: Reason, text: str = "", *, server_reference: str = "") -> None:
         """Send CONNACK with an error, and close the connection."""
@@ -302,6 +323,7 @@ class Connection(Engine):
 
     def _forget_handler(self) -> None:
         super()._forget_handler()
+        self._login = b""
         self._handler_of_clients = NOBODY
 
     def _last_words(self, error: RemoteError, reason: Reason, server_reference: str) -> bytes:

@@ -88,12 +88,13 @@ class Connection:
         out: the output to be written, in order.
         trace: called with true for output or false for input, and the bytes, if the connection is traced.
         more_room: called with a number of bytes; returns true if an incomplete frame may take that many.
+        keeps_login: true if the bytes of ``CONNECT`` are kept until it is answered, as another may be to have them.
     """
 
     __slots__ = (
-        "_created", "_has_sent", "_last_received", "_last_sent", "_linger_until", "_phase", "_read_to",
+        "_created", "_has_sent", "_last_received", "_last_sent", "_linger_until", "_login", "_phase", "_read_to",
         "_receipt", "_receives_every_s", "_rest", "_sends_every_s", "_server", "_sinks", "admits", "error",
-        "handler", "has_more", "is_blocked", "is_held", "is_late", "is_paused", "more_out", "out",
+        "handler", "has_more", "is_blocked", "is_held", "is_late", "is_paused", "keeps_login", "more_out", "out",
         "out_bytes", "out_room", "trace", "version", "wake",
     )  # fmt: skip
 
@@ -114,6 +115,8 @@ class Connection:
         self.is_blocked = False
         self.is_held = False
         self.trace: Callable[[bool, bytes], None] | None = None
+        self.keeps_login = False
+        self._login = b""
         self._server = server
         self._phase = _Phase.CONNECT
         self._created = self._last_received = self._last_sent = now
@@ -292,6 +295,8 @@ class Connection:
             return at
         self._read_to = stop + 1
         if is_connect:
+            if self.keeps_login:
+                self._login = data[at : stop + 1]
             self._connect(headers)
         elif command == b"SEND":
             sink = self.handler.make_sink(headers)
@@ -369,6 +374,7 @@ class Connection:
         if self._phase is not _Phase.ASKED:
             return
         self._phase = _Phase.OPEN
+        self._login = b""
         self.put(
             encode_frame(
                 "CONNECTED",
@@ -381,6 +387,11 @@ class Connection:
             )
         )
         self.hold_input(False)
+
+    @property
+    def from_login(self) -> bytes:
+        """What the peer has said and is not answered: ``CONNECT``, and what came behind it."""
+        return self._login + self.unread
 
     # Output
 
@@ -524,6 +535,7 @@ class Connection:
     def _forget_input(self) -> None:
         self.has_more = False
         self.is_held = False
+        self._login = b""
         self._rest.clear()
         self._sinks.clear()
 

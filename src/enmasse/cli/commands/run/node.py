@@ -66,6 +66,9 @@ def run_node(arguments: Sequence[str]) -> int:
     if (options.management is None) != (options.management_tls is None):
         print("enmasse node: --management and --management-tls go together", file=sys.stderr)  # noqa: T201  # the same
         return 1
+    if options.peers is not None and options.peers_secret is None and not options.supervised:
+        print("enmasse node: --peers needs --peers-secret", file=sys.stderr)  # noqa: T201  the same
+        return 1
     if options.supervised:
         die_with_parent()
     return run(
@@ -82,6 +85,7 @@ def run_node(arguments: Sequence[str]) -> int:
         machine=machine_names(hosts),
         management=None if options.management is None else (options.management, options.management_tls),
         reach=reach,
+        peers=None if options.peers is None else (options.peers, options.peers_secret),
         gate=GateOptions(
             allow_insecure_plain=options.allow_insecure_plain,
             allow_anonymous=options.allow_anonymous,
@@ -239,6 +243,20 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="certificates for --management, as `enmasse certificate node` writes them; read again when they change",
+    )
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        metavar="DIR",
+        help="where nodes of one installation hand connections over to each other: each has a socket there, DIR/NAME"
+        ".sock; a directory of this user alone",
+    )
+    parser.add_argument(
+        "--peers-secret",
+        type=Path,
+        metavar="FILE",
+        help="the secret of these nodes in hexadecimal, 16 bytes or more; with --supervised it is in the "
+        "supervisor's word",
     )
     parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: its own)")
     parser.add_argument(

@@ -1,0 +1,144 @@
+"""A pipe between two connections: what comes from one is written to the other, unread.
+
+Each end is an engine of ``transport.py``. Rules:
+1. What one read brings is written at the end of the turn, with all else that has come for that side.
+2. A side that takes no more (``block_output``) has the other one left unread, and nothing else: the two directions
+   do not wait for each other.
+3. When one side ends, the other one is closed once it was written everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from enmasse.net.transport import EngineProtocol
+
+TURN_BYTES: Final = 1 << 20
+"""The output above which ``more_out`` is asked: more than a read brings."""
+
+LAST_S: Final = 60.0
+"""The time that a home may take to read the last bytes of a client that has gone: one that is busy, or holds back
+what it cannot pass on, would have found them in the client's own socket."""
+
+
+class PipeEnd:
+    """One end of a pipe.
+
+    Args:
+        ended: called once, as this side has ended.
+    """
+
+    __slots__ = (
+        "_ended", "_other", "admits", "closed", "has_more", "is_blocked", "is_held", "is_late", "is_paused",
+        "more_out", "out", "out_bytes", "out_room", "wake",
+    )  # fmt: skip
+
+    def __init__(self, ended: Callable[[], None] | None = None) -> None:
+        self.out: list[bytes | memoryview] = []
+        self.out_bytes = 0
+        self.out_room = TURN_BYTES
+        self.more_out: Callable[[int], bool] = _enough
+        self.admits: Callable[[int], bool] = _enough
+        self.wake: Callable[[Any], None] = _nobody
+        self.is_late: Callable[[bool], bool] = _never
+        self.has_more = False
+        self.is_paused = False
+        self.is_blocked = False
+        self.is_held = False
+        self.closed = False
+        self._ended = ended
+        self._other: PipeEnd | None = None
+
+    def join(self, other: PipeEnd) -> None:
+        """Make this and another one the two ends of a pipe."""
+        self._other, other._other = other, self
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Pass bytes on to the other side."""
+        other = self._other
+        if other is not None and data:
+            other.put(data)
+
+    def put(self, data: bytes | memoryview) -> None:
+        """Have bytes written at the end of the turn."""
+        if not self.out:
+            self.wake(self)
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if self.out_bytes > self.out_room and not self.more_out(self.out_bytes):
+            self.block_output()
+
+    def pending_output(self) -> list[bytes | memoryview]:
+        """Return what is to be written."""
+        out = self.out
+        self.out = []
+        self.out_bytes = 0
+        return out
+
+    def next_deadline(self) -> float | None:
+        """Return None: time is for those at the ends."""
+        return None
+
+    def handle_deadline(self, now: float) -> None:
+        """Do nothing."""
+
+    def block_output(self) -> None:
+        """Have the other side left unread."""
+        self.is_blocked = True
+        if self._other is not None:
+            self._other.hold(True)
+
+    def resume_output(self) -> None:
+        """Have the other side read on."""
+        self.is_blocked = False
+        if self._other is not None:
+            self._other.hold(False)
+
+    def hold(self, is_held: bool) -> None:
+        """Leave this side unread, or read on."""
+        if is_held is not self.is_held:
+            self.is_held = is_held
+            self.wake(self)
+
+    def close(self) -> None:
+        """Close this side once everything is written."""
+        if not self.closed:
+            self.closed = True
+            self._part()
+            self.wake(self)
+
+    def lost(self) -> None:
+        """End the other side, as this one is gone."""
+        self.closed = True
+        self._part()
+
+    def _part(self) -> None:
+        other, self._other = self._other, None
+        ended, self._ended = self._ended, None
+        if other is not None:
+            other._other = None  # noqa: SLF001  they know each other
+            other.close()
+        if ended is not None:
+            ended()
+
+
+class PipeProtocol(EngineProtocol):
+    """The side of a pipe at the home of a space."""
+
+    __slots__ = ()
+    linger_s = LAST_S
+
+
+def _enough(_size: int) -> bool:
+    """Return true: what is asked for is there already."""
+    return True
+
+
+def _nobody(_engine: Any) -> None:
+    """Wake nobody."""
+
+
+def _never(_is_hot: bool) -> bool:
+    """Return false: bytes are passed on whole."""
+    return False
