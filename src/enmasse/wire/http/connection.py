@@ -113,8 +113,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_body", "_chunks", "_date", "_holds_room", "_is_reading", "_known", "_linger_until", "_now", "_out",
-        "_phase", "_rest", "_since", "_sought", "admits", "closes", "error", "handler", "has_more",
+        "_body", "_chunks", "_date", "_holds_room", "_is_in_chunks", "_is_reading", "_known", "_linger_until", "_now",
+        "_out", "_phase", "_rest", "_since", "_sought", "admits", "closes", "error", "handler", "has_more",
         "is_blocked", "is_held", "is_late", "is_paused", "more_headers", "more_out", "more_room", "out_bytes",
         "out_room", "request", "requests", "trace", "wake",
     )  # fmt: skip
@@ -146,7 +146,7 @@ class Connection:
         """The bytes of it in which no head ends."""
         self._body = bytearray()
         self._chunks: ChunkedBody | None = None
-        self._is_reading = False
+        self._is_reading = self._is_in_chunks = False
         self._holds_room = False
         self._known: dict[bytes, Request] = {}
         self._out: list[bytes] = []
@@ -457,32 +457,40 @@ class Connection:
         self._since = self._now
         self._resume()
 
-    def begin_stream(self, start: bytes) -> bool:
-        """Begin an answer in parts; return false if the client asks for the head alone, which ends it."""
+    def begin_stream(self, start: bytes, length: int | None = None) -> bool:
+        """Begin an answer in parts; return false if the client asks for the head alone, which ends it.
+
+        Args:
+            start: the head of the answer, as for ``answer``.
+            length: the bytes of all parts; None: nobody knows yet.
+        """
         request = self.request
         if self._phase is not _HANDLED or request is None:
             return False
         if request.method == "HEAD":
             self.answer(start)
             return False
+        self._is_in_chunks = length is None and not request.is_http_10
         # HTTP/1.0 has no chunks: the end of the connection is that of the answer.
-        self.closes = self.closes or request.is_http_10
+        self.closes = self.closes or (length is None and request.is_http_10)
         self._phase = _STREAM
-        self._put(start + self._tail(b"" if request.is_http_10 else b"Transfer-Encoding: chunked\r\n"))
+        if length is not None:
+            said = b"Content-Length: %d\r\n" % length
+        else:
+            said = b"Transfer-Encoding: chunked\r\n" if self._is_in_chunks else b""
+        self._put(start + self._tail(said))
         return True
 
     def put_part(self, data: bytes) -> None:
         """Write a part of an answer."""
         if self._phase is _STREAM and data:
-            assert self.request is not None
-            self._put(data if self.request.is_http_10 else b"%x\r\n%b\r\n" % (len(data), data))
+            self._put(b"%x\r\n%b\r\n" % (len(data), data) if self._is_in_chunks else data)
 
     def end_stream(self) -> None:
         """End an answer in parts."""
         if self._phase is not _STREAM:
             return
-        assert self.request is not None
-        if not self.request.is_http_10:
+        if self._is_in_chunks:
             self._put(b"0\r\n\r\n")
         self._phase = _HANDLED
         self._finish_answer(is_read=True)

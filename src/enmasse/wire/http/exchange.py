@@ -65,9 +65,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "__weakref__", "_body", "_gathered", "_has_ended", "_holds_room", "_is_whole", "_known", "_owed", "_owner",
-        "_pending", "_phase", "_since", "_unacknowledged", "closes", "error", "handler", "is_blocked", "is_used",
-        "may_owe", "more_headers", "more_room", "request", "requests", "stream", "trace",
+        "__weakref__", "_body", "_gathered", "_has_ended", "_holds_room", "_is_in_chunks", "_is_whole", "_known",
+        "_owed", "_owner", "_pending", "_phase", "_since", "_unacknowledged", "closes", "error", "handler",
+        "is_blocked", "is_used", "may_owe", "more_headers", "more_room", "request", "requests", "stream", "trace",
     )  # fmt: skip
 
     def __init__(self, owner: Http2Connection, handler: Handler) -> None:
@@ -98,6 +98,8 @@ class Exchange:
         """The part of the answer that waits for the client's window."""
         self._is_whole = False
         """True once nothing is added to it."""
+        self._is_in_chunks = False
+        """True if its length is not said: a trace shows its parts as HTTP/1.1 writes them."""
         self._gathered = 0
         """The bytes that the handler keeps for an answer that it has not made yet."""
         self._owed = 0
@@ -295,15 +297,21 @@ class Exchange:
                 self.error = kept(error)
             self.answer(*answer_of(error))
 
-    def begin_stream(self, start: bytes) -> bool:
-        """Begin an answer in parts; return false if the client asks for the head alone, which ends it."""
+    def begin_stream(self, start: bytes, length: int | None = None) -> bool:
+        """Begin an answer in parts; return false if the client asks for the head alone, which ends it.
+
+        Args:
+            start: the head of the answer, as for ``answer``.
+            length: the bytes of all parts; None: nobody knows yet.
+        """
         if self._phase is not _Phase.HANDLED or self.request is None:
             return False
         if self.request.method == "HEAD":
             self.answer(start)
             return False
         self._phase = _Phase.STREAM
-        self._put_head(start, b"")
+        self._is_in_chunks = length is None
+        self._put_head(start, b"" if length is None else b"Content-Length: %d\r\n" % length)
         return True
 
     def put_part(self, data: bytes) -> None:
@@ -311,7 +319,7 @@ class Exchange:
         if self._phase is not _Phase.STREAM or not data:
             return
         if self.trace is not None:
-            self.trace(True, b"%x\r\n%b\r\n" % (len(data), data))
+            self.trace(True, b"%x\r\n%b\r\n" % (len(data), data) if self._is_in_chunks else data)
         if not self._pending:
             self._since = self.now
         self._pending += data
@@ -322,7 +330,7 @@ class Exchange:
     def end_stream(self) -> None:
         """End an answer in parts."""
         if self._phase is _Phase.STREAM:
-            if self.trace is not None:
+            if self.trace is not None and self._is_in_chunks:
                 self.trace(True, b"0\r\n\r\n")
             self._phase = _Phase.ANSWERED
             self._is_whole = True
