@@ -379,6 +379,14 @@ class ClientConnection:
     def handed_in(self, final_data: bytes | None) -> None:
         """Take what ``final_data`` was at the node that has handed the connection over."""
 
+    def hand_over(self, space: Space) -> bool:
+        """Begin to hand the connection over, if its space is at home at another node; return whether it is.
+
+        Raises:
+            RemoteError: it is, and the connection cannot be handed over.
+        """
+        return self._connections.hand_over(self, space)
+
     # From login to close
 
     def enter(self, host: str | None, container: str) -> bool:
@@ -396,7 +404,7 @@ class ClientConnection:
             space = self.admission.enter(host)
             self._require_served()
             if not self.admission.is_administrator:
-                if self._connections.hand_over(self, space):
+                if self.hand_over(space):
                     return False
                 self.bounds.enter(space, container)
         except RemoteError as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.space import Space
     from enmasse.net.lanes import ConnectionLoad
     from enmasse.net.loop import Turn
-    from enmasse.net.transport import EngineProtocol
+    from enmasse.net.transport import Engine, EngineProtocol
     from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.connections.connections import Connections
     from enmasse.node.entity_records import Record
@@ -110,9 +110,17 @@ class Handovers:
         return len(self._pipes)
 
     def elsewhere(self, space: str) -> Home | None:
-        """Return the home of a space if that is another node."""
+        """Return the home of a space if that is another node.
+
+        Raises:
+            RemoteError: it is, and no other node is reached from here.
+        """
         home = home_of(self._records.get(space))
-        return None if home is None or home.node == self._name else home
+        if home is None or home.node == self._name:
+            return None
+        if self.directory is None:
+            raise RemoteError(AGAIN, f"the space is at home at {home.node}, which is not reached from here")
+        return home
 
     # As a front
 
@@ -126,10 +134,8 @@ class Handovers:
         if home is None:
             return False
         words = connection.first_words
-        if self.directory is None or words is None:
-            raise RemoteError(
-                AGAIN, f"the space is at home at {home.node}, which {connection.protocol} does not reach"
-            )
+        if words is None:
+            raise RemoteError(AGAIN, f"the space is at home at {home.node}, which is not reached from here")
         header = self.message(connection, space, home)
         connection.leave_login()
         self._connections.waits(connection, is_waiting=True)
@@ -143,20 +149,12 @@ class Handovers:
 
         def taken(transport: asyncio.Transport, rest: bytes) -> None:
             del self._calls[connection]
-            connection.log(
-                "connection-handed-over",
-                home=home.node,
-                space=space.name,
-                user=connection.admission.name,
-                mechanism=connection.admission.mechanism,
-                protocol=connection.protocol,
-            )
+            self._log_taken(connection, space, home)
             self._join(connection, space, transport, connection.from_login()[sent:], rest)
 
         def failed(failure: Failure) -> None:
             del self._calls[connection]
             self._connections.waits(connection, is_waiting=False)
-            self._turn.begin()
             self._refuse(connection, space, home, failure)
 
         self._calls[connection] = self.call(home, message, taken, failed, expected=words)
@@ -231,8 +229,7 @@ class Handovers:
             said: what the client has said beyond what the home was sent with the header.
             heard: what the home has said.
         """
-        turn = self._turn
-        turn.begin()
+        self._turn.begin()
         shell = self._connections.shells[connection]
         party = space.name, connection.admission.name, connection.party[-1]
         near = PipeEnd(lambda: self._ended(near))
@@ -240,17 +237,10 @@ class Handovers:
         near.join(far)
         self._pipes[near] = shell
         former = shell.engine
-        load = self._load_of(space)
         shell.limit_output(partial(_holder, self._connections, party))
         for chunk in shell.replace(near):
             near.put(chunk)
-        shell.load = load
-        if shell.slot is not None:
-            shell.slot.admit()
-        home = PipeProtocol(turn, lambda _shell: far, yields=False)
-        home.load = load
-        transport.set_protocol(home)
-        home.connection_made(transport)
+        home = self._reach(shell, space, transport, far)
         # What a home does not read stays with the client, but for one read.
         transport.set_write_buffer_limits(high=0, low=0)
         if said:
@@ -262,8 +252,56 @@ class Handovers:
     def _ended(self, near: PipeEnd) -> None:
         self._pipes.pop(near, None)
 
+    def _reach(
+        self, shell: EngineProtocol, space: Space, transport: asyncio.Transport, engine: Engine
+    ) -> EngineProtocol:
+        """Have an engine speak to a home that has taken the connection of a client, which is open now."""
+        load = shell.load = self._load_of(space)
+        if shell.slot is not None:
+            shell.slot.admit()
+        home = PipeProtocol(self._turn, lambda _shell: engine, yields=False)
+        home.load = load
+        transport.set_protocol(home)
+        home.connection_made(transport)
+        return home
+
+    def attach(
+        self, connection: ClientConnection, space: Space, home: Home, transport: asyncio.Transport, engine: Engine
+    ) -> EngineProtocol:
+        """Have an engine speak to the home of a space for a client whose own connection stays here.
+
+        Args:
+            connection: the client's.
+            space: its space.
+            home: the home, which has taken the connection.
+            transport: the connection to it.
+            engine: speaks there.
+        """
+        self._turn.begin()
+        self._log_taken(connection, space, home)
+        return self._reach(self._connections.shells[connection], space, transport, engine)
+
+    @staticmethod
+    def _log_taken(connection: ClientConnection, space: Space, home: Home) -> None:
+        admission = connection.admission
+        connection.log(
+            "connection-handed-over",
+            home=home.node,
+            space=space.name,
+            user=admission.name,
+            mechanism=admission.mechanism,
+            protocol=connection.protocol,
+        )
+
     def _refuse(self, connection: ClientConnection, space: Space, home: Home, failure: Failure) -> None:
         """Tell a client that its connection cannot be handed over now."""
+        error = self.problem(connection, space, home, failure)
+        connection.close(error.condition, error.description)
+        connection.read_on()
+
+    def problem(self, connection: ClientConnection, space: Space, home: Home, failure: Failure) -> RemoteError:
+        """Log that a home has not taken the connection of a client, and return what the client is told."""
+        self._turn.begin()
         error = RemoteError(AGAIN, "the node that is the home of the space does not answer: connect again in a while")
         if failure.answer is Answer.GENERATION:
             self.outdated(space.name)
@@ -280,8 +318,7 @@ class Handovers:
             user=connection.admission.name,
             description=failure.reason,
         )
-        connection.close(error.condition, error.description)
-        connection.read_on()
+        return error
 
     def stop(self) -> None:
         """End all that is handed over, as the node stops."""

@@ -9,6 +9,8 @@ Rules:
    one request after another and is kept for the next.
 5. A page of another origin than the operator allows is refused, whatever it asks for, and so is a host that is none
    of the node's.
+6. Requests to a space whose home is another node are passed on (``passing.py``). There a connection is of the user
+   and space that the header says, and what concerns the client's own connection was checked before.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from enmasse.node.http.devices import (
 from enmasse.node.http.events import get_events
 from enmasse.node.http.leases import LeaseOwner, Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
+from enmasse.node.http.passing import Passing
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
 from enmasse.node.http.request_reply import post_request
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
@@ -117,7 +120,7 @@ class HttpConnection(ClientConnection):
 
     __slots__ = (
         "_arguments", "_date", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error",
-        "_operation", "_options", "_owed", "_senders", "_waker", "_written", "is_due",
+        "_operation", "_options", "_owed", "_passing", "_senders", "_waker", "_written", "is_due",
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
@@ -134,6 +137,8 @@ class HttpConnection(ClientConnection):
         self._has_entered = self._is_entering = False
         self._login_error: str | None = None
         self._operation: Operation | None = None
+        self._passing: Passing | None = None
+        """Passes requests on, as the home of the space is another node."""
         self._senders: dict[str, Sender] = {}
         self._dropped: list[Callable[[], None]] = []
         self._written: list[Leasing] = []
@@ -159,6 +164,8 @@ class HttpConnection(ClientConnection):
             return dates.line(second)
 
         engine = Connection(self, now=now, date=date)
+        # The client's own connection ends when that is idle, and this one with it.
+        engine.may_idle = self.admission.is_asserted
         self._use(engine)
         self._date = date
         return engine
@@ -233,6 +240,8 @@ class HttpConnection(ClientConnection):
                 self._answer_description(request)
                 return False
             route = request.route = self._read_route(request)
+        if self.admission.is_asserted:
+            return self._has_entered or self._log_in(route)
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             self._check_origin(request)
         if request.method == "OPTIONS":
@@ -276,6 +285,9 @@ class HttpConnection(ClientConnection):
         if request.method == "OPTIONS":
             self._answer_options(route)
             return
+        if self._passing is not None:
+            self._passing.ask(request, body)
+            return
         if route.action == DEVICE:
             serve_device(self, request, body)
         elif self.admission.device is not None:
@@ -287,6 +299,8 @@ class HttpConnection(ClientConnection):
 
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume taking messages for an answer."""
+        if self._passing is not None:
+            self._passing.on_blocked(is_blocked)
         operation = self._operation
         if isinstance(operation, Receiving) and operation.has_begun and not operation.is_over:
             operation.on_blocked(is_blocked)
@@ -321,6 +335,9 @@ class HttpConnection(ClientConnection):
         self._written.clear()
         for key in list(self.links):
             self.detached(key, is_logged=False)
+        if self._passing is not None:
+            self._passing.cancel()
+            self._passing = None
         leave_device(self)
         for sender in self._senders.values():
             sender.is_detach_sent = True
@@ -376,6 +393,39 @@ class HttpConnection(ClientConnection):
         elif not engine.closed:
             engine.close()
 
+    # The home of its space
+
+    def hand_over(self, space: Space) -> bool:
+        """Have requests passed on from now on, if the home of the space is another node."""
+        handovers = self._connections.handovers
+        home = None if handovers is None else handovers.elsewhere(space.name)
+        if handovers is None or home is None:
+            return False
+        # What it holds counts as the user's, as ever.
+        self.space, self.user = space, self.admission.name
+        self._passing = Passing(self, handovers, space, home)
+        return True
+
+    def has_left(self, passing: Passing, error: HttpError) -> None:
+        """Log in anew with the next request, as the home of the space has gone.
+
+        Args:
+            passing: what has passed requests on.
+            error: the answer to the request under way, if there is one.
+        """
+        if self._passing is not passing:
+            return
+        self._passing = None
+        self._has_entered = False
+        self.more_room(0)
+        if self.engine.is_handled:
+            self.finish_with(error)
+        self.space = None
+
+    def end_stream(self) -> None:
+        """End an answer in parts, which has been passed on."""
+        self._settle(self.engine.end_stream)
+
     # Who it is
 
     def _succeed(self) -> HttpConnection:
@@ -393,7 +443,9 @@ class HttpConnection(ClientConnection):
         host = f"{route.space}.{admission.domain}" if route.space else None
         scheme, _, proof = route.proof.partition(" ")
         verdict: Any
-        if not route.proof:
+        if admission.is_asserted:
+            verdict = True
+        elif not route.proof:
             # Without credentials a client may enter open spaces.
             verdict = admission.certificate("", host) if admission.has_certificate else True
         elif scheme.lower() == "basic":
@@ -432,6 +484,9 @@ class HttpConnection(ClientConnection):
         self._is_entering = True
         has_entered = self.enter(host, f"http-{self.number}")
         self._is_entering = False
+        if self._passing is not None:
+            self._has_entered = True
+            return
         if not has_entered:
             assert self.closing is not None
             self.engine.closes = True
@@ -487,6 +542,8 @@ class HttpConnection(ClientConnection):
         except HttpError:
             self._check_host(request)
             raise
+        if self.admission.is_asserted:
+            return route
         # A space is `<namespace>/<name>` within.
         space = "/".join(reversed(route.space.split("."))) if route.space else None
         self._check_host(request, space, has_login=route.action == DEVICE)

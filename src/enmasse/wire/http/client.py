@@ -19,11 +19,12 @@ from enmasse.wire.http.heads import MAX_HEAD_BYTES
 if TYPE_CHECKING:
     from enmasse.wire.http.heads import Request
 
-_OF_A_CONNECTION: Final = frozenset(
-    ("connection", "content-length", "expect", "http2-settings", "keep-alive", "proxy-authorization",
-     "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
+_LEFT_OUT: Final = frozenset(
+    ("authorization", "connection", "content-length", "expect", "http2-settings", "keep-alive",
+     "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )  # fmt: skip
-"""Headers of a request that concern the client's own connection [RFC 9110 7.6.1]; the length is written anew."""
+"""Headers of a request that concern the client's own connection [RFC 9110 7.6.1], and proofs, which the other node
+needs none of; the length is written anew."""
 
 _WRITTEN_ANEW: Final = frozenset((b"connection", b"content-length", b"date", b"transfer-encoding"))
 """Headers that whoever passes an answer on writes itself."""
@@ -91,11 +92,11 @@ class ClientConnection:
         """Make a request, which is written at the end of the turn.
 
         Args:
-            request: the head, as a client sent it.
+            request: the head, as a client sent it. What proves who the client is is left out.
             body: the whole body.
         """
         lines = [f"{request.method} {request.target} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in request.headers.items() if name not in _OF_A_CONNECTION]
+        lines += [f"{name}: {value}" for name, value in request.headers.items() if name not in _LEFT_OUT]
         if body:
             lines.append(f"content-length: {len(body)}")
         self._out.append("\r\n".join((*lines, "", "")).encode("latin-1"))

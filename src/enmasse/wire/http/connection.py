@@ -110,13 +110,14 @@ class Connection:
         more_headers: lines of the answer's head that the handler sets when it is asked about a head.
         trace: called with true for output or false for input, and the bytes, if the connection is traced.
         more_room: called with a number of bytes; returns true if an incomplete request may take that many.
+        may_idle: true if the peer may be without a request for any time.
     """
 
     __slots__ = (
         "_body", "_chunks", "_date", "_holds_room", "_is_in_chunks", "_is_reading", "_known", "_linger_until", "_now",
         "_out", "_phase", "_rest", "_since", "_sought", "admits", "closes", "error", "handler", "has_more",
-        "is_blocked", "is_held", "is_late", "is_paused", "more_headers", "more_out", "more_room", "out_bytes",
-        "out_room", "request", "requests", "trace", "wake",
+        "is_blocked", "is_held", "is_late", "is_paused", "may_idle", "more_headers", "more_out", "more_room",
+        "out_bytes", "out_room", "request", "requests", "trace", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, date: Callable[[], bytes]) -> None:
@@ -136,6 +137,7 @@ class Connection:
         self.out_room = TURN_BYTES
         self.more_out: Callable[[int], bool] = lambda _size: False
         self.admits: Callable[[int], bool] = lambda _size: True
+        self.may_idle = False
         self._date = date
         self._phase = _HEAD
         self._now = self._since = now
@@ -531,6 +533,8 @@ class Connection:
         """Return the time by which the peer has to go on."""
         phase = self._phase
         if phase is _HEAD:
+            if self.may_idle and not self._rest:
+                return None
             return self._since + (HEAD_TIMEOUT_S if self._rest else IDLE_TIMEOUT_S)
         if phase is _BODY:
             size = len(self._body) if self._chunks is None else self._chunks.held_bytes
