@@ -52,6 +52,22 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         ResourceStore(tmp_path / "db")
 
 
+def test_a_file_of_several_nodes_is_refused_by_versions_that_know_one(tmp_path: Path) -> None:
+    def version() -> int:
+        with closing(sqlite3.connect(tmp_path / "db")) as database:
+            return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+    with ResourceStore(tmp_path / "db") as store:
+        store.installation.know_node("node-0")
+        store.installation.know_node("node-0")
+        assert version() == 5
+        store.installation.know_node("node-1")
+        assert version() == 6, "those versions read 5 and older ones"
+    with ResourceStore(tmp_path / "db") as store:
+        store.installation.know_node("node-0")
+    assert version() == 6
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database, but long enough to look like one" * 100)
     with pytest.raises(ConfigError, match="is not a resource store"):

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _FORMAT = 5
 
+_OF_SEVERAL_NODES = 6
+"""The format of the same tables once there are several nodes: a version that starts one alone would have it serve
+spaces whose messages others have, and does not open this."""
+
 _SCHEMA = """
 CREATE TABLE objects (
     id INTEGER PRIMARY KEY,
@@ -128,7 +132,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         database.execute("PRAGMA synchronous = FULL")
         database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found > _FORMAT:
+        if found > _OF_SEVERAL_NODES:
             raise ConfigError(f"{path} was written by a newer version of EnMasse: update this one")
         if found < _FORMAT:
             script = _STEPS[found]
@@ -193,6 +197,8 @@ class InstallationTables:
         with self._transaction():
             self._execute("INSERT INTO nodes VALUES (?)", (node,))
             self._execute("UPDATE OR REPLACE removals SET node = ? WHERE node = ''", (node,))
+            if self._execute("SELECT count(*) FROM nodes")[0][0] > 1:
+                self._execute(f"PRAGMA user_version = {_OF_SEVERAL_NODES}")
 
     def remember_removal(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Record that every known node has to delete an object."""
