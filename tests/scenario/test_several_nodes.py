@@ -54,6 +54,11 @@ def test_commands_and_metrics_know_every_node(several: Installation) -> None:
     assert all(f'enmasse_node_ready{{node="{name}"}} 1.0' in metrics for name in names)
     kinds = [(item["kind"], item["name"]) for item in several.endpoints()["processes"][2:]]
     assert kinds == [(kind, name) for name in names for kind in ("node", "journal")]
+    peers = Layout(several.data).peers
+    assert {path.name: path.stat().st_mode & 0o777 for path in (peers, *peers.iterdir())} == {
+        "peers": 0o700,
+        **{f"{name}.sock": 0o600 for name in names},
+    }
 
 
 def nodes_of(installation: Installation) -> dict[str, int]:

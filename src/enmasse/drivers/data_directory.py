@@ -136,6 +136,11 @@ class Layout:
         """
         return self._socket(self.data.absolute() / "nodes" / node / "admin.sock")
 
+    @property
+    def peers(self) -> Path:
+        """The directory of the sockets by which nodes hand connections over to each other."""
+        return self._socket(self.data.absolute() / "peers" / "node-999.sock").parent
+
     def _socket(self, path: Path) -> Path:
         if len(str(path).encode()) <= _MAX_SOCKET_PATH:
             return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from typing import TYPE_CHECKING
 
@@ -87,13 +88,12 @@ def test_each_node_is_opened_once_the_file_names_it_and_clients_wait_only_while_
 
         for number, child in enumerate(nodes.children.values()):
             monkeypatch.setattr(child, "send", lambda line, number=number: told.append((line, number, named())))
-        word = '{"open": true}'
         nodes.on_event("node-1", {"event": "loaded", "pid": 21, "journal_pid": 22})
         assert not told
         supervisor._on_control_event({"event": "listening"})
-        assert told == [(word, 1, ["node 21", "journal 22"])]
+        assert [each[1:] for each in told] == [(1, ["node 21", "journal 22"])]
         nodes.on_event("node-0", {"event": "loaded", "pid": 11, "journal_pid": 12})
-        assert told[1:] == [(word, 0, ["node 11", "journal 12", "node 21", "journal 22"])]
+        assert told[1][1:] == (0, ["node 11", "journal 12", "node 21", "journal 22"])
         nodes._started("node-0", 13)
         await asyncio.sleep(0)
         assert nodes._refusing is None, "the other one is open"
@@ -101,6 +101,11 @@ def test_each_node_is_opened_once_the_file_names_it_and_clients_wait_only_while_
         await until_async(lambda: refused == ["refused"])
         nodes.on_event("node-1", {"event": "loaded", "pid": 23, "journal_pid": 22})
         assert named() == ["node 11", "journal 12", "node 23", "journal 22"]
+        word, *others = [each[0] for each in told]
+        assert others == [word, word], "the nodes know each other, also after a start"
+        assert len(bytes.fromhex(json.loads(word)["peers"])) == 32
+        for child in nodes.children.values():
+            assert json.loads(word)["peers"] not in " ".join(child._command)
         nodes._started("node-0", 14)
         assert nodes._refusing is None
 

@@ -4,7 +4,9 @@ Rules:
 1. A node is opened, by its *word* on its standard input, once ``endpoints.json`` names its new process ids.
 2. All nodes accept from the same sockets. Clients that come while no node is open wait, for ``WAIT_S`` at most: then
    they are refused, until a node is open again, as clients may know other places to go to.
-3. A node whose journal is gone is not started, is named with what can be done, and is started once the journal is
+3. Several nodes hand connections over to each other. They know each other by a secret that is made anew at each start
+   of the installation, and comes to each with its word alone: never in arguments, the environment or a file.
+4. A node whose journal is gone is not started, is named with what can be done, and is started once the journal is
    there. The others serve meanwhile. All that there are having failed at their first start is an error.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
 WAIT_S: Final = 10.0
 """A node is there again within two seconds, unless something is wrong with it; clients give up after ten or more."""
+
+
+_SECRET_BYTES: Final = 32
 
 
 def require_node_journal(layout: Layout, name: str) -> None:
@@ -83,10 +89,14 @@ class NodeChildren:
         common = ["--data", str(layout.data), "--supervised", *arguments]
         for protocol, each in sockets.by_protocol.items():
             common += ["--listen", f"{protocol}=fd:{each.fileno()}"]
+        self._word: dict[str, object] = {"open": True}
         if len(names) > 1:
             counts = os.memfd_create("siblings")
             os.write(counts, no_counts(len(names)))
             descriptors.append(counts)
+            make_private(layout.peers)
+            common += ["--peers", str(layout.peers)]
+            self._word["peers"] = secrets.token_hex(_SECRET_BYTES)
         self.children: dict[str, Child] = {}
         for index, name in enumerate(names):
             own = ["--siblings", f"{counts}:{index}"] if len(names) > 1 else []
@@ -154,7 +164,7 @@ class NodeChildren:
         if self._refusing is not None:
             self._refusing.cancel()
             self._refusing = None
-        self.children[name].send(json.dumps({"open": True}))
+        self.children[name].send(json.dumps(self._word))
 
     def _is_last_hope(self, name: str) -> bool:
         """Return true if a node that failed was the last one that had not."""
