@@ -129,6 +129,7 @@ def test_a_node_without_its_journal_is_named_and_the_others_serve_and_it_once_th
     until(lambda: set(nodes_of(several)) == {"node-0", "node-1", "node-3"})
     only = "error: node node-2 is not ready (node node-2 is not connected)\n"
     until(lambda: several.run("status").err == only, lambda: several.run("status").err)
+    until(lambda: several.log.read_text().count("Everything runs") == 2, several.log.read_text)
     with ExitStack() as stack:
         for _ in range(8):
             assert connect(several, stack).recv(8) == HEADER

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final
 from enmasse.drivers.data_directory import make_private
 from enmasse.drivers.supervisor.child import Child
 from enmasse.drivers.supervisor.endpoints import Process
+from enmasse.errors import ConfigError
+from enmasse.net.connection_limiter import ConnectionLimits
 from enmasse.net.shared_listener import no_counts
 from enmasse.storage.presence import marker_path, require_journal
 
@@ -58,7 +60,7 @@ class NodeChildren:
         layout: the layout of the data directory.
         sockets: the sockets of the ports for clients.
         published: called when the processes that are to be in ``endpoints.json`` have become others.
-        listens: called with the name of a node that listens.
+        settled: called with the name of a node that listens, or is not started now.
         report: shows a sentence to the user.
 
     Attributes:
@@ -73,11 +75,12 @@ class NodeChildren:
         sockets: ClientSockets,
         *,
         published: Callable[[], None],
-        listens: Callable[[str], None],
+        settled: Callable[[str], None],
         report: Callable[[str], None],
     ) -> None:
         self._published = published
-        self._listens = listens
+        self._layout = layout
+        self._settled = settled
         self._sockets = sockets
         self._processes: dict[tuple[str, str], int] = {}
         self._loaded: dict[str, int] = {}  # the process ids of nodes that wait to be opened
@@ -96,6 +99,8 @@ class NodeChildren:
             descriptors.append(counts)
             make_private(layout.peers)
             common += ["--peers", str(layout.peers)]
+            # All of them may have as many half-open connections as one alone: each has its share of those that come.
+            common += ["--max-handshakes", str(-(-ConnectionLimits().max_handshakes // len(names)))]
             self._word["peers"] = secrets.token_hex(_SECRET_BYTES)
         self.children: dict[str, Child] = {}
         for index, name in enumerate(names):
@@ -110,7 +115,7 @@ class NodeChildren:
                 on_event=partial(self.on_event, name),
                 report=report,
                 descriptors=descriptors,
-                check=partial(require_node_journal, layout, name),
+                check=partial(self._check, name),
                 is_needed=partial(self._is_last_hope, name),
             )
 
@@ -149,7 +154,15 @@ class NodeChildren:
                 self._processes["journal", name] = journal
                 self._published()
             case {"event": "listening"}:
-                self._listens(name)
+                self._settled(name)
+
+    def _check(self, name: str) -> None:
+        """Raise ``JournalMissingError`` if a node's journal is gone; everything else runs without that node."""
+        try:
+            require_node_journal(self._layout, name)
+        except ConfigError:
+            self._settled(name)
+            raise
 
     def _started(self, name: str, _pid: int) -> None:
         """Note that a node is not open, as it has just been started; it is published once it is loaded."""

@@ -277,7 +277,7 @@ class _Supervisor:
             layout,
             sockets,
             published=self._publish_nodes,
-            listens=self._listens,
+            settled=self._settled,
             report=report,
         )
         self._control_listens = asyncio.Event()
@@ -364,7 +364,7 @@ class _Supervisor:
 
     def _on_control_event(self, event: Event) -> None:
         if event.get("event") == "listening":
-            self._listens("control")
+            self._settled("control")
             self._control_listens.set()
             self._nodes.open()  # a reader of the file must find the API behind it
 
@@ -391,7 +391,8 @@ class _Supervisor:
             if was_unwritten:
                 self._report(f"{self._layout.endpoints} is written again")
 
-    def _listens(self, name: str) -> None:
+    def _settled(self, name: str) -> None:
+        """Wait no longer for a process that is to open its ports."""
         if name in self._starting:
             self._starting.remove(name)
             if not self._starting:

@@ -127,7 +127,9 @@ def _problem(data: Path, folders: Path, *, is_caged: bool, is_alone: bool = Fals
     try:
         folder = SpaceFolder(place, USERS.stop if is_root else None)
         folder.make()
-        closed = [str(data / name) for name in ("control", "nodes", "tls", "logs")] if is_root or is_caged else []
+        closed = (
+            [str(data / name) for name in ("control", "nodes", "peers", "tls", "logs")] if is_root or is_caged else []
+        )
         command = launch_command(
             folder,
             [sys.executable, "-c", _PROBE, "alone" if is_alone else "", *closed],
