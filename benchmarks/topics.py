@@ -85,7 +85,7 @@ class Bench:
         self.storage = MemoryStorage()
         self.core = Core(self.storage, lambda: None, self._failed)
         self.storage.listener = self.core
-        self.core.next_log = 2_000
+        self.core.log_numbers.next = 2_000
         space = Space(self.core, "ns/bench", lambda: "id")
         self.topic = Topic(self.core, "devices", 1_000)
         space.add(self.topic)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError, Message, connect
 from enmasse.client.management import Management
+from enmasse.control.log_numbers import BLOCK, GIVEN
 from tests.crash.test_control_crash import BASE, Control, address, declared, installation, on_node, space
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
@@ -78,6 +81,12 @@ async def give_to_another(node: NodeProcess) -> None:
         await management.update("io.enmasse.installation", present["name"], {"id": "another"})
 
 
+async def log_numbers(node: NodeProcess) -> dict[str, Any]:
+    async with connect(node.admin_url) as connection:
+        (found,) = await Management(connection).query("io.enmasse.installation")
+        return {name: found[name] for name in ("nextLog", "logRanges")}
+
+
 def test_a_lost_store_loses_nothing_that_the_node_holds(tmp_path: Path) -> None:
     guarded = space("shop")
     guarded["spec"]["authenticationService"] = {"type": "standard"}
@@ -97,12 +106,19 @@ def test_a_lost_store_loses_nothing_that_the_node_holds(tmp_path: Path) -> None:
         until(lambda: "default/shop.a1" not in asyncio.run(on_node(node)))
 
         held = asyncio.run(on_node(node))
+        until(lambda: len(asyncio.run(log_numbers(node))["logRanges"]) == 3)
+        leased = asyncio.run(log_numbers(node))
+        assert leased["logRanges"] == [[1, BLOCK], [BLOCK, 2 * BLOCK], [2 * BLOCK, 3 * BLOCK]]
         control.kill()
         for file in (tmp_path / "control").glob("resources.db*"):
             file.unlink()
         control.start()
         until(lambda: declared(control) == held)
         assert asyncio.run(on_node(node)) == held
+        # Of the numbers of logs, too, the new store knows from the node how many were leased.
+        assert asyncio.run(log_numbers(node)) == leased
+        with closing(sqlite3.connect(tmp_path / "control" / "resources.db")) as database:
+            assert database.execute("SELECT value FROM facts WHERE name = ?", (GIVEN,)).fetchone() == (3 * BLOCK,)
         until(lambda: is_user_served(control))
         assert asyncio.run(receive(node)) == list(range(COUNT))
         with pytest.raises(ConnectionDeniedError):

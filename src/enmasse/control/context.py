@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.in_effect import Effects
 from enmasse.control.installation import Removals, admit_node, take_node_in
+from enmasse.control.log_numbers import LogLeases
 from enmasse.control.runtime.desired import Desired
 from enmasse.control.runtime.node_mirror import NodeMirror
 from enmasse.control.runtime.statuses import StatusWriter
 from enmasse.control.spaces.placements import Placements
 from enmasse.control.users.identity_providers import IdentityProviders
+from enmasse.errors import EnmasseError
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
 from enmasse.model.schema.names import PLAN_NAMESPACE
 
@@ -76,6 +78,7 @@ class Context:
         providers: the authentication of each space.
         effects: finds what of an object has no effect.
         statuses: writes what was found.
+        log_leases: the log numbers of the nodes.
         nodes: by name.
         controllers: by name, those that run.
         of_namespaces: each removes what it keeps of a namespace, by its name, before the namespace goes; in a thread.
@@ -106,6 +109,9 @@ class Context:
         self.controllers: dict[str, Controller] = {}
         self.of_namespaces: list[Callable[[str], None]] = []
         self.desired = Desired(self)
+        self.log_leases = LogLeases(
+            store, [admin.name for admin in nodes], lambda name: self.nodes[name].mirror.is_reachable is False
+        )
         self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
         self.placements = Placements(self.desired, store, node_of or (lambda _space: nodes[0].name))
         self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed, networks)
@@ -223,7 +229,7 @@ class Node:
         self.pending: dict[str, tuple[str, str, str]] = {}
         self.mirror = NodeMirror(
             admin,
-            admit=lambda: admit_node(context.store, admin),
+            admit=self._admit,
             resync_s=resync_s,
             changed=self._entity_changed,
             reached=self._reached,
@@ -231,6 +237,7 @@ class Node:
         )
         self._context = context
         self._admin = admin
+        self._resync_s = resync_s
         self._absence: asyncio.TimerHandle | None = None
         self._is_settling = True
 
@@ -240,9 +247,24 @@ class Node:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.mirror.run(), name=f"mirror of {self.name}")
                 tasks.create_task(self.removals.run(), name=f"what {self.name} has deleted")
+                tasks.create_task(self._keep_log_numbers(), name=f"log numbers of {self.name}")
         finally:
             if self._absence is not None:
                 self._absence.cancel()
+
+    async def _admit(self) -> None:
+        """Ensure that the node belongs to this installation, and has numbers of its own for what it stores."""
+        await admit_node(self._context.store, self._admin)
+        await self._context.log_leases.keep(self._admin)
+
+    async def _keep_log_numbers(self) -> None:
+        while True:
+            await asyncio.sleep(self._resync_s)
+            if self.mirror.is_reachable:
+                try:
+                    await self._context.log_leases.keep(self._admin)
+                except EnmasseError as error:
+                    _log.debug("log numbers of node %s: %s", self.name, error)
 
     async def take_in(self, installation: str) -> None:
         """Take in a node whose journal belongs to another installation.

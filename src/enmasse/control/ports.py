@@ -228,6 +228,25 @@ class NodeRevision:
         return NodeRevision(self.instance, self.changes + 1, self.installation)
 
 
+LogRange = tuple[int, int]
+"""The first of some log numbers, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogNumbers:
+    """The log numbers of a node.
+
+    Attributes:
+        next: the next one that it uses.
+        ranges: those that it may use, in order; None: it counts by itself.
+        given: a number beyond all that it knows to be leased to any node.
+    """
+
+    next: int
+    ranges: list[LogRange] | None
+    given: int
+
+
 class JournalOwner(Protocol):
     """The port to the owner of a journal: the installation that it belongs to; errors are those of ``NodeAdmin``."""
 
@@ -267,6 +286,12 @@ class NodeAdmin(JournalOwner, Protocol):
 
     async def revision(self) -> NodeRevision:
         """Return how often the node's entities have changed."""
+
+    async def log_numbers(self) -> LogNumbers | None:
+        """Return its log numbers; None: it is of an older version, which knows no leases."""
+
+    async def lease_logs(self, installation: str, ranges: Sequence[LogRange], given: int) -> None:
+        """Give it more log numbers, and tell it a number beyond all that are leased."""
 
     def observe(self, kind: EntityType) -> AsyncIterator[list[ObservedEntity]]:
         """Yield all entities of a kind that the node has, in pages."""

@@ -36,6 +36,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from enmasse.control.log_numbers import GIVEN
+from enmasse.databases.checksums import connect
 from enmasse.databases.soundness import told_damage
 from enmasse.drivers.data_directory import DirectoryLock, Layout
 from enmasse.drivers.pipelines_folder import folder_of, replaced_folder
@@ -358,6 +360,7 @@ def restore(
                 place = (folder or folder_of(layout)).absolute()
                 stack.enter_context(replaced_folder(layout, place, source / _OWNER, force=force))
                 pipelines.restore(source / _PIPELINES, place, facts["outside"], report)
+            leased = _logs_given(layout.store)
             for database in layout.control.glob("*.db*"):
                 database.unlink()
             is_sound = True
@@ -379,10 +382,26 @@ def restore(
             for database in sorted((source / "control").glob("*.db")):
                 report(f"copying {database}")
                 _copy_database(database, layout.control / database.name)
+            _begin_beyond(layout.store, leased)
             os.sync()
     except (OSError, sqlite3.Error) as error:
         raise UnavailableError(f"{source} could not be restored to {layout.data}: {error}") from None
     return Outcome(is_sound, facts["holds"], facts["leavesOut"], _waiting(facts["outside"]))
+
+
+def _logs_given(store: Path) -> int:
+    """Return the number beyond all log numbers that a store has leased; 0 if it cannot be read."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
+        for (value,) in database.execute("SELECT value FROM facts WHERE name = ?", (GIVEN,)):
+            return int(value)
+    return 0
+
+
+def _begin_beyond(store: Path, given: int) -> None:
+    """Have a restored store lease no log number that the one in whose place it is has leased."""
+    if given > _logs_given(store):
+        with suppress(sqlite3.Error), closing(connect(store, timeout=1)) as database:
+            database.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (GIVEN, given))
 
 
 def _waiting(outside: Mapping[str, Any]) -> list[str]:

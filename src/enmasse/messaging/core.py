@@ -22,20 +22,15 @@ from enmasse.errors import EnmasseError
 from enmasse.messaging.chores import Chores
 from enmasse.messaging.fan_out import FanOut
 from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.log.numbers import FIRST_VOLATILE_LOG, LogNumbers
 from enmasse.messaging.read_ahead import ReadAhead
-from enmasse.messaging.storage import Operation, Storage, Table
+from enmasse.messaging.storage import Operation, Storage
 
 MAX_BATCHES = 2
 """One batch that is being committed and one that waits for it."""
 
-LOG_COUNTER = b"\0log"
-"""The key, in the table of entities, of the number of the next log."""
-
 ENDED_IN_ORDER = b"\0end"
 """The key, in the table of entities, of when the node last stopped in order; it exists while no node runs."""
-
-FIRST_VOLATILE_LOG = 1 << 31
-"""Logs from here on are deleted when a node starts."""
 
 WINDOW_BYTES = 8 << 20
 """Bytes of one address in memory beyond which messages wait on disk; with overhead some 16,000 small ones."""
@@ -179,8 +174,8 @@ class Core:
         self.is_careful = False
         """True if the node before this one may have died of a message: then what it left is handed out only once
         that is marked on disk. Set by the loader of the journal."""
-        self.next_log = 1
-        """The number of the next log; set by the loader of the journal."""
+        self.log_numbers = LogNumbers()
+        """The numbers of new logs; loaded by the loader of the journal."""
         self._next_volatile_log = FIRST_VOLATILE_LOG
         self.batches_committed = 0
         self.batches_failed = 0
@@ -254,14 +249,17 @@ class Core:
         self._request()
 
     def new_log(self) -> tuple[int, Operation]:
-        """Return a number for a log that was never used, and the operation with which the journal remembers it."""
-        number = self.next_log
-        self.next_log = number + 1
+        """Return a number for a log that was never used, and the operation with which the journal remembers it.
+
+        Raises:
+            AttachError: the node has none left.
+        """
+        number = self.log_numbers.draw()
         return number, self.log_counter()
 
     def log_counter(self) -> Operation:
         """Return the operation with which the journal remembers the log numbers used by now."""
-        return Operation(Table.ENTITY, LOG_COUNTER, self.next_log.to_bytes(8, "big"))
+        return self.log_numbers.counter()
 
     def new_volatile_log(self) -> int:
         """Return a number for a log that a restart forgets."""

@@ -341,7 +341,10 @@ class Server:
                 **Inspection(self.entities, self.connections).operations,
             },
             {USER_TYPE: self.stored_users, INSTALLATION_TYPE: self.installation},
-            {(SPACE_TYPE, "TEST-CONNECTOR"): self._test_connector},
+            {
+                (SPACE_TYPE, "TEST-CONNECTOR"): self._test_connector,
+                (INSTALLATION_TYPE, "LEASE"): self.installation.lease,
+            },
         )
 
     def _connectors_changed(self, space: Space, given: dict[str, Any]) -> None:

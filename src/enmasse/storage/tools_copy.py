@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from enmasse.messaging.log.numbers import LOG_RANGES, without_ranges
+from enmasse.messaging.storage import Table
+from enmasse.storage.checksums import FORMAT_KEY, has_checksums, with_checksum, without_checksum
 from enmasse.storage.copying import fill, only_writer, replace_data, require_room_for, write_directory
 from enmasse.storage.environment import WriteEnvironment
 from enmasse.storage.errors import PageError, ToolError
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from enmasse.storage.pages import Node
     from enmasse.storage.progress import Progress
+
+_RANGES = bytes([Table.ENTITY]) + LOG_RANGES
 
 
 def _say(text: str) -> None:
@@ -104,13 +109,27 @@ def restore(source: Path, directory: Path, progress: Progress, *, force: bool) -
         lock = only_writer(directory)
         try:
             copy = _Copy(snapshot, progress)
-            replace_data(directory, lambda partial: fill(partial, copy.records()))
+            replace_data(directory, lambda partial: fill(partial, _without_ranges(copy.records())))
         except PageError as error:
             raise _refusal(source, error) from error
         finally:
             lock.release()
     _say(f"{directory}: {progress.records:,} records, {progress.bytes:,} bytes of {source}")
     return 1 if copy.damaged else 0
+
+
+def _without_ranges(records: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Iterate over records, that of leased log numbers without any: some were used since the backup."""
+    is_checked = False
+    for key, stored in records:
+        if key == FORMAT_KEY:
+            is_checked = has_checksums(stored)
+        value = without_checksum(key, stored) if key == _RANGES and is_checked else stored
+        if key == _RANGES and value is not None:
+            value = without_ranges(value)
+            yield key, with_checksum(key, value) if is_checked else value
+        else:
+            yield key, stored
 
 
 def init(directory: Path) -> int:

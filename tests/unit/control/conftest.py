@@ -13,6 +13,7 @@ from enmasse.control.ports import (
     AddressEntity,
     Entity,
     EntityType,
+    LogNumbers,
     NodeRevision,
     NodeState,
     ObservedEntity,
@@ -25,8 +26,9 @@ from tests.support.memory_resources import MemoryResources
 from tests.unit.control.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
+    from enmasse.control.ports import LogRange
     from enmasse.model.schema.resource import Resource
 
 
@@ -98,6 +100,8 @@ class MemoryNode:
         self.instance = "first"
         self.journal_of = ""
         """The installation that its journal belongs to."""
+        self.numbers = LogNumbers(1, None, 0)
+        self.refused_lease: NodeRefusedError | None = None
         self._changed = asyncio.Event()
 
     def connect(self) -> None:
@@ -145,6 +149,19 @@ class MemoryNode:
         if self.journal_of != former:
             raise NodeRefusedError(409, f"the journal belongs to {self.journal_of}")
         self.journal_of = installation
+
+    async def log_numbers(self) -> LogNumbers | None:
+        await self._turn()
+        return self.numbers
+
+    async def lease_logs(self, installation: str, ranges: Sequence[LogRange], given: int) -> None:
+        await self._turn()
+        if installation != self.journal_of:
+            raise NodeRefusedError(409, f"the journal belongs to {self.journal_of}")
+        if self.refused_lease is not None:
+            raise self.refused_lease
+        held = sorted({*(self.numbers.ranges or ()), *ranges})
+        self.numbers = LogNumbers(max(self.numbers.next, held[0][0]), held, max(given, self.numbers.given))
 
     async def find_space(self, name: str) -> SpaceEntity | None:
         await self._turn()

@@ -9,10 +9,10 @@ from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED
 from enmasse.message.sections import RETAINED, TOPIC_NAME, Header, Sections, encode_message
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.core import LOG_COUNTER
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.limits import SpaceLimits
+from enmasse.messaging.log.numbers import LOG_COUNTER
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.records import stored_sessions
@@ -280,7 +280,7 @@ class Scene:
         core = self.harness.core
         # As a node does it; addresses have the numbers below.
         counter = self.harness.storage.get(Table.ENTITY, LOG_COUNTER)
-        core.next_log = 1_000 if counter is None else int.from_bytes(counter, "big")
+        core.log_numbers.next = 1_000 if counter is None else int.from_bytes(counter, "big")
         stored = list(stored_sessions(self.harness.storage))
         self.space = Space(core, "ns/shop", lambda: "id", max_bytes=max_bytes)
         self.space.limit(self.limits)

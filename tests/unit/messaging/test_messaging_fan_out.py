@@ -93,7 +93,7 @@ class Links(Scene):
         self.harness.turn()
 
     def _receiver(self) -> MemoryConsumerPort:
-        number = len(getattr(self, "ports", ())) + self.harness.core.next_log
+        number = len(getattr(self, "ports", ())) + self.harness.core.log_numbers.next
         return self.harness.receiver(self.address, 100, source="news", **self.options(number))
 
     def got(self) -> list[list[bytes]]:
@@ -145,7 +145,7 @@ class Sessions(Scene):
         self.harness.turn()
 
     def _client(self) -> Client:
-        client = self.scene.client(f"c{len(getattr(self, 'clients', ())) + self.harness.core.next_log}")
+        client = self.scene.client(f"c{len(getattr(self, 'clients', ())) + self.harness.core.log_numbers.next}")
         client.subscribe("news/#", self.qos)
         return client
 

@@ -13,7 +13,7 @@ from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.sessions.records import SESSION
 from enmasse.messaging.sessions.session import NEVER
 from enmasse.messaging.sessions.session_filter import SubscribeRequest
-from enmasse.messaging.sessions.wills import GRACE_S
+from enmasse.messaging.sessions.wills import GRACE_S, WillMessage
 from enmasse.messaging.storage import Operation, Table
 from tests.unit.messaging.session_scene import Client, Scene, message
 
@@ -187,6 +187,27 @@ def test_the_plan_bounds_the_number_of_sessions_that_outlive_their_connections()
     assert refused.value.condition == "amqp:resource-limit-exceeded"
     scene.client("second", expiry_s=0)
     assert scene.client("first").session.is_present
+
+
+def test_without_a_log_number_only_what_would_need_one_is_refused() -> None:
+    scene = Scene({"news": "topic", "old": "topic"})
+    scene.client().subscribe("news/#")
+    numbers = scene.harness.core.log_numbers
+    numbers.take([(2_000, 2_001)], 0)
+    numbers.ranges = []
+    for options in ({"will": WillMessage("news", message("gone"))}, {}):
+        with pytest.raises(AttachError, match="no number left"):
+            scene.client("other", **options)
+    assert not len(scene.space.sessions.wills)
+    client = scene.client()
+    with pytest.raises(AttachError, match="no number left"):
+        client.subscribe("$share/group/old/#")
+    scene.send("news/a", "one")
+    assert (client.session.is_present, client.bodies) == (True, ["one"])
+    numbers.take([(3_000, 3_100)], 0)
+    client.subscribe("$share/group/old/#")
+    scene.send("old/a", "two")
+    assert client.bodies == ["one", "two"]
 
 
 def test_a_client_is_told_that_it_is_connected_once_its_session_is_on_disk() -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from enmasse.message.outcomes import ACCEPTED
 from enmasse.message.sections import Header, Sections, encode_message
-from enmasse.messaging.core import LOG_COUNTER
 from enmasse.messaging.log.holders import Holders
 from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.log.message_log import MessageLog
+from enmasse.messaging.log.numbers import LOG_COUNTER
 from enmasse.messaging.log.shared_log import SHARED_PARTITION
 from enmasse.messaging.patterns import matches, parse
 from enmasse.messaging.queues.topic import Topic
@@ -339,7 +339,7 @@ class Story:
         self.topic = Topic(core, "news", TOPIC_LOG)
         self.space.add(self.topic)
         counter = self.harness.storage.get(Table.ENTITY, LOG_COUNTER)
-        core.next_log = 2_000 if counter is None else int.from_bytes(counter, "big")
+        core.log_numbers.next = 2_000 if counter is None else int.from_bytes(counter, "big")
         self.topic.load()
         logs = {TOPIC_LOG, *self.topic.extra_logs()}
         # As the loader of the journal does with what the node before left unfinished.

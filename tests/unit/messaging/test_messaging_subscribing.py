@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from enmasse.message.sections import Header, encode_message
-from enmasse.messaging.core import LOG_COUNTER, PAUSE_S
+from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.log.numbers import LOG_COUNTER
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
@@ -25,7 +26,7 @@ class Scene:
         self.harness = harness or CoreHarness()
         self.space = Space(self.harness.core, "ns/shop", lambda: "id")
         self.topic = Topic(self.harness.core, "news", 1)
-        self.harness.core.next_log = 2
+        self.harness.core.log_numbers.next = 2
         self.space.add(self.topic)
         self.topic.load()
         self.harness.commit()

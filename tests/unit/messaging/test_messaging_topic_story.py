@@ -9,7 +9,7 @@ import pytest
 
 from enmasse.message.outcomes import Modified
 from enmasse.message.sections import Header, Sections, encode_message
-from enmasse.messaging.core import LOG_COUNTER
+from enmasse.messaging.log.numbers import LOG_COUNTER
 from enmasse.messaging.patterns import matches, parse
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
@@ -87,7 +87,7 @@ class Story:
                 made = Subscription(core, model.name, number + 1, topic="news", pattern=pattern, options=options)
                 self.space.add(made)
         counter = self.harness.storage.get(Table.ENTITY, LOG_COUNTER)
-        core.next_log = 2_000 if counter is None else int.from_bytes(counter, "big")
+        core.log_numbers.next = 2_000 if counter is None else int.from_bytes(counter, "big")
         self.topic.load()
         for address in self.space.addresses.values():
             if isinstance(address, Subscription):

@@ -17,6 +17,7 @@ import pytest
 
 from enmasse.messaging.log.frame import Frame, encode_frame
 from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.log.numbers import LOG_RANGES
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import encode_batch, split_batches
 from enmasse.storage.checksums import FORMAT_KEY, encode_format, with_checksum
@@ -340,6 +341,21 @@ def test_backup_and_restore_give_the_same_records(journal: Path, tmp_path: Path)
     assert records(restored) != records(journal)
     tool("restore", restored, tmp_path / "backup", "--force")
     assert records(restored) == records(journal)
+
+
+def test_a_journal_that_is_restored_has_none_of_its_leased_log_numbers(journal: Path, tmp_path: Path) -> None:
+    record = json.dumps({"given": 900, "ranges": [[7, 99]]}).encode()
+    environment = WriteEnvironment(str(journal))
+    (batch,), _, _ = split_batches(memoryview(encode_batch(2, 1, 0, [Operation(Table.ENTITY, LOG_RANGES, record)])))
+    environment.apply([batch])
+    environment.close()
+    tool("backup", journal, tmp_path / "backup")
+    assert records(tmp_path / "backup") == records(journal)
+    tool("restore", journal, tmp_path / "backup", "--force")
+    reader = ReadEnvironment(str(journal))
+    assert json.loads(reader.get(Table.ENTITY, LOG_RANGES) or b"") == {"given": 900, "ranges": []}
+    reader.close()
+    tool("check", journal)
 
 
 def test_a_damaged_frame_is_backed_up_as_it_is_and_named(journal: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from enmasse.control.ports import (
     ConnectorStep,
     Entity,
     EntityType,
+    LogNumbers,
     NodeFigures,
     NodeRevision,
     ObservedEntity,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from enmasse.client import Connection, Receiver
+    from enmasse.control.ports import LogRange
     from enmasse.drivers.data_directory import Layout
 
 _FILE = "management"
@@ -220,6 +222,25 @@ class AmqpNodeAdmin:
         """Make its journal belong to an installation instead of another one, which it belongs to now."""
         with _Errors():
             await self._reachable(self._management).update(_INSTALLATION, former, {"id": installation})
+
+    async def log_numbers(self) -> LogNumbers | None:
+        """Return its log numbers; None: it is of an older version, which knows no leases."""
+        with _Errors():
+            found = await self._reachable(self._management).query(_INSTALLATION)
+        if not found or found[0].get("nextLog") is None:
+            return None
+        ranges = found[0]["logRanges"]
+        return LogNumbers(
+            next=found[0]["nextLog"],
+            ranges=None if ranges is None else [(first, end) for first, end in ranges],
+            given=found[0]["logsGiven"],
+        )
+
+    async def lease_logs(self, installation: str, ranges: Sequence[LogRange], given: int) -> None:
+        """Give it more log numbers, and tell it a number beyond all that are leased."""
+        with _Errors():
+            arguments = {"ranges": [list(found) for found in ranges], "given": given}
+            await self._reachable(self._management).perform("LEASE", _INSTALLATION, installation, arguments)
 
     async def observe(self, kind: EntityType) -> AsyncIterator[list[ObservedEntity]]:
         """Yield all entities of a kind that the node has, in pages."""

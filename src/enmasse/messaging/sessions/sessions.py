@@ -233,6 +233,7 @@ class Sessions:
                 "amqp:unauthorized-access", f"user {wish.user!r} may not send to {will.name!r:.200}, as its will does"
             )
         is_new = before is None or not before.is_lasting
+        self.core.log_numbers.require((will is not None) + bool(wish.expiry_s and (is_new or wish.is_clean)))
         most = self.limits.sessions
         if wish.expiry_s and is_new and most and self.lasting >= most:
             raise AttachError(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
 from enmasse.messaging.address_types import ADDRESS_TYPES
-from enmasse.messaging.core import ENDED_IN_ORDER, LOG_COUNTER
+from enmasse.messaging.core import ENDED_IN_ORDER
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.records import stored_sessions
 from enmasse.messaging.space import Space
@@ -112,9 +113,7 @@ class Entities:
     def load(self) -> None:
         """Load what the journal holds, messages included."""
         storage = self.core.storage
-        counter = storage.get(Table.ENTITY, LOG_COUNTER)
-        if counter is not None:
-            self.core.next_log = int.from_bytes(counter, "big")
+        self.core.log_numbers.load(storage)
         self._begin(storage.get(Table.ENTITY, ENDED_IN_ORDER) is not None)
         for record, _ in self._snapshot.records(SPACE_TYPE):
             if "hosts" in record:
@@ -240,7 +239,7 @@ class Entities:
 
         Raises:
             EntityError: 400 what is wrong with the attributes, 404 no such space, 409 the name or
-                the address exists.
+                the address exists, 503 the node has no number for another log.
         """
         record = checked(entity_type, name, attributes)
         key = (entity_type, name)
@@ -249,7 +248,10 @@ class Entities:
         operations = []
         if entity_type == ADDRESS_TYPE:
             self._check_new_address(name, record)
-            record["log"], counter = self.core.new_log()
+            try:
+                record["log"], counter = self.core.new_log()
+            except AttachError as error:
+                raise EntityError(503, error.description) from None
             operations.append(counter)
         else:
             self._check_hosts(name, record)

@@ -26,6 +26,7 @@ Operations = Mapping[str, Mapping[str, Sequence[str]]]
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     **ACTIONS,
     "TRACE": ("container", "payload"),
+    "LEASE": ("ranges", "given"),
     "LIST": ("after",),
     "CONNECTIONS": ("offset",),
     "SESSIONS": ("offset",),
@@ -89,7 +90,7 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {
         "passwordsWaiting", "passwordPid", "events", "ready",
     ),
     "io.enmasse.configuration": ("instance", "changes", "installation"),
-    INSTALLATION_TYPE: ("since",),
+    INSTALLATION_TYPE: ("since", "nextLog", "logRanges", "logsGiven"),
     "io.enmasse.health": ("live", "ready", "recentLag", "problems"),
 }  # fmt: skip
 

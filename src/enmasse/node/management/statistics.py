@@ -96,6 +96,7 @@ def check_server(server: Server) -> list[Check]:
     journal = server.journal
     failure = "" if journal.loss else journal.failure
     ports = server.space_ports.problems
+    numbers = server.core.log_numbers.problem
     trouble = f"the last batch could not be written: {failure}" if failure else ""
     return [
         Check("snapshot", server.is_loaded, "" if server.is_loaded else "not loaded yet"),
@@ -106,6 +107,7 @@ def check_server(server: Server) -> list[Check]:
             journal.loss or ("" if journal.is_running else "its process is being started"),
         ),
         Check("storage", not trouble, trouble, is_needed=False),
+        Check("log numbers", not numbers, numbers, is_needed=False),
         Check("ports of spaces", not ports, "; ".join(ports), is_needed=False),
         Check("stopping", not server.is_stopping, "the node is stopping" if server.is_stopping else ""),
     ]
