@@ -138,8 +138,8 @@ class Layout:
 
     @property
     def peers(self) -> Path:
-        """The directory of the sockets by which nodes hand connections over to each other."""
-        return self._socket(self.data.absolute() / "peers" / "node-999.sock").parent
+        """The directory of the sockets by which several nodes reach each other and what they share."""
+        return self._socket(self.data.absolute() / "peers" / "passwords.sock").parent
 
     def _socket(self, path: Path) -> Path:
         if len(str(path).encode()) <= _MAX_SOCKET_PATH:

@@ -3,6 +3,9 @@
 A check of a password is slow on purpose, so a node has it done beside its own thread. It goes there as a frame: its
 length, its kind, a number, and what the kind needs. The answer is of one size: what became of it, and the number.
 A further kind of stored password is a value of ``CheckKind`` and a class like ``ScramCheck``.
+
+A process that several nodes share is told a secret first, and passes on what they report of logins: a frame of
+``REPORT``, and an answer of that kind whose number is that of the bytes behind it.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ import hmac
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import bcrypt
 
+from enmasse.identity.throttle import LoginReport
 from enmasse.wire.sasl.scram import client_key, h, saslprep
 
 _HEAD = struct.Struct("<IBQ")
@@ -45,6 +49,15 @@ class CheckResult(IntEnum):
     """It could not be done."""
     READY = 3
     """The process has started; the number is that of its threads."""
+    REPORT = 4
+    """Another node's report of a login follows; the number is that of its bytes."""
+
+
+SECRET: Final = 0
+"""The kind of the first frame to a shared process: what shows that a node sends it."""
+
+REPORT: Final = 255
+"""The kind of a frame with a report of a login, for the other nodes."""
 
 
 class PasswordCheck(Protocol):
@@ -168,26 +181,55 @@ _KINDS: dict[int, Callable[[bytes], PasswordCheck]] = {
 
 def encode_check(number: int, check: PasswordCheck) -> bytes:
     """Return a check as a frame."""
-    body = check.encode()
-    return _HEAD.pack(_HEAD.size - _LENGTH_BYTES + len(body), check.kind, number) + body
+    return _frame(check.kind, number, check.encode())
 
 
-def split_checks(data: bytes) -> tuple[list[tuple[int, PasswordCheck | None]], bytes]:
-    """Cut complete checks, with their numbers, off the front of what was received; also return the rest.
+def encode_secret(secret: bytes) -> bytes:
+    """Return the first frame to a shared process."""
+    return _frame(SECRET, 0, secret)
 
-    A check of a kind that is not known here is None.
+
+def encode_report(report: LoginReport) -> bytes:
+    """Return a report as a frame."""
+    return _frame(REPORT, 0, report.encode())
+
+
+def _frame(kind: int, number: int, body: bytes) -> bytes:
+    return _HEAD.pack(_HEAD.size - _LENGTH_BYTES + len(body), kind, number) + body
+
+
+class Frame(NamedTuple):
+    """A frame from a node.
+
+    Attributes:
+        kind: of ``CheckKind``, ``SECRET`` or ``REPORT``, or one that is not known here.
+        number: the number of a check.
+        body: the rest.
     """
-    checks: list[tuple[int, PasswordCheck | None]] = []
+
+    kind: int
+    number: int
+    body: bytes
+
+    @property
+    def check(self) -> PasswordCheck | None:
+        """The check; None if the kind is not known here."""
+        decode = _KINDS.get(self.kind)
+        return None if decode is None else decode(self.body)
+
+
+def split_frames(data: bytes) -> tuple[list[Frame], bytes]:
+    """Cut complete frames off the front of what was received; also return the rest."""
+    frames: list[Frame] = []
     at, end = 0, len(data)
     while end - at >= _HEAD.size:
         size, kind, number = _HEAD.unpack_from(data, at)
         stop = at + _LENGTH_BYTES + size
         if stop > end:
             break
-        decode = _KINDS.get(kind)
-        checks.append((number, None if decode is None else decode(data[at + _HEAD.size : stop])))
+        frames.append(Frame(kind, number, data[at + _HEAD.size : stop]))
         at = stop
-    return checks, data[at:]
+    return frames, data[at:]
 
 
 def encode_answer(result: CheckResult, number: int) -> bytes:
@@ -195,8 +237,30 @@ def encode_answer(result: CheckResult, number: int) -> bytes:
     return _ANSWER.pack(result, number)
 
 
-def split_answers(data: bytes) -> tuple[list[tuple[CheckResult, int]], bytes]:
-    """Cut complete answers, with the numbers of their checks, off the front of what was received, and the rest."""
-    whole = len(data) - len(data) % _ANSWER.size
-    answers = [(CheckResult(result), number) for result, number in _ANSWER.iter_unpack(data[:whole])]
-    return answers, data[whole:]
+def encode_passed_report(report: bytes) -> bytes:
+    """Return a node's report as another node receives it."""
+    return _ANSWER.pack(CheckResult.REPORT, len(report)) + report
+
+
+Answer = tuple[CheckResult, int] | LoginReport
+
+
+def split_answers(data: bytes) -> tuple[list[Answer], bytes]:
+    """Cut complete answers off the front of what was received; also return the rest.
+
+    An answer is a result with the number of its check, or what another node reports of a login.
+    """
+    answers: list[Answer] = []
+    at, end = 0, len(data)
+    while end - at >= _ANSWER.size:
+        result, number = _ANSWER.unpack_from(data, at)
+        if result == CheckResult.REPORT:
+            stop = at + _ANSWER.size + number
+            if stop > end:
+                break
+            answers.append(LoginReport.decode(data[at + _ANSWER.size : stop]))
+            at = stop
+        else:
+            answers.append((CheckResult(result), number))
+            at += _ANSWER.size
+    return answers, data[at:]

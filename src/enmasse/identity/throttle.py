@@ -14,7 +14,10 @@ Rules:
 from __future__ import annotations
 
 import ipaddress
+import struct
+from enum import IntEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 NETWORK_FAILURES, NETWORK_FORGET_S = 20, 3.0
 """Many clients may share a network; an attacker is left with one guess in three seconds."""
@@ -79,6 +82,48 @@ class Throttle:
         return max(0.0, count - (now - then) / self._forget_s)
 
 
+class LoginStep(IntEnum):
+    """The steps of a login that are counted."""
+
+    FAILED = 1
+    STARTED = 2
+    FINISHED = 3
+    SUCCEEDED = 4
+
+
+_REPORT = struct.Struct("<BHH")
+"""Step, bytes of the network, bytes of the space; the user is the rest."""
+
+
+class LoginReport(NamedTuple):
+    """A step of a login, as nodes that share their counts tell each other.
+
+    Attributes:
+        step: the step.
+        network: the network of the client.
+        space: the space that it wants to enter.
+        user: the name that it gives; others are told up to ``LONGEST_NAME`` characters, as of all of these.
+    """
+
+    step: LoginStep
+    network: str
+    space: str
+    user: str
+
+    def encode(self) -> bytes:
+        """Return the report as bytes."""
+        network, space, user = (part[:LONGEST_NAME].encode(errors="replace") for part in self[1:])
+        return b"".join((_REPORT.pack(self.step, len(network), len(space)), network, space, user))
+
+    @classmethod
+    def decode(cls, data: bytes) -> LoginReport:
+        """Read what ``encode`` has written."""
+        step, network, space = _REPORT.unpack_from(data)
+        at = _REPORT.size
+        cut = (data[at : at + network], data[at + network : at + network + space], data[at + network + space :])
+        return cls(LoginStep(step), *(part.decode() for part in cut))
+
+
 class LoginThrottle:
     """Delays logins after too many failures.
 
@@ -111,6 +156,11 @@ class LoginThrottle:
 
     def _has_failed_nearby(self, key: _Key, now: float) -> bool:
         return self._by_network.must_wait(key[:2], now) and now - self._succeeded.get(key, -RECENT_S) >= RECENT_S
+
+    def count(self, report: LoginReport, now: float) -> None:
+        """Count a step of a login."""
+        counts = (self.failed, self.started, self.finished, self.succeeded)
+        counts[report.step - 1](report.network, report.space, report.user, now)
 
     def failed(self, host: str, space: str, user: str, now: float) -> None:
         """Count a login that failed."""

@@ -29,6 +29,7 @@ from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.server import Server
 from enmasse.node.tenancy import DOMAIN
 from enmasse.node.users.gate import GateOptions
+from enmasse.node.users.password_checker import PASSWORDS_SOCKET, SharedPlace
 from enmasse.storage.presence import marker_path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -232,6 +233,8 @@ async def _main(
         if peers is not None:
             # Before the ports for clients, whose spaces may be at home elsewhere.
             await server.listen_peers(peers[0], _secret_of(peers[1], word))
+            if supervised:
+                server.checker.share(SharedPlace(peers[0] / PASSWORDS_SOCKET, str(word["peers"])))
         urls = [
             row.url(host, await server.listen(host, port, default_space, row.name, inherited))
             for row, host, port, inherited in listen

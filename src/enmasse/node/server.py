@@ -229,6 +229,7 @@ class Server:
         clock = self._turn.loop.time
         self.checker = ProcessChecker(self._turn)
         self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation, self.checker)
+        self.checker.reported, self.gate.report = self.gate.reported, self.checker.report
         self.gate.names = Names(self.entities.hosts, domain.lower(), machine)
         self.installation = Installation(self.core, _present)
         self._spaces = lambda: self.entities.spaces

@@ -91,6 +91,8 @@ def test_each_node_is_opened_once_the_file_names_it_and_clients_wait_only_while_
         nodes.on_event("node-1", {"event": "loaded", "pid": 21, "journal_pid": 22})
         assert not told
         supervisor._on_control_event({"event": "listening"})
+        assert not told, "what checks passwords for both is not there"
+        nodes.open("passwords")
         assert [each[1:] for each in told] == [(1, ["node 21", "journal 22"])]
         nodes.on_event("node-0", {"event": "loaded", "pid": 11, "journal_pid": 12})
         assert told[1][1:] == (0, ["node 11", "journal 12", "node 21", "journal 22"])

@@ -7,15 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.identity.password_checks import (
+    Answer,
     CheckResult,
-    PasswordCheck,
+    Frame,
     ScramCheck,
     encode_answer,
     encode_check,
+    encode_passed_report,
     scram_check,
     split_answers,
-    split_checks,
+    split_frames,
 )
+from enmasse.identity.throttle import LONGEST_NAME, LoginReport, LoginStep
 from enmasse.identity.users import make_keys
 from enmasse.wire.sasl.scram import HASHES
 from tests.unit.identity.people import FEW
@@ -53,23 +56,42 @@ checks = st.builds(
 def test_frames_come_through_in_pieces(given_checks: list[ScramCheck], data: st.DataObject) -> None:
     stream = b"".join(encode_check(number, check) for number, check in enumerate(given_checks))
     cut = data.draw(st.integers(0, len(stream)))
-    found: list[tuple[int, PasswordCheck | None]] = []
+    found: list[Frame] = []
     rest = b""
     for piece in (stream[:cut], stream[cut:]):
-        complete, rest = split_checks(rest + piece)
+        complete, rest = split_frames(rest + piece)
         found += complete
     assert rest == b""
-    assert found == list(enumerate(given_checks))
+    assert [(frame.number, frame.check) for frame in found] == list(enumerate(given_checks))
 
 
 def test_a_kind_that_is_not_known_is_told_from_one_that_is() -> None:
     frame = bytearray(encode_check(7, check_of("a", "a")))
     frame[4] = 99
-    assert split_checks(bytes(frame) + encode_check(8, check_of("a", "a")))[0] == [(7, None), (8, check_of("a", "a"))]
+    found, rest = split_frames(bytes(frame) + encode_check(8, check_of("a", "a")))
+    assert [(frame.number, frame.check) for frame in found] == [(7, None), (8, check_of("a", "a"))]
+    assert rest == b""
 
 
-@given(st.lists(st.tuples(st.sampled_from(CheckResult), st.integers(0, 2**64 - 1)), max_size=5), st.integers(0, 8))
-def test_answers_come_through_in_pieces(answers: list[tuple[CheckResult, int]], torn: int) -> None:
-    stream = b"".join(encode_answer(*answer) for answer in answers)
-    more = encode_answer(CheckResult.RIGHT, 1)[:torn]
-    assert split_answers(stream + more) == (answers, more)
+reports = st.builds(
+    LoginReport,
+    step=st.sampled_from(LoginStep),
+    network=st.text(st.characters(codec="utf-8"), max_size=40),
+    space=st.text(st.characters(codec="utf-8"), max_size=40),
+    user=st.text(st.characters(codec="utf-8"), max_size=LONGEST_NAME),
+)
+results = st.tuples(
+    st.sampled_from([result for result in CheckResult if result.name != "REPORT"]), st.integers(0, 99)
+)
+
+
+@given(st.lists(results | reports, max_size=5), st.data())
+def test_answers_come_through_in_pieces(answers: list[Answer], data: st.DataObject) -> None:
+    stream = b"".join(
+        encode_passed_report(answer.encode()) if isinstance(answer, LoginReport) else encode_answer(*answer)
+        for answer in answers
+    )
+    cut = data.draw(st.integers(0, len(stream)))
+    first, rest = split_answers(stream[:cut])
+    second, rest = split_answers(rest + stream[cut:])
+    assert ([*first, *second], rest) == (answers, b"")

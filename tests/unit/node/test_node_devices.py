@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.identity.password_checks import DigestCheck, encode_check, split_checks
+from enmasse.identity.password_checks import DigestCheck, encode_check, split_frames
 from enmasse.message.sections import Sections
 from enmasse.model.kinds.connectors import DEVICE_WORDS
 from enmasse.node.devices.directory import FRESH_S, STALE_S, UNAVAILABLE, Directory
@@ -190,7 +190,8 @@ def test_a_salted_hash_is_checked_here_and_in_the_process_for_passwords() -> Non
     check = DigestCheck("sha-512", b"secret", b"salt", stored)
     assert check.is_right()
     assert not check._replace(password=b"other").is_right()
-    assert split_checks(encode_check(7, check)) == ([(7, check)], b"")
+    ((frame,), rest) = split_frames(encode_check(7, check))
+    assert (frame.number, frame.check, rest) == (7, check, b"")
 
 
 def test_a_device_cannot_say_that_it_is_another_one_or_behind_a_gateway() -> None:

@@ -7,20 +7,25 @@ import functools
 import logging
 import os
 import signal
+import socket
+import stat
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import uvloop
 
-from enmasse.identity.password_checks import ScramCheck, scram_check
+from enmasse.identity.password_checks import ScramCheck, encode_secret, scram_check
 from enmasse.identity.passwords import Checked, Postponed
+from enmasse.identity.throttle import USER_FAILURES, LoginReport, LoginStep
 from enmasse.identity.users import make_keys
 from enmasse.net.loop import Turn
 from enmasse.node.users import password_checker
-from enmasse.node.users.password_checker import ASKED_PER_THREAD, PROCESS, ProcessChecker
+from enmasse.node.users.gate import Gate
+from enmasse.node.users.password_checker import ASKED_PER_THREAD, PROCESS, ProcessChecker, SharedPlace
 from enmasse.node.users.password_process import MAX_THREADS, thread_count
 from enmasse.pending import Pending
 from tests.support.polling import until_async
@@ -110,10 +115,10 @@ async def test_it_starts_with_the_first_check_and_ends_with_the_node() -> None:
 @on_uvloop
 async def test_it_ends_at_once_whatever_it_is_busy_with() -> None:
     desk = Desk()
-    ends: list[int] = []
+    ends: list[int | None] = []
     on_ended = desk.checker._on_ended
 
-    def ended(status: int) -> None:
+    def ended(status: int | None) -> None:
         ends.append(status)
         on_ended(status)
 
@@ -278,3 +283,164 @@ async def test_it_leaves_no_core_dump_and_ignores_what_is_for_the_node() -> None
 
 def test_a_processor_is_left_to_the_node() -> None:
     assert thread_count() == min(MAX_THREADS, max(1, len(os.sched_getaffinity(0)) - 1))
+
+
+class SharedDesks:
+    """A process that several nodes share, and their checkers."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.place = SharedPlace(folder / "passwords.sock", "the secret of this start")
+        self.start()
+        self.desks = [Desk() for _ in range(count)]
+        self.reports: list[list[LoginReport]] = [[] for _ in range(count)]
+        for desk, reports in zip(self.desks, self.reports, strict=True):
+            desk.checker.reported = reports.append
+            desk.checker.share(self.place)
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", PROCESS, "--listen", str(self.place.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(self.place.secret.encode() + b"\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == b'{"event": "listening"}\n'
+
+    async def are_ready(self) -> None:
+        await until_async(lambda: all(desk.checker._room for desk in self.desks), "rooms")
+
+    async def __aenter__(self) -> Self:
+        await self.are_ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for desk in self.desks:
+            await desk.checker.stop()
+        with self.process:
+            self.process.kill()
+
+
+def report_of(number: int) -> LoginReport:
+    return LoginReport(LoginStep.FAILED, "203.0.113.7", "ns/shop", f"user-{number}")
+
+
+@on_uvloop
+async def test_nodes_share_a_process_and_count_logins_together(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 3) as shared:
+        for desk in shared.desks:
+            desk.ask("right", check_of("secret"))
+            desk.ask("wrong", check_of("guess"))
+            await desk.all_answered()
+            assert dict(desk.answers) == {"right": True, "wrong": False}
+            assert desk.pid == shared.process.pid
+        shared.desks[0].checker.report(report_of(1))
+        shared.desks[2].checker.report(report_of(2))
+        await until_async(lambda: len(shared.reports[1]) == 2, "reports")
+        await until_async(lambda: all(map(len, shared.reports)), "reports")
+        assert shared.reports[0] == [report_of(2)]
+        assert sorted(shared.reports[1]) == [report_of(1), report_of(2)]
+        assert shared.reports[2] == [report_of(1)]
+        assert stat.S_IMODE(shared.place.path.stat().st_mode) == 0o600
+
+
+@on_uvloop
+async def test_a_password_that_was_right_at_one_node_is_not_checked_for_another(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 2) as shared:
+        first, second = shared.desks
+        keys = make_keys("SCRAM-SHA-256", "secret", b"salt", SLOW)
+        check = scram_check("sha256", "secret", keys.salt, SLOW, keys.stored)
+        first.ask("slow", check)
+        await first.all_answered()
+        # What is slow for its own host is answered before it.
+        second.ask("wrong", check._replace(key=b"guess"), host="a")
+        second.ask("known", check, host="b")
+        await second.all_answered()
+        assert dict(second.answers) == {"wrong": False, "known": True}
+        if thread_count() > 1:
+            assert [name for name, _ in second.answers] == ["known", "wrong"]
+
+
+@on_uvloop
+async def test_a_stranger_at_the_shared_process_is_told_nothing(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 1) as shared:
+        stranger = Desk()
+        stranger.checker.share(shared.place._replace(secret="guess"))
+        stranger.ask("right", check_of("secret"))
+        await until_async(lambda: stranger.checker._failed_starts >= 2, "two refusals")
+        stranger.checker.report(report_of(1))
+        assert stranger.answers == []
+        shared.desks[0].ask("right", check_of("secret"))
+        await shared.desks[0].all_answered()
+        assert shared.reports == [[]]
+        await stranger.checker.stop()
+
+
+@on_uvloop
+async def test_a_node_that_reads_nothing_holds_up_no_other(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 2) as shared:
+        with socket.socket(socket.AF_UNIX) as stuck:
+            stuck.connect(str(shared.place.path))
+            stuck.sendall(encode_secret(shared.place.secret.encode()))
+            assert stuck.recv(1) != b""
+            first, second = shared.desks
+            while len(shared.reports[1]) < 10_000:
+                for number in range(500):
+                    first.checker.report(report_of(number))
+                await asyncio.sleep(0)
+            second.ask("right", check_of("secret"))
+            await second.all_answered()
+            assert second.answers == [("right", True)]
+
+
+@on_uvloop
+async def test_nodes_find_the_shared_process_again_when_it_was_killed(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 2) as shared:
+        for number, desk in enumerate(shared.desks):
+            desk.ask(f"under way {number}", check_of("secret", SLOW))
+        with shared.process:
+            shared.process.kill()
+        await until_async(lambda: not any(desk.checker._room for desk in shared.desks), "the loss")
+        shared.start()
+        for desk in shared.desks:
+            desk.ask("later", check_of("secret"))
+            await desk.all_answered()
+            assert ("later", True) in desk.answers
+        await shared.are_ready()
+
+
+@on_uvloop
+async def test_the_shared_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 1) as shared:
+        assert shared.process.stdin is not None
+        shared.process.stdin.close()
+        assert shared.process.wait(20) == 0
+
+
+@on_uvloop
+async def test_an_attacker_has_as_many_guesses_at_several_nodes_as_at_one(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 3) as shared:
+        now = 1000.0
+        gates = [Gate(None, lambda: now, checker=desk.checker) for desk in shared.desks]
+        heard = [0] * len(gates)
+        for at, (gate, desk) in enumerate(zip(gates, shared.desks, strict=True)):
+
+            def reported(report: LoginReport, at: int = at, gate: Gate = gate) -> None:
+                gate.reported(report)
+                heard[at] += 1
+
+            desk.checker.reported, gate.report = reported, desk.checker.report
+        guesser = "203.0.113.7", "ns/shop", "jo"
+        guesses = 0
+        for number in range(60):
+            gate = gates[number % len(gates)]
+            if not gate.must_wait(*guesser):
+                guesses += 1
+                gate.begun(*guesser, number)()
+                gate.failed(*guesser)
+                # Each guess has three steps, of which the two other nodes hear.
+                steps = guesses * 3 * 2
+                await until_async(lambda: sum(heard) == steps, "reports")  # noqa: B023  it is over before the next
+        assert guesses == USER_FAILURES

@@ -1,11 +1,15 @@
 """The nodes of an installation as its supervisor sees them: their processes, their journals, and who is open.
 
+Several nodes share one process that checks passwords.
+
 Rules:
-1. A node is opened, by its *word* on its standard input, once ``endpoints.json`` names its new process ids.
+1. A node is opened, by its *word* on its standard input, once ``endpoints.json`` names its new process ids, and what
+   all nodes use is there.
 2. All nodes accept from the same sockets. Clients that come while no node is open wait, for ``WAIT_S`` at most: then
    they are refused, until a node is open again, as clients may know other places to go to.
-3. Several nodes hand connections over to each other. They know each other by a secret that is made anew at each start
-   of the installation, and comes to each with its word alone: never in arguments, the environment or a file.
+3. Several nodes hand connections over to each other. They, and the process that they share, know each other by a
+   secret that is made anew at each start of the installation, and comes to each on its standard input alone: never in
+   arguments, the environment or a file.
 4. A node whose journal is gone is not started, is named with what can be done, and is started once the journal is
    there. The others serve meanwhile. All that there are having failed at their first start is an error.
 """
@@ -64,7 +68,8 @@ class NodeChildren:
         report: shows a sentence to the user.
 
     Attributes:
-        children: the processes, by the nodes' names.
+        children: the processes of the nodes, by their names.
+        passwords: the process that checks passwords; None: the only node has its own.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class NodeChildren:
         self._sockets = sockets
         self._processes: dict[tuple[str, str], int] = {}
         self._loaded: dict[str, int] = {}  # the process ids of nodes that wait to be opened
-        self._may_open = False
+        self._awaited = {"control"}  # what is to be there before a node is opened
         self._failed: set[str] = set()  # the nodes that ended before they had ever listened
         self._open: set[str] = set()
         self._refusing: asyncio.TimerHandle | None = None
@@ -93,6 +98,7 @@ class NodeChildren:
         for protocol, each in sockets.by_protocol.items():
             common += ["--listen", f"{protocol}=fd:{each.fileno()}"]
         self._word: dict[str, object] = {"open": True}
+        self.passwords: Child | None = None
         if len(names) > 1:
             counts = os.memfd_create("siblings")
             os.write(counts, no_counts(len(names)))
@@ -102,6 +108,7 @@ class NodeChildren:
             # All of them may have as many half-open connections as one alone: each has its share of those that come.
             common += ["--max-handshakes", str(-(-ConnectionLimits().max_handshakes // len(names)))]
             self._word["peers"] = secrets.token_hex(_SECRET_BYTES)
+            self.passwords = self._passwords_of(layout, report)
         self.children: dict[str, Child] = {}
         for index, name in enumerate(names):
             own = ["--siblings", f"{counts}:{index}"] if len(names) > 1 else []
@@ -129,11 +136,41 @@ class NodeChildren:
             if ("node", name) in self._processes and (kind, name) in self._processes
         ]
 
-    def open(self) -> None:
-        """Open the nodes that are loaded, and from now on each that is: those who read of it find the API, too."""
-        self._may_open = True
-        for name in list(self._loaded):
-            self._open_loaded(name)
+    @property
+    def all(self) -> list[Child]:
+        """The processes of the nodes, and what they share."""
+        return [*([] if self.passwords is None else [self.passwords]), *self.children.values()]
+
+    def _passwords_of(self, layout: Layout, report: Callable[[str], None]) -> Child:
+        """Return the process that checks passwords for all nodes."""
+        # The only node of an installation starts its own, with the first password.
+        from enmasse.node.users.password_checker import PASSWORDS_SOCKET, PROCESS  # noqa: PLC0415
+
+        def tell(_pid: int) -> None:
+            passwords.send(str(self._word["peers"]))
+
+        self._awaited.add("passwords")
+        passwords = Child(
+            "passwords",
+            [sys.executable, "-m", PROCESS, "--listen", str(layout.peers / PASSWORDS_SOCKET)],
+            log=layout.logs / "passwords.log",
+            on_start=tell,
+            on_event=lambda _event: self.open("passwords"),
+            report=report,
+            is_needed=lambda: False,
+        )
+        return passwords
+
+    def open(self, there: str) -> None:
+        """Open the nodes that are loaded, and from now on each that is, once all that they need is there.
+
+        Args:
+            there: what is there now: ``control``, as those who read of a node have to find the API, or ``passwords``.
+        """
+        self._awaited.discard(there)
+        if not self._awaited:
+            for name in list(self._loaded):
+                self._open_loaded(name)
 
     async def stop(self, patience_s: float) -> None:
         """Stop all of them at once, in order or by force after ``patience_s`` seconds each."""
@@ -141,6 +178,8 @@ class NodeChildren:
         if self._refusing is not None:
             self._refusing.cancel()
         await asyncio.gather(*(child.stop(patience_s) for child in self.children.values()))
+        if self.passwords is not None:
+            await self.passwords.stop(patience_s)
 
     def on_event(self, name: str, event: Event) -> None:
         """Handle what a node says on its standard output."""
@@ -148,7 +187,7 @@ class NodeChildren:
             case {"event": "loaded", "pid": int(pid), "journal_pid": int(journal)}:
                 self._processes["journal", name] = journal
                 self._loaded[name] = pid
-                if self._may_open:
+                if not self._awaited:
                     self._open_loaded(name)
             case {"event": "journal", "journal_pid": int(journal)}:
                 self._processes["journal", name] = journal
@@ -167,7 +206,7 @@ class NodeChildren:
     def _started(self, name: str, _pid: int) -> None:
         """Note that a node is not open, as it has just been started; it is published once it is loaded."""
         self._open.discard(name)
-        if not self._open and self._may_open and self._refusing is None:
+        if not (self._open or self._awaited) and self._refusing is None:
             self._refusing = asyncio.get_running_loop().call_later(WAIT_S, self._sockets.refuse)
 
     def _open_loaded(self, name: str) -> None:

@@ -305,7 +305,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        children = (self._control, *self._nodes.children.values())
+        children = (self._control, *self._nodes.all)
         running = [asyncio.create_task(child.run(), name=child.name) for child in children]
         stopping = asyncio.create_task(stop.wait())
         renewing = asyncio.create_task(keep_renewing(self._layout.tls, self._host, self._report))
@@ -366,7 +366,7 @@ class _Supervisor:
         if event.get("event") == "listening":
             self._settled("control")
             self._control_listens.set()
-            self._nodes.open()  # a reader of the file must find the API behind it
+            self._nodes.open("control")  # a reader of the file must find the API behind it
 
     def _publish_nodes(self) -> None:
         """Publish the processes, unless the file would name no node."""

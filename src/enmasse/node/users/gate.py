@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.identity.login import TokenAuthority
 from enmasse.identity.passwords import Passwords
-from enmasse.identity.throttle import LoginThrottle, network_of
+from enmasse.identity.throttle import LoginReport, LoginStep, LoginThrottle, network_of
 from enmasse.identity.users import User, Users
 from enmasse.node.tenancy import Names
 
@@ -78,6 +78,8 @@ class Gate:
         """The devices, which log in by credentials of their own; None: there are none."""
         self.logins = LoginThrottle()
         """The recent failed logins."""
+        self.report: Callable[[LoginReport], None] = lambda _report: None
+        """Tells other nodes of a step of a login, so that all count alike."""
         self.refused = 0
         """The number of refused logins since the start."""
         self._records = records
@@ -105,7 +107,7 @@ class Gate:
     def failed(self, host: str, space: str, user: str) -> None:
         """Count a failed login."""
         self.refused += 1
-        self.logins.failed(host, space, user, self._clock())
+        self._count(LoginStep.FAILED, host, space, user)
 
     def begun(self, host: str, space: str, user: str, guess: int) -> Callable[[], None]:
         """Count a password as failed while it is being checked.
@@ -122,19 +124,28 @@ class Gate:
         key = (network_of(host), space, user, guess)
         self._under_way[key] += 1
         if self._under_way[key] == 1:
-            self.logins.started(host, space, user, self._clock())
+            self._count(LoginStep.STARTED, host, space, user)
 
         def decided() -> None:
             self._under_way[key] -= 1
             if not self._under_way[key]:
                 del self._under_way[key]
-                self.logins.finished(host, space, user, self._clock())
+                self._count(LoginStep.FINISHED, host, space, user)
 
         return decided
 
     def came_in(self, host: str, space: str, user: str) -> None:
         """Count a successful login."""
-        self.logins.succeeded(host, space, user, self._clock())
+        self._count(LoginStep.SUCCEEDED, host, space, user)
+
+    def _count(self, step: LoginStep, host: str, space: str, user: str) -> None:
+        report = LoginReport(step, network_of(host), space, user)
+        self.logins.count(report, self._clock())
+        self.report(report)
+
+    def reported(self, report: LoginReport) -> None:
+        """Count a step of a login at another node of this machine."""
+        self.logins.count(report, self._clock())
 
     def entered(self, user: User) -> bool:
         """Count a connection of a user; return false, and count nothing, if it is one too many."""

@@ -8,6 +8,8 @@ Rules:
    given up: it may be what they died of.
 4. Where no process can be started, the node says so in its log and checks passwords itself, one in a turn of the
    loop; every ``RETRY_S`` it tries to start one again.
+5. Several nodes of a machine share one process, which somebody else starts: a node reaches it by its socket, from its
+   start on, as the nodes count failed logins together by it.
 """
 
 from __future__ import annotations
@@ -16,13 +18,23 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from enmasse.identity.fair_queue import FairQueue
-from enmasse.identity.password_checks import CheckResult, PasswordCheck, encode_check, split_answers
+from enmasse.identity.password_checks import (
+    Answer,
+    CheckResult,
+    PasswordCheck,
+    encode_check,
+    encode_report,
+    encode_secret,
+    split_answers,
+)
 from enmasse.identity.passwords import Checked, Postponed
+from enmasse.identity.throttle import LoginReport
 from enmasse.pending import Pending
-from enmasse.storage.process import PairedProcess
+from enmasse.storage.process import PairedProcess, ProcessLink, SharedProcess
 
 if TYPE_CHECKING:
     from enmasse.net.loop import Turn
@@ -30,6 +42,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROCESS: Final = "enmasse.node.users.password_process"
+
+PASSWORDS_SOCKET: Final = "passwords.sock"
+"""The socket of a process that several nodes share, among those of the nodes."""
 
 MAX_WAITING = 16_384
 """Logins that wait. One host has a third of the places at most: a fleet of five thousand behind one address."""
@@ -46,6 +61,9 @@ RETRY_S = 30.0
 _ATTEMPTS = 3
 _STARTS = 3
 """Processes that may end in a row before one has answered."""
+
+_MOST_UNSENT = 1_000
+"""Pieces that may wait for a shared process to read; beyond that it is told no reports."""
 
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 2.0
@@ -64,6 +82,18 @@ class _Waiting:
         self.attempts = 0
 
 
+class SharedPlace(NamedTuple):
+    """The place of a process that several nodes share.
+
+    Attributes:
+        path: its socket.
+        secret: what a node shows there.
+    """
+
+    path: Path
+    secret: str
+
+
 class ProcessChecker:
     """Checks passwords in a process beside the node.
 
@@ -71,17 +101,22 @@ class ProcessChecker:
         turn: the turn of the loop; answers are passed on in one.
         module: the module that the process runs.
         most: the most logins that wait.
+
+    Attributes:
+        reported: called with what another node reports of a login.
     """
 
     def __init__(self, turn: Turn, *, module: str = PROCESS, most: int = MAX_WAITING) -> None:
         self._turn = turn
         self._module = module
+        self._shared: SharedPlace | None = None
+        self.reported: Callable[[LoginReport], None] = lambda _report: None
         self._queue: FairQueue[_Waiting] = FairQueue(most)
         self._again: deque[_Waiting] = deque()
         """The checks that a process that died has not answered; they go before the others."""
         self._asked: dict[int, _Waiting] = {}
         self._number = 0
-        self._process: PairedProcess[tuple[CheckResult, int]] | None = None
+        self._process: ProcessLink[Answer] | None = None
         self._room = 0
         """The number of checks that may be under way; none before the process is ready."""
         self._failed_starts = 0
@@ -123,6 +158,17 @@ class ProcessChecker:
             self._turn.mark(self)
         return waiting.pending
 
+    def share(self, place: SharedPlace) -> None:
+        """Use the process that other nodes use as well, from now on."""
+        self._shared = place
+        self._start()
+
+    def report(self, report: LoginReport) -> None:
+        """Tell the nodes that share the process of a login; nobody where it is this node's alone."""
+        process = self._process
+        if self._shared is not None and process is not None and self._room and process.unsent < _MOST_UNSENT:
+            process.send(encode_report(report))
+
     async def stop(self) -> None:
         """End the process; logins that wait get no answer."""
         self._ended = self._turn.loop.create_future()
@@ -142,33 +188,39 @@ class ProcessChecker:
 
     def _start(self) -> None:
         self._retry = None
+        loop, shared = self._turn.loop, self._shared
         try:
-            self._process = PairedProcess(
-                self._turn.loop, self._module, [], split_answers, self._on_answers, self._on_ended
-            )
+            if shared is None:
+                self._process = PairedProcess(loop, self._module, [], split_answers, self._on_answers, self._on_ended)
+            else:
+                self._process = SharedProcess(
+                    loop, shared.path, split_answers, self._on_answers, lambda: self._on_ended(None)
+                )
+                self._process.send(encode_secret(shared.secret.encode()))
         except OSError as error:
-            self._failed_starts = _STARTS
-            self._start_later(f"it cannot be started: {error}")
+            # Whoever starts the one that is shared starts it again.
+            self._failed_starts = _STARTS if shared is None else self._failed_starts + 1
+            self._start_later(f"it cannot be {'started' if shared is None else 'reached'}: {error}")
 
     def _start_later(self, problem: str) -> None:
         if self._failed_starts < _STARTS:
-            _log.error("the process that checks passwords: %s; starting another", problem)
+            _log.error("the process that checks passwords: %s; trying again", problem)
             delay_s = self._retry_s
             self._retry_s = min(max(delay_s * 2, _FIRST_RETRY_S), _LAST_RETRY_S)
         else:
-            delay_s = RETRY_S
+            delay_s = RETRY_S if self._shared is None else _LAST_RETRY_S
             if not self._is_own_work:
                 self._is_own_work = True
                 _log.error(
                     "the process that checks passwords: %s; until it can be, which is tried every %.0f s, the node "
                     "checks them itself, and all else waits for each",
                     problem,
-                    RETRY_S,
+                    delay_s,
                 )
                 self._work()
         self._retry = self._turn.loop.call_later(delay_s, self._start)
 
-    def _on_ended(self, status: int) -> None:
+    def _on_ended(self, status: int | None) -> None:
         self._process = None
         self._failed_starts += not self._room
         self._room = 0
@@ -184,13 +236,17 @@ class ProcessChecker:
                 _settle(waiting, Postponed.FAILED)
             else:
                 self._again.append(waiting)
-        self._start_later(f"it ended with status {status}")
+        self._start_later("it has gone" if status is None else f"it ended with status {status}")
 
-    def _on_answers(self, answers: list[tuple[CheckResult, int]]) -> None:
+    def _on_answers(self, answers: list[Answer]) -> None:
         if self._ended is not None:
             return
         self._turn.begin()
-        for result, number in answers:
+        for answer in answers:
+            if isinstance(answer, LoginReport):
+                self.reported(answer)
+                continue
+            result, number = answer
             if result is CheckResult.READY:
                 self._on_ready(number)
                 continue
