@@ -70,6 +70,12 @@ CONNECTOR_NETWORK = NodeOption(
     "than once; without it they go nowhere",
     "CIDR",
 )
+DRAIN_DELAY = NodeOption(
+    "--drain-delay",
+    "serve on for so long after the signal to stop, without being ready, so that load balancers lead clients to "
+    "others first; a second signal ends that (default: 0)",
+    "SECONDS",
+)
 PROXY_FROM = NodeOption(
     PROXIES,
     "a network of load balancers, such as 10.2.0.0/28, that say by the PROXY protocol who their clients are; who "

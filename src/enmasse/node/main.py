@@ -73,6 +73,7 @@ def run(
     management: tuple[str, Path] | None = None,
     reach: Reach | None = None,
     peers: tuple[Path, Path | None] | None = None,
+    drain_delay_s: float = 0.0,
 ) -> int:
     """Run a node until it gets a signal to stop.
 
@@ -94,6 +95,7 @@ def run(
         reach: where connectors may go; by default nowhere.
         peers: the directory of the sockets by which nodes reach each other, and the file with their secret; without
             a file it is in the supervisor's word.
+        drain_delay_s: the time that it serves on after the signal to stop, without being ready; a second one ends it.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -118,6 +120,7 @@ def run(
                 management,
                 reach,
                 peers,
+                drain_delay_s,
             )
         )
     except EnmasseError as error:
@@ -186,11 +189,18 @@ async def _main(
     management: tuple[str, Path] | None,
     reach: Reach | None,
     peers: tuple[Path, Path | None] | None,
+    drain_delay_s: float,
 ) -> None:
     loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
+    stopped, hurried = asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            hurried.set()
+        stopped.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
 
     def journal_changed(pid: int) -> None:
         if supervised:
@@ -222,7 +232,7 @@ async def _main(
     opened = asyncio.Event()
     word: dict[str, object] = {}
     if supervised:
-        await _watch_supervisor(word, opened, stopped)
+        await _watch_supervisor(word, opened, stopped, hurried)
         _report(event="loaded", pid=os.getpid(), journal_pid=server.journal.journal_pid)
         await _first(opened, stopped)
     if not stopped.is_set():
@@ -246,6 +256,8 @@ async def _main(
             managed = await server.listen_management(*_endpoint(at), certificates)
             _report(event="management", port=managed)
         await stopped.wait()
+        if drain_delay_s:
+            await server.drain(drain_delay_s, hurried)
     await server.stop()
 
 
@@ -262,7 +274,9 @@ def _secret_of(path: Path | None, word: dict[str, object]) -> bytes:
         raise ConfigError(f"{where} has no secret of the nodes in hexadecimal: {error}") from None
 
 
-async def _watch_supervisor(word: dict[str, object], opened: asyncio.Event, stopped: asyncio.Event) -> None:
+async def _watch_supervisor(
+    word: dict[str, object], opened: asyncio.Event, stopped: asyncio.Event, hurried: asyncio.Event
+) -> None:
     loop = asyncio.get_running_loop()
 
     class Supervisor(asyncio.Protocol):
@@ -276,9 +290,11 @@ async def _watch_supervisor(word: dict[str, object], opened: asyncio.Event, stop
                     opened.set()
 
         def eof_received(self) -> None:
+            hurried.set()  # nobody starts another one
             stopped.set()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            hurried.set()
             stopped.set()
 
     await loop.connect_read_pipe(Supervisor, sys.stdin)

@@ -179,6 +179,7 @@ class Ports:
         self._origins = options.origins
         self._siblings = options.siblings
         self._is_closed = False
+        self._shared: list[SharedListener] = []
         self._certificates: CertificateStore | None = None
         if options.tls is not None:
             from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
@@ -240,8 +241,19 @@ class Ports:
 
             self.limiter.count_changed = self._tell_siblings
             self._tell_siblings()
-            return SharedListener(loop, place, BACKLOG, served.make_protocol, self._siblings, self.limiter)
+            shared = SharedListener(loop, place, BACKLOG, served.make_protocol, self._siblings, self.limiter)
+            self._shared.append(shared)
+            return shared
         return await loop.create_server(served.make_protocol, sock=place, backlog=BACKLOG)
+
+    def leave(self) -> None:
+        """Leave it to siblings to accept connections, if there are some."""
+        if self._siblings is not None:
+            self._is_closed = True
+            self._tell_siblings()
+            if self._siblings.least() is not None:
+                for shared in self._shared:
+                    shared.close()
 
     def _tell_siblings(self) -> None:
         assert self._siblings is not None

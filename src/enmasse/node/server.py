@@ -14,6 +14,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,6 +95,10 @@ DRAIN_S = 2.0
 
 CLOSE_S = 2.0
 """Seconds that clients may take to answer the close."""
+
+CLOSED_AT_ONCE, CLOSE_EVERY_S = 50, 0.05
+"""A node that was drained closes so many connections every so often: a thousand a second come to the others, which
+let in as many by TLS on a few cores."""
 
 _log = logging.getLogger(__name__)
 
@@ -307,6 +312,8 @@ class Server:
         """Problems of the homes of spaces, as a front has met them."""
         self.is_loaded = False
         self.is_stopping = False
+        self.is_draining = False
+        """True once it is about to stop, and serves on for a while."""
         self.listeners: list[Listener] = []
         self._limits = limits or TransactionLimits()
         self.transactions = self._limits.budget
@@ -669,6 +676,19 @@ class Server:
 
     # Stop
 
+    async def drain(self, delay_s: float, hurried: asyncio.Event) -> None:
+        """Serve on without being ready, so that who comes is led to others; then have the connections end at a pace.
+
+        Args:
+            delay_s: the time until it returns: load balancers look at readiness every few seconds.
+            hurried: ends it, once it is set.
+        """
+        self.is_draining = True
+        self.ports.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await hurried.wait()
+
     async def stop(self) -> None:
         """Stop in order, and return when everything is committed and every socket is closed."""
         self.is_stopping = True
@@ -692,8 +712,11 @@ class Server:
         while time.monotonic() < deadline and not (self._is_settled() and self.core.is_idle):
             await asyncio.sleep(0.01)
         shells = list(self.connections.shells.items())
-        for connection, _ in shells:
-            connection.close("amqp:connection:forced", "the node is stopping; connect again")
+        for number, (connection, _) in enumerate(shells, 1):
+            if self.is_draining and number % CLOSED_AT_ONCE == 0:
+                await asyncio.sleep(CLOSE_EVERY_S)
+            if connection in self.connections.shells:  # or it has gone meanwhile
+                connection.close("amqp:connection:forced", "the node is stopping; connect again")
         waits = [asyncio.ensure_future(shell.wait_closed()) for _, shell in shells]
         if waits:
             _, late = await asyncio.wait(waits, timeout=CLOSE_S)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
+from enmasse.client.blocking import connect
+from enmasse.client.message import Message
 from enmasse.net.loop import run
 from enmasse.node.health import CHECK_S, Check, Health, LoopWatch
 from enmasse.node.server import Server
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 LOADED = Check("snapshot", is_ok=True)
 
@@ -70,6 +78,33 @@ def test_a_loop_that_was_held_up_is_seen() -> None:
     watch = asyncio.run(story())
     assert watch.recent_s >= CHECK_S / 2
     assert watch.lags.count >= 1
+
+
+@pytest.mark.slow
+def test_a_node_that_is_drained_is_not_ready_and_serves_until_it_is_told_again_to_stop(tmp_path: Path) -> None:
+    def asked(target: str) -> tuple[int, str]:
+        with closing(HTTPConnection("127.0.0.1", node.port, timeout=60)) as http:
+            http.request("GET", target)
+            answer = http.getresponse()
+            return answer.status, answer.read().decode()
+
+    with NodeProcess(tmp_path, "--drain-delay", "600") as node:
+        with connect(node.admin_url) as admin:
+            management = admin.management()
+            management.create("io.enmasse.space", "default/shop", {"spaceType": "standard"})
+            record = {"space": "default/shop", "address": "orders", "addressType": "queue"}
+            management.create("io.enmasse.address", "default/shop.orders", record)
+        with connect(node.url) as connection:
+            assert asked("/readyz") == (200, "ok\n")
+            os.kill(node.pid, signal.SIGTERM)
+            until(lambda: asked("/readyz")[0] == 503)
+            assert "[-] stopping: the node is stopping\n" in asked("/readyz")[1]
+            with connect(node.url) as other, other.receiver("orders") as receiver:
+                connection.sender("orders").send(Message("still served"))
+                delivery = receiver.receive(timeout=60)
+                assert delivery is not None
+                assert delivery.message.body == "still served"
+        assert node.stop() == 0
 
 
 def test_an_idle_node_notices_that_the_wall_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

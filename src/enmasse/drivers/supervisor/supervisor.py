@@ -55,6 +55,7 @@ _PIPELINES_PATIENCE_S = 25.0  # queries end the batch that runs, then Spark ends
 _CONTROL_PATIENCE_S = 5.0
 _PUBLISH_AGAIN_S = 0.5
 _NODE_PATIENCE_S = 20.0  # it settles what is under way and commits before it ends
+_PACE_S = 20.0  # as many connections as a node has, at the pace of one that was drained
 _START_PATIENCE_S = 15.0  # a start takes a few seconds; longer if a node has much to load
 _PROBE_AGAIN_S = 1.0
 
@@ -75,6 +76,7 @@ class UpSettings:
         allow_python: true if users' Python runs even where the API is open.
         control_arguments: further ones for the control process.
         node_arguments: further ones for the node.
+        drain_delay_s: the time that nodes serve on when they are to stop.
         domain: below which spaces have their hosts.
         api_tls_host: the interface on which the API is served with TLS; None: it is not.
         api_tls_port: this port for it; None: chosen.
@@ -94,6 +96,7 @@ class UpSettings:
     allow_python: bool = False
     control_arguments: tuple[str, ...] = ()
     node_arguments: tuple[str, ...] = ()
+    drain_delay_s: float = 0.0
     domain: str = "enmasse.local"
     api_tls_host: str | None = None
     api_tls_port: int | None = None
@@ -232,6 +235,9 @@ class _Supervisor:
         self._on_ready = on_ready
         self._report = report
         self._host = settings.host
+        self._node_patience_s = _NODE_PATIENCE_S
+        if settings.drain_delay_s:
+            self._node_patience_s += settings.drain_delay_s + _PACE_S
         host = settings.host
         shown = f"[{host}]" if ":" in host else host
         self._endpoints = Endpoints(
@@ -321,7 +327,7 @@ class _Supervisor:
                 await self._pipelines.stop(_PIPELINES_PATIENCE_S)
             hosting.cancel()
             await self._control.stop(_CONTROL_PATIENCE_S)
-            await self._nodes.stop(_NODE_PATIENCE_S)
+            await self._nodes.stop(self._node_patience_s)
             for task in running:
                 if not task.done():
                     task.cancel()

@@ -97,6 +97,7 @@ def check_server(server: Server) -> list[Check]:
     failure = "" if journal.loss else journal.failure
     ports = server.space_ports.problems
     numbers = server.core.log_numbers.problem
+    is_leaving = server.is_draining or server.is_stopping
     trouble = f"the last batch could not be written: {failure}" if failure else ""
     return [
         Check("snapshot", server.is_loaded, "" if server.is_loaded else "not loaded yet"),
@@ -109,7 +110,7 @@ def check_server(server: Server) -> list[Check]:
         Check("storage", not trouble, trouble, is_needed=False),
         Check("log numbers", not numbers, numbers, is_needed=False),
         Check("ports of spaces", not ports, "; ".join(ports), is_needed=False),
-        Check("stopping", not server.is_stopping, "the node is stopping" if server.is_stopping else ""),
+        Check("stopping", not is_leaving, "the node is stopping" if is_leaving else ""),
     ]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from enmasse.cli.node_options import (
     ALLOW_INSECURE_PLAIN,
     CONNECTOR_NETWORK,
+    DRAIN_DELAY,
     HTTP_NAME,
     PROXY_CERTIFICATE_NAMES,
     PROXY_FROM,
@@ -86,6 +87,7 @@ def run_node(arguments: Sequence[str]) -> int:
         management=None if options.management is None else (options.management, options.management_tls),
         reach=reach,
         peers=None if options.peers is None else (options.peers, options.peers_secret),
+        drain_delay_s=options.drain_delay,
         gate=GateOptions(
             allow_insecure_plain=options.allow_insecure_plain,
             allow_anonymous=options.allow_anonymous,
@@ -266,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="roll a transaction back that is not discharged by then; 0 waits for ever (default: 60)",
     )
+    DRAIN_DELAY.add_to(parser, type=_seconds, default=0.0)
     parser.add_argument(
         "--log-format", choices=FORMATS, default="text", help="how each line on standard error is written"
     )

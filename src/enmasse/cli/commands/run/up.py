@@ -40,6 +40,7 @@ from enmasse.cli.commands.run.control import (
 from enmasse.cli.node_options import (
     ALLOW_INSECURE_PLAIN,
     CONNECTOR_NETWORK,
+    DRAIN_DELAY,
     HTTP_NAME,
     PROXY_CERTIFICATE_NAMES,
     PROXY_FROM,
@@ -154,6 +155,7 @@ def up(
     connector_network: Annotated[list[str] | None, CONNECTOR_NETWORK.for_typer] = None,
     proxy_from: ProxyFrom = None,
     proxy_certificate_names: Annotated[bool, PROXY_CERTIFICATE_NAMES.for_typer] = False,
+    drain_delay: Annotated[float, DRAIN_DELAY.for_typer] = 0.0,
     allow_insecure_plain: Annotated[bool, ALLOW_INSECURE_PLAIN.for_typer] = False,
     allow_python: Annotated[
         bool, typer.Option("--allow-python", help="Run Python of pipelines with --api-auth open, too.")
@@ -177,6 +179,8 @@ def up(
     """
     writer = Writer()
     require_loopback(host)
+    if drain_delay < 0:
+        raise ConfigError(f"{DRAIN_DELAY.flag} {drain_delay:g}: seconds are expected, 0 or more")
     if users is not None:
         load_users(users)  # an error in it is better reported here than in a node's log
 
@@ -244,6 +248,7 @@ def up(
         *written(PROXY_FROM.flag, proxy_from),
         *written(PROXY_CERTIFICATE_NAMES.flag, proxy_certificate_names),
         *written(ALLOW_INSECURE_PLAIN.flag, allow_insecure_plain),
+        *written(DRAIN_DELAY.flag, drain_delay or None),
     ]
     settings = UpSettings(
         data=data,
@@ -261,6 +266,7 @@ def up(
         further_ports=_further_ports(port or ()),
         log_format=log_format.value,
         node_arguments=tuple(of_node),
+        drain_delay_s=drain_delay,
         with_pipelines=pipelines,
     )
     raise typer.Exit(run_supervisor(settings, on_ready=ready, report=writer.note))
