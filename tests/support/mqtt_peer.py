@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -194,6 +195,8 @@ class MqttPeer(MqttVoice):
         port: on the loopback interface.
         client_id: its name.
         version: of the protocol.
+        is_refused: whether that is what is expected.
+        tls: the context for TLS; None: in the clear.
         options: of CONNECT.
     """
 
@@ -207,10 +210,12 @@ class MqttPeer(MqttVoice):
         version: Version = Version.V5,
         *,
         is_refused: bool = False,
+        tls: ssl.SSLContext | None = None,
         **options: Any,
     ) -> None:
         super().__init__(Connect(version, client_id, **options))
         self._port = port
+        self._tls = tls
         self._is_refused = is_refused
         self.connack: Heard | None = None
 
@@ -226,7 +231,7 @@ class MqttPeer(MqttVoice):
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open the socket."""
-        return await asyncio.open_connection("127.0.0.1", self._port)
+        return await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
 
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
-from typing import Self
+from typing import Any, Self
 
 from enmasse.wire.stomp.frames import Version, encode_frame
 from enmasse.wire.stomp.trace import Splitter
@@ -52,20 +53,21 @@ class StompPeer:
 
     Args:
         port: on the loopback interface.
-        headers: of CONNECT, beside the version.
+        headers: of CONNECT, beside the version; and ``tls``, the context for TLS, or it is spoken in the clear.
     """
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
 
-    def __init__(self, port: int, **headers: str) -> None:
+    def __init__(self, port: int, **headers: Any) -> None:
         self._port = port
+        self._tls: ssl.SSLContext | None = headers.pop("tls", None)
         self._headers = headers
         self._splitter = Splitter()
         self._frames: deque[StompFrame] = deque()
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
         self.say("CONNECT", accept_version="1.2", **self._headers)
         try:
             await self.next("CONNECTED")

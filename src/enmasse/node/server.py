@@ -304,7 +304,7 @@ class Server:
             self._home_outdated,
         )
         self.entities.is_here = lambda space: self.handovers.elsewhere(space) is None
-        self.entities.home_changed = self.connections.rehome
+        self.entities.home_changed = self._home_changed
         self._awaited: AwaitedHeaders | None = None
         self.management_port: ManagementPort | None = None
         self._reached_at = ""
@@ -597,8 +597,14 @@ class Server:
 
     def _home_outdated(self, space: str) -> None:
         """Have control look at what the node knows, as the home of a space is another one than it was told."""
-        self._outdated[space] = f"{self.handovers.elsewhere(space)} does not have it at this generation"
-        self.entities.note_change()
+        home = self.handovers.elsewhere(space)
+        if home is not None:
+            self._outdated[space] = f"it is not at home at {home.node} at generation {home.generation}"
+            self.entities.note_change()
+
+    def _home_changed(self, space: Space) -> None:
+        self._outdated.pop(space.name, None)
+        self.connections.rehome(space)
 
     async def listen_management(self, host: str, port: int, tls: Path) -> int:
         """Open a port for the control process on another machine, and return its number, which may have been 0.

@@ -61,7 +61,7 @@ class Admission(Authentication):
                 stated.issuer, stated.subject, stated.groups, stated.scopes, stated.expires_at, user.is_listed
             )
             return PeerUser(user.name, user.owner, b"", token), None
-        return PeerUser(user.name, user.owner, self._credential_of(user)), None
+        return PeerUser(user.name, user.owner, credential_of(user, self._proved_by)), None
 
     def assert_identity(
         self, space: str, mechanism: str, user: PeerUser | None, device: PeerDevice | None
@@ -90,7 +90,7 @@ class Admission(Authentication):
             by_password = mechanism != "EXTERNAL"
             if known is None:
                 return self._wrong(f"there is no user {user.name!r} here")
-            if by_password and not compare_digest(self._credential_of(known), user.credential):
+            if by_password and not compare_digest(credential_of(known, self._proved_by), user.credential):
                 return self._wrong(f"the password of user {user.name!r} is another one here")
             found = known
         now = self._listed(found)
@@ -115,15 +115,6 @@ class Admission(Authentication):
     def _wrong(self, reason: str) -> bool:
         self._excuse = reason
         return False
-
-    def _credential_of(self, user: User) -> bytes:
-        """Return a digest of the keys by which the user's password was right."""
-        by = self._proved_by
-        keys = {by: user.keys[by]} if by is not None and by in user.keys else user.keys
-        digest = sha256()
-        for name in sorted(keys):
-            digest.update(b"%b %d %b" % (name.encode(), keys[name].iterations, keys[name].salt + keys[name].stored))
-        return digest.digest()
 
     def enter(self, open_host: str | None) -> Space:
         """Return the space that the connection belongs to from now on.
@@ -256,6 +247,15 @@ class Admission(Authentication):
             return f"the credentials of user {user.name!r} have changed"
         self.rights.user = now
         return None
+
+
+def credential_of(user: User, by: str | None) -> bytes:
+    """Return a digest of the keys by which a user's password was right, given the mechanism."""
+    keys = {by: user.keys[by]} if by is not None and by in user.keys else user.keys
+    digest = sha256()
+    for name in sorted(keys):
+        digest.update(b"%b %d %b" % (name.encode(), keys[name].iterations, keys[name].salt + keys[name].stored))
+    return digest.digest()
 
 
 def _stated(space: str, said: PeerUser, token: PeerToken) -> User:
