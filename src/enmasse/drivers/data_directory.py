@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import stat
 import tempfile
@@ -149,28 +148,6 @@ class Layout:
         if len(str(short).encode()) <= _MAX_SOCKET_PATH:
             return short
         return Path("/tmp") / short.parent.name / path.name  # noqa: S108  # made for its user alone, as the other is
-
-
-def choose_nodes(layout: Layout, count: int | None) -> list[str]:
-    """Return the names of the nodes to run, and keep how many they are.
-
-    Args:
-        layout: the layout of the directory that keeps the number.
-        count: the number; None: as many as there were, and one at first.
-
-    Raises:
-        ConfigError: the number cannot be read or written.
-    """
-    try:
-        kept = int(json.loads(layout.node_count.read_text())["nodes"])
-    except FileNotFoundError:
-        kept = 1
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{layout.node_count} cannot be read as the number of nodes: {error!r}") from None
-    chosen = kept if count is None else count
-    if chosen != kept:
-        replace_file(layout.node_count, (json.dumps({"nodes": chosen}) + "\n").encode())
-    return [f"node-{number}" for number in range(chosen)]
 
 
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO

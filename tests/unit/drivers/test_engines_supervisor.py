@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enmasse.drivers.data_directory import DirectoryLock, Layout, choose_nodes, make_private, replace_file
+from enmasse.control.store.store import ResourceStore
+from enmasse.drivers.data_directory import DirectoryLock, Layout, make_private, replace_file
 from enmasse.drivers.supervisor.endpoints import Endpoints, read_endpoints
+from enmasse.drivers.supervisor.node_count import choose_nodes
 from enmasse.drivers.supervisor.ports import ClientSockets, Ports
 from enmasse.drivers.supervisor.supervisor import UpSettings, _Supervisor
 from enmasse.errors import ConfigError
@@ -120,9 +122,37 @@ def test_the_number_of_nodes_is_kept(tmp_path: Path) -> None:
     assert not layout.node_count.exists(), "an installation is as it was"
     assert choose_nodes(layout, 3) == choose_nodes(layout, None) == ["node-0", "node-1", "node-2"]
     assert choose_nodes(layout, 1) == choose_nodes(layout, None) == ["node-0"]
+    for count in (0, 65):
+        with pytest.raises(ConfigError, match=f"{count} nodes: from 1 to 64 are expected"):
+            choose_nodes(layout, count)
     layout.node_count.write_text("{}")
     with pytest.raises(ConfigError, match=r"nodes\.json cannot be read as the number of nodes"):
         choose_nodes(layout, None)
+
+
+def test_fewer_nodes_than_have_spaces_are_refused_with_the_names_of_these(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.control.mkdir()
+    assert len(choose_nodes(layout, 4)) == 4
+    homes = {"shop": 0, "mill": 2, **{f"many-{number:02}": 3 for number in range(12)}}
+    with ResourceStore(layout.store) as store:
+        for name, node in homes.items():
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            status = {"home": f"node-{node}", "homeGeneration": 1}
+            store.create({"kind": "AddressSpace", "metadata": metadata, "spec": {}, "status": status})
+        metadata = {"name": "waits", "namespace": "default", "uid": "waits"}
+        store.create({"kind": "AddressSpace", "metadata": metadata, "spec": {}})
+        with pytest.raises(ConfigError) as refused:
+            choose_nodes(layout, 2)
+        assert choose_nodes(layout, None) == ["node-0", "node-1", "node-2", "node-3"], "nothing has changed"
+        assert len(choose_nodes(layout, 5)) == 5
+    many = ", ".join(f"default/many-{number:02}" for number in range(10))
+    assert str(refused.value) == (
+        "2 nodes would leave out spaces that are at home on others: node-2 has default/mill; "
+        f"node-3 has {many} and 2 more. Start as many nodes as before, and delete these spaces first"
+    )
+    layout.store.write_bytes(b"damaged")
+    assert choose_nodes(layout, 1) == ["node-0"], "control says what is wrong with it"
 
 
 def test_everything_runs_once_each_endpoint_has_answered_and_what_is_missing_is_named(

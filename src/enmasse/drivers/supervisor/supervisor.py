@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING
 
 from enmasse.control.access.accounts import new_secret
 from enmasse.drivers.authority import keep_certificate, keep_renewing
-from enmasse.drivers.data_directory import DirectoryLock, Layout, choose_nodes, keep_secret, make_private
+from enmasse.drivers.data_directory import DirectoryLock, Layout, keep_secret, make_private
 from enmasse.drivers.pipelines_folder import pipelines_folder
 from enmasse.drivers.supervisor.child import Child
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.drivers.supervisor.node_children import NodeChildren, require_node_journal
+from enmasse.drivers.supervisor.node_count import choose_nodes
 from enmasse.drivers.supervisor.ports import ClientSockets, choose_ports
 from enmasse.drivers.supervisor.probes import failed_probes
 from enmasse.errors import ConfigError
