@@ -124,8 +124,7 @@ bench-tools:
 	@./benchmarks/install-kafka
 
 soak: $(DEV)
-	@ENMASSE_TEST_KILLS=$(KILLS) ENMASSE_TEST_SEEDS=$(SEEDS) $(PYTEST) -m "chance or hypothesis" --hypothesis-profile=soak \
-		--timeout=3600 -o faulthandler_timeout=3700
+	@ENMASSE_TEST_KILLS=$(KILLS) ENMASSE_TEST_SEEDS=$(SEEDS) $(PYTEST) -m "chance or hypothesis" --hypothesis-profile=soak --timeout=3600
 	@ENMASSE_TEST_WHEELS=all $(PYTEST) tests/distribution
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import faulthandler
 import functools
 import gc
 import os
@@ -11,6 +12,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 from _pytest.assertion import rewrite
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from xdist import is_xdist_worker
@@ -172,12 +175,22 @@ SECONDS_OF: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.
 cpu_s = [0.0]
 """Of this process and of the processes that it has waited for, as of the last report."""
 
+STUCK_S = 3700.0 if IS_LONG else 700.0
+"""After which all ends, and says where all threads are: a time-out cannot interrupt a foreign client that hangs."""
+WATCH_S = 60.0
+"""Until it is counted anew: pytest's own way, for each test, takes as long as a quick test does."""
+watched = [0.0]
+
 QUICK_S = 0.005
 """A setup or teardown of less shows nowhere."""
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Have a worker report what somebody reads, and not how each quick test began and ended: there are 15,000."""
+    if (now := time.monotonic()) > watched[0]:
+        watched[0] = now + WATCH_S
+        file = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(STUCK_S + WATCH_S, exit=True, file=file)
     if not is_xdist_worker(item.session):
         return None
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
@@ -187,6 +200,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             report.user_properties.append(("cpu_s", cpu_s[0] - before))
             item.ihook.pytest_runtest_logreport(report=report)
     return True
+
+
+def pytest_unconfigure() -> None:
+    faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

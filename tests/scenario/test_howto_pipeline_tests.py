@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.howto_place import Place, blocks
-from tests.scenario.tryout_pairs import payload_pairs, write_pairs
+from tests.scenario.tryout_pairs import example_pairs, payload_pairs, write_pairs
 from tests.support.chance import kills
 
 # A pair takes seconds, and there are many; the machine may be busy with more than this.
@@ -19,11 +19,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 def test_pipelines_are_tested_as_the_howto_says(
     needs_spark: None, tmp_path: Path, story_chance: random.Random
 ) -> None:
-    """So is one of each kind, and the payloads of some devices, or of all, become the tables of their examples."""
+    """So is one of each kind; and of the examples and of the payloads of devices a few, or all."""
     place = Place(tmp_path, ())  # without an installation
-    payloads = payload_pairs()
+    examples, payloads = example_pairs(place.directory), payload_pairs()
+    story_chance.shuffle(examples)
     story_chance.shuffle(payloads)
-    pairs = [*write_pairs(place.directory), *payloads[: kills(4)]]
+    pairs = [*write_pairs(place.directory), *examples[: kills(1)], *payloads[: kills(2)]]
     files = " ".join(f"{file} {rows}" for file, rows, _ in pairs)
     said = [line for file, rows, lines in pairs for line in (f"{file} {rows}", *lines.splitlines())]
     for commands, expected in blocks("test-a-pipeline.md").values():

@@ -309,12 +309,18 @@ OF_EXAMPLES: Final = {
 
 
 def write_pairs(folder: Path) -> list[tuple[str, str, str]]:
-    """Write all pairs into a folder; return of each the names of its files, and what is to be said of them."""
+    """Write a pair of each kind into a folder; return of each the names of its files, and what is said of them."""
     found = []
     for name, (pipeline, rows, said) in PAIRS.items():
         (folder / f"{name}.yaml").write_text(pipeline)
         (folder / f"{name}-rows.yaml").write_text(rows)
         found.append((f"{name}.yaml", f"{name}-rows.yaml", said))
+    return found
+
+
+def example_pairs(folder: Path) -> list[tuple[str, str, str]]:
+    """Write the examples into a folder; return of each the names of its files, and what is to be said of them."""
+    found = []
     for name, (file, space, said) in OF_EXAMPLES.items():
         # In a space for which there is a Spark already.
         text = (EXAMPLES / file).read_text().replace(f"name: {space}", "name: plant")
