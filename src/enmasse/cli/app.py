@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -306,6 +307,9 @@ def run_app() -> int:
     try:
         # A single command starts without the modules of the others.
         app = _make_app(named[0] if named and named[0] in COMMANDS else None)
+        if not gc.isenabled():  # since the process began
+            gc.freeze()
+            gc.enable()
         return int(app(prog_name="enmasse", standalone_mode=False) or 0)
     except EnmasseError as error:
         Writer().fail(str(error))

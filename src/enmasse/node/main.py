@@ -228,6 +228,7 @@ async def _main(
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
     keep_heap()
     opened = asyncio.Event()
     word: dict[str, object] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import json
 import logging
 import os
@@ -244,6 +245,8 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         shown = _show(spark, folder, options, key)
         runner = Runner(spark, Place(options.url, options.space_host, folder), emit)
         watch = SparkWatch(spark, runner.java_problem, spark_is_gone)
+        gc.freeze()
+        gc.enable()
         emit("ready")
         try:
             for command in commands:
