@@ -104,6 +104,8 @@ class Effects:
             if (limits.session_expiry_ms or 0) > (bound.session_expiry_ms or math.inf):
                 why = f"the plan allows {bound.session_expiry}, which holds"
                 yield Unapplied("spec.limits.sessionExpiry", why)
+            if (limits.will_grace_ms or 0) > (bound.will_grace_ms or math.inf):
+                yield Unapplied("spec.limits.willGrace", f"the plan allows {bound.will_grace}, which holds")
         if limits.addresses is not None and plan.spec.policy == "credits":
             yield Unapplied("spec.limits.addresses", f"plan '{plan.metadata.name}' counts addresses in credits")
 

@@ -43,6 +43,7 @@ class SpaceLimitSettings:
         max_sessions: sessions that outlive their connections.
         max_session_bytes: bytes of messages that wait in one session.
         max_session_expiry: milliseconds that a session is kept without its client.
+        will_grace: milliseconds that a will waits if the node has ended that its client had reached.
         max_filter_addresses: addresses that one filter with wildcards may stand for.
         max_subscriptions: filters of sessions, and subscriptions that receivers make at topics.
         max_subscription_bytes: bytes of memory of these, with sessions and wills.
@@ -64,6 +65,7 @@ class SpaceLimitSettings:
     max_sessions: int = 0
     max_session_bytes: int = 0
     max_session_expiry: int = 0
+    will_grace: int = 0
     max_filter_addresses: int = 0
     max_subscriptions: int = 0
     max_subscription_bytes: int = 0

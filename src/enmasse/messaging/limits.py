@@ -30,6 +30,10 @@ MAX_SESSIONS = 100_000
 MAX_SESSION_BYTES = 16 << 20
 """Bytes that wait in one session, where no number is set: some 100,000 readings, a device's day at one a second."""
 
+WILL_GRACE_MS = 5_000
+"""The time that a will waits, where none is set, if the node has ended that its client had reached: clients connect
+again at once, and a few seconds later if they are many."""
+
 MAX_FILTER_ADDRESSES = 1_000
 """Addresses of one filter, where no number is set: each costs a subscription of its own, and a SUBSCRIBE one turn."""
 
@@ -80,6 +84,7 @@ class SpaceLimits(NamedTuple):
         sessions: the sessions that outlive their connections, at a time.
         session_bytes: the bytes of messages that wait in one session.
         session_expiry_ms: that a session is kept without its client.
+        will_grace_ms: that a will waits if the node has ended that its client had reached.
         filter_addresses: that one filter with wildcards may stand for.
         subscriptions: filters of sessions, and subscriptions that other receivers make, at a time.
         subscription_bytes: the bytes of memory that these, sessions and wills take together.
@@ -101,6 +106,7 @@ class SpaceLimits(NamedTuple):
     sessions: int = MAX_SESSIONS
     session_bytes: int = MAX_SESSION_BYTES
     session_expiry_ms: int = 0
+    will_grace_ms: int = WILL_GRACE_MS
     filter_addresses: int = MAX_FILTER_ADDRESSES
     subscriptions: int = MAX_SUBSCRIPTIONS
     subscription_bytes: int = MAX_SUBSCRIPTION_BYTES

@@ -33,6 +33,8 @@ for the commit of a large batch."""
 _CREDENTIALS: Final = struct.Struct("3i")
 """Of a Unix socket's other end: process, user and group."""
 
+_PF_EXITING: Final = 0x4
+
 _log = logging.getLogger(__name__)
 
 
@@ -41,11 +43,23 @@ def path_of(directory: Path, node: str) -> Path:
     return directory / f"{node}.sock"
 
 
-def is_own(transport: asyncio.BaseTransport) -> bool:
-    """Return true if the other end of a Unix socket is a process of this user."""
+def own_process(transport: asyncio.BaseTransport) -> int:
+    """Return the process at the other end of a Unix socket; 0: it is of another user."""
     sock = transport.get_extra_info("socket")
     given = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(given)[1]) == os.geteuid()
+    pid, user, _ = _CREDENTIALS.unpack(given)
+    return pid if user == os.geteuid() else 0
+
+
+def is_ending(pid: int) -> bool:
+    """Return true if a process has ended, or has begun to: the kernel notes that before it closes its sockets."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    # Behind the name, which may have anything in it: the state, and five fields later the flags of <linux/sched.h>.
+    fields = stat.rpartition(b")")[2].split()
+    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
 
 
 _NOBODY: Final = asyncio.Protocol()
@@ -61,13 +75,14 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
         judge: called with the header and this layer, which it has to ``take`` or ``refuse``, now or later.
     """
 
-    __slots__ = ("_awaited", "_given", "_judge", "header", "proxied")
+    __slots__ = ("_awaited", "_given", "_judge", "_pid", "header", "proxied")
 
     def __init__(self, awaited: AwaitedHeaders, judge: Callable[[PeerHeader, PeerLayer], None]) -> None:
         super().__init__(_NOBODY)
         self._awaited = awaited
         self._judge = judge
         self._given = b""
+        self._pid = 0
         self.header: PeerHeader | None = None
         self.proxied: Proxied | None = None
 
@@ -76,7 +91,8 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the header, if the other end may say anything."""
         super().connection_made(transport)
-        if is_own(transport):
+        self._pid = own_process(transport)
+        if self._pid:
             self._awaited.await_header(self)
         else:
             self.refuse("it is a process of another user")
@@ -97,7 +113,7 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
             self.header, self._given = header, self._given[size:]
             front = header.front or "another node"
             self.proxied = Proxied(
-                header.client, front, True, header.names, header.chain, front, is_here=header.is_here
+                header.client, front, True, header.names, header.chain, front, self._pid, is_here=header.is_here
             )
             # What follows waits in the socket until it is known whose it is.
             self.lower.pause_reading()
@@ -232,7 +248,7 @@ class PeerCall(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         if self._is_over:
             self._transport.abort()
-        elif is_own(transport):
+        elif own_process(transport):
             self._transport.write(self._message())
         else:
             self._fail("its socket is of another user")

@@ -51,6 +51,7 @@ class Proxied(NamedTuple):
         names: the names in the client's certificate, by the balancer's word, where that counts.
         chain: the certificates that the client has presented, in DER, if another node has handed the connection over.
         front: that node; empty: it is a balancer.
+        front_pid: its process.
         is_here: true if the client is on the machine of that node.
     """
 
@@ -60,6 +61,7 @@ class Proxied(NamedTuple):
     names: tuple[str, ...] = ()
     chain: tuple[bytes, ...] = ()
     front: str = ""
+    front_pid: int = 0
     is_here: bool = False
 
     def is_private(self, tls: ssl.SSLObject | None) -> bool:

@@ -104,7 +104,9 @@ async def settled(stage: Stage, *unsaid: str) -> dict[str, dict[str, tuple[str, 
 
     def is_said() -> bool:
         return all(
-            "InEffect" in item and ("EndpointsReady" in item or not name.startswith("AddressSpace "))
+            "InEffect" in item
+            and ("EndpointsReady" in item or not name.startswith("AddressSpace "))
+            and (READY in item or not name.startswith("Webhook "))
             for name, item in said(stage.registry).items()
             if not name.startswith(unsaid)
         )
@@ -123,7 +125,7 @@ metadata: {name: shop, namespace: default}
 spec:
   plan: narrow
   authenticationService: {name: none, overrides: {realm: shop}}
-  limits: {connections: 50, addresses: 5, ttl: 2d, sessionExpiry: 2d, retained: 50}
+  limits: {connections: 50, addresses: 5, ttl: 2d, sessionExpiry: 2d, willGrace: 10s, retained: 50}
   endpoints:
     - name: messaging
       service: messaging
@@ -192,7 +194,7 @@ spec:
   addressPlans: [small]
   infraConfigRef: nowhere
   resourceLimits: {broker: 1, rooter: 1}
-  limits: {connections: 20, ttl: 1d, sessionExpiry: 1d, retained: 20}
+  limits: {connections: 20, ttl: 1d, sessionExpiry: 1d, willGrace: 5s, retained: 20}
 ---
 apiVersion: admin.enmasse.io/v1beta2
 kind: AddressSpacePlan
@@ -256,6 +258,7 @@ PATHS = {
         "spec.limits.connections",
         "spec.limits.ttl",
         "spec.limits.sessionExpiry",
+        "spec.limits.willGrace",
         "spec.limits.retained",
     },
     "AddressSpace walled": {"spec.connectors[0].role", "spec.networkPolicy"},

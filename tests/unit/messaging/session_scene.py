@@ -181,8 +181,8 @@ class Client:
         self.scene.harness.commit()
         return granted
 
-    def leave(self, *, clean: bool = False, expiry_s: int | None = None) -> None:
-        self.session.detach(self, is_clean_close=clean, expiry_s=expiry_s)
+    def leave(self, *, clean: bool = False, expiry_s: int | None = None, is_node_gone: bool = False) -> None:
+        self.session.detach(self, is_clean_close=clean, expiry_s=expiry_s, is_node_gone=is_node_gone)
         self.scene.harness.commit()
 
     # The holder of a session

@@ -55,6 +55,35 @@ def test_a_will_is_sent_when_the_connection_is_lost(expiry_s: int) -> None:
     assert scene.read() == ["gone"]
 
 
+@pytest.mark.parametrize("expiry_s", [0, 100])
+def test_who_has_lost_the_node_that_it_had_reached_has_some_time_to_come_back(expiry_s: int) -> None:
+    scene = scene_with_reader()
+    for name in ("back", "away", "slow"):
+        will = SLOW if name == "slow" else WillMessage("news/gone", message(name))
+        scene.client(name, expiry_s=expiry_s, will=will).leave(is_node_gone=True)
+    scene.harness.advance(4)
+    assert scene.read() == []
+    scene.client("back", expiry_s=expiry_s).leave(clean=True)
+    scene.harness.advance(2)
+    # A delay of its own ends with its session, if that does not last.
+    assert scene.read() == (["away"] if expiry_s else ["away", "gone"])
+    scene.harness.advance(5)
+    assert sorted(scene.read()) == ["away", "gone"]
+    assert wills_on_disk(scene) == 0
+    assert len(scene.space.sessions._orphans) <= 3
+
+
+def test_the_node_of_a_will_may_end_after_that_of_its_client() -> None:
+    scene = scene_with_reader()
+    scene.client("back", expiry_s=0, will=WILL).leave(is_node_gone=True)
+    scene.client("away", expiry_s=0, will=WILL).leave(is_node_gone=True)
+    scene = again(scene, away_s=60)
+    scene.client("back", expiry_s=0)
+    assert scene.read() == []
+    scene.harness.advance(GRACE_S + 1)
+    assert scene.read() == ["gone"]
+
+
 def test_a_goodbye_cancels_a_will() -> None:
     scene = scene_with_reader()
     client = scene.client(will=WILL)

@@ -217,12 +217,12 @@ def test_what_is_in_memory_is_bounded_without_a_limit_too() -> None:
 def test_limits_reach_what_keeps_them() -> None:
     words = (
         "maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl",
-        "maxRetained", "maxRetainedBytes", "maxSessions", "maxSessionBytes", "maxSessionExpiry", "maxFilterAddresses",
-        "maxSubscriptions", "maxSubscriptionBytes", "maxConnectorConnections", "maxConnectorSessions",
-        "maxConnectorUnsettled", "maxConnectorBytes",
+        "maxRetained", "maxRetainedBytes", "maxSessions", "maxSessionBytes", "maxSessionExpiry", "willGrace",
+        "maxFilterAddresses", "maxSubscriptions", "maxSubscriptionBytes", "maxConnectorConnections",
+        "maxConnectorSessions", "maxConnectorUnsettled", "maxConnectorBytes",
     )  # fmt: skip
     record = checked(SPACE_TYPE, "ns/shop", {word: number for number, word in enumerate(words, 1)})
-    assert space_limits(record) == SpaceLimits(*range(1, 20))
+    assert space_limits(record) == SpaceLimits(*range(1, 21))
     of_address = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
     said: dict[str, Any] = {word: number for number, word in enumerate(of_address, 1)}
     assert settings_of(made("queue", **said)) == AddressSettings(

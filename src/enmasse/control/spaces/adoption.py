@@ -62,7 +62,7 @@ _SPACE_LIMITS = {
     "connectorUnsettled": "max_connector_unsettled",
     "connectorBytes": "max_connector_bytes",
 }
-_DURATIONS = {"ttl": "max_ttl", "sessionExpiry": "max_session_expiry"}
+_DURATIONS = {"ttl": "max_ttl", "sessionExpiry": "max_session_expiry", "willGrace": "will_grace"}
 _TLS_ENTRIES = {"caCert": "ca.crt", "clientCert": "tls.crt", "clientKey": "tls.key"}
 Document = dict[str, Any]
 

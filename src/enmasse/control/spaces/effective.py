@@ -49,7 +49,7 @@ _FULL_POLICIES: dict[str | None, str] = {"FAIL": "reject", "DROP": "drop-oldest"
 """The policies of EnMasse 1.0; the others hold senders back."""
 
 _NO_SPACE_LIMITS = SpaceLimits()
-_DURATIONS = ("ttl", "session_expiry")
+_DURATIONS = ("ttl", "session_expiry", "will_grace")
 _NUMBERS = tuple(name for name in SpaceLimits.model_fields if name not in _DURATIONS)
 _NO_TTL = MessageTtl()
 _SLOW = ("topic", "multicast")
@@ -118,6 +118,7 @@ def limit_settings(limits: SpaceLimits) -> SpaceLimitSettings:
         max_sessions=limits.sessions or 0,
         max_session_bytes=limits.session_bytes or 0,
         max_session_expiry=min(limits.session_expiry_ms or 0, MAX_MS),
+        will_grace=min(limits.will_grace_ms or 0, MAX_MS),
         max_filter_addresses=limits.filter_addresses or 0,
         max_subscriptions=limits.subscriptions or 0,
         max_subscription_bytes=limits.subscription_bytes or 0,

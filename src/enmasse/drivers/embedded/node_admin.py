@@ -102,6 +102,7 @@ _SPACE_LIMITS = {
     "max_sessions": "maxSessions",
     "max_session_bytes": "maxSessionBytes",
     "max_session_expiry": "maxSessionExpiry",
+    "will_grace": "willGrace",
     "max_filter_addresses": "maxFilterAddresses",
     "max_subscriptions": "maxSubscriptions",
     "max_subscription_bytes": "maxSubscriptionBytes",

@@ -440,16 +440,25 @@ class Session:
         self.holder = self.may_receive = self.may_send = None
         self._waiting.clear()
 
-    def detach(self, holder: SessionHolder, *, is_clean_close: bool, expiry_s: int | None = None) -> None:
+    def detach(
+        self,
+        holder: SessionHolder,
+        *,
+        is_clean_close: bool,
+        expiry_s: int | None = None,
+        is_node_gone: bool = False,
+    ) -> None:
         """Note that a connection is gone; one that does not have the session any more changes nothing.
 
         Args:
             holder: the connection.
             is_clean_close: true if the client said goodbye and does not want its will to be sent.
             expiry_s: the seconds that the session is kept from now on, if the client said so.
+            is_node_gone: true if it is not the client that has gone, but the node that it had reached, beside this
+                one: its will waits for some seconds at least.
         """
         if self.holder is holder:
-            self.sessions.left(self, is_clean_close=is_clean_close, expiry_s=expiry_s)
+            self.sessions.left(self, is_clean_close=is_clean_close, expiry_s=expiry_s, is_node_gone=is_node_gone)
 
     def cancel_will(self) -> None:
         """Send no will, whatever becomes of the connection."""

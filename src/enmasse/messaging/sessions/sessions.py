@@ -119,7 +119,7 @@ class Sessions:
         self._loaded: list[Session] = []
         """Sessions that wait for their clients after a restart."""
         self._orphans: dict[str, Will] = {}
-        """Wills of clients whose sessions ended with the node before, until these come back."""
+        """Wills that outlast their sessions, which ended with a node, until their clients come back."""
 
     def _known_grants(self, owner: str, user: str) -> Grants | None:
         return self.grants(owner, user)
@@ -296,8 +296,10 @@ class Sessions:
 
     # Going
 
-    def left(self, session: Session, *, is_clean_close: bool, expiry_s: int | None = None) -> None:
-        """Note that the connection of a session is gone."""
+    def left(
+        self, session: Session, *, is_clean_close: bool, expiry_s: int | None = None, is_node_gone: bool = False
+    ) -> None:
+        """Note that the connection of a session is gone; see ``Session.detach``."""
         if expiry_s is not None and session.expiry_s:
             session.expiry_s = self._expiry(expiry_s)
         if self.is_stopping:
@@ -309,8 +311,13 @@ class Sessions:
         if will is not None and is_clean_close:
             self.core.store_in_time([will.cancel()])
         elif will is not None:
-            self._lose(session, will, 0.0 if is_over else session.expiry_s)
-            session.will = will if will.state is WillState.WAITING else None
+            grace_s = self.limits.will_grace_ms / 1_000 if is_node_gone else 0.0
+            self._lose(session, will, 0.0 if is_over else session.expiry_s, grace_s)
+            if will.state is WillState.WAITING:
+                if is_over:
+                    self._leave_orphan(session.client_id, will)
+                else:
+                    session.will = will
         session.disconnect()
         if is_over:
             self._end(session)
@@ -322,10 +329,18 @@ class Sessions:
         if session.expiry_s != NEVER:
             self.delays.wait(session, session.expiry_s)
 
-    def _lose(self, session: Session, will: Will, most_s: float) -> None:
+    def _lose(self, session: Session, will: Will, most_s: float, grace_s: float = 0.0) -> None:
         """Send the will of a connection that is lost, after its delay."""
         is_allowed = session.may_send is None or session.may_send(will.message.name)
-        will.lost(float("inf") if most_s == NEVER else most_s, is_allowed=is_allowed)
+        will.lost(float("inf") if most_s == NEVER else most_s, is_allowed=is_allowed, grace_s=grace_s)
+
+    def _leave_orphan(self, client_id: str, will: Will) -> None:
+        """Keep a will that waits longer than its session."""
+        will.session = 0
+        if len(self._orphans) > 2 * len(self.wills):
+            kept = {name: each for name, each in self._orphans.items() if each.state is WillState.WAITING}
+            self._orphans = kept
+        self._orphans[client_id] = will
 
     def _written(self, session: Session) -> None:
         if session.is_over and session.is_lasting:

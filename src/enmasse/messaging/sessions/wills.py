@@ -7,6 +7,7 @@ Rules:
    message.
 3. It is sent some time after its client has gone, if it says so, but not after its session is over; a client that
    comes back before that has another will, or none [MQTT-3.1.2-8, 3.1.3-9]. A goodbye cancels it [MQTT-3.1.2-10].
+   Where a node has ended that the client had reached, beside this one, it waits for some seconds at least.
 4. After a restart the clients that were connected have ``GRACE_S`` to come back. Then their wills are sent. A delay
    that had begun before goes on.
 5. The grants of its owner must allow it when it is made, and when it is sent. Where they are not known without the
@@ -160,12 +161,13 @@ class Will:
         self._wills.forget(self)
         return records.remove(self.log_id, records.WILL)
 
-    def lost(self, most_s: float, *, is_allowed: bool = True) -> None:
+    def lost(self, most_s: float, *, is_allowed: bool = True, grace_s: float = 0.0) -> None:
         """Send it after its delay, as its client is gone.
 
         Args:
             most_s: the longest delay: what is left of its session.
             is_allowed: false if the user's grants do not allow it any more.
+            grace_s: the time that its client has to come back in any case, as it was not its doing.
         """
         if self.state is not WillState.ARMED:
             return
@@ -174,7 +176,10 @@ class Will:
             return
         self.state = WillState.WAITING
         delay_s = min(self.message.delay_s, most_s)
-        if delay_s > 0:
+        if grace_s > delay_s:
+            # After a restart it is as that of a client that was there.
+            self._wills.delays.wait(self, grace_s)
+        elif delay_s > 0:
             self.left_us = self._wills.core.wall_us
             self._wills.core.store_in_time([self.operation()], lambda: self._wills.written(self))
             self._wills.delays.wait(self, delay_s)

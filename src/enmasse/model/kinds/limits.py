@@ -75,6 +75,9 @@ class SpaceLimits(Model):
     session_expiry: Duration | None = None
     """The time that a session is kept without its client: `30s`, `15m`, `12h`, `7d`. Left out: as long as the client
     asks for."""
+    will_grace: Duration | None = None
+    """The time that a client has to come back before its will is sent, where the node that it had reached has ended
+    and another one is the home of the space; `5s` if left out. A will may wait longer by itself."""
     filter_addresses: _Count | None = None
     """Addresses that one filter with wildcards may stand for; 1,000 if left out."""
     subscriptions: _Count | None = None
@@ -105,6 +108,11 @@ class SpaceLimits(Model):
     def session_expiry_ms(self) -> int | None:
         """The longest time that a session is kept without its client, in milliseconds."""
         return None if self.session_expiry is None else milliseconds(self.session_expiry)
+
+    @property
+    def will_grace_ms(self) -> int | None:
+        """The time that a will waits if the node has ended that its client had reached, in milliseconds."""
+        return None if self.will_grace is None else milliseconds(self.will_grace)
 
 
 class MessageTtl(Model):

@@ -571,7 +571,9 @@ class Binding(ClientConnection):
     def on_closed(self, error: AmqpError | None) -> None:
         """Leave the node's registry, and end what lasts as long as the connection."""
         if self._wills is not None:
-            self._wills.closed(is_in_order=error is None and self.engine.is_close_sent)
+            self._wills.closed(
+                is_in_order=error is None and self.engine.is_close_sent, is_node_gone=self.has_lost_front
+            )
         for _, consumer in self._lasting:
             consumer.lasting.wait("connection-close")
         self._recovering.happened("connection-close")

@@ -158,18 +158,24 @@ class LinkWills:
         else:
             self._left[key] = None
 
-    def closed(self, *, is_in_order: bool) -> None:
-        """Cancel or send what is left, as the connection has ended."""
+    def closed(self, *, is_in_order: bool, is_node_gone: bool = False) -> None:
+        """Cancel or send what is left, as the connection has ended.
+
+        Args:
+            is_in_order: true if the client has closed it.
+            is_node_gone: true if the node has ended that the client had reached, beside this one.
+        """
+        grace_s = self._space.usage.limits.will_grace_ms / 1_000 if is_node_gone else 0.0
         for key in list(self._wills):
             if is_in_order:
                 self._cancel(key)
             else:
-                self._lose(key)
+                self._lose(key, grace_s)
 
     def _cancel(self, key: LinkKey) -> None:
         self._space.core.store_in_time([self._wills.pop(key).cancel()])
 
-    def _lose(self, key: LinkKey) -> None:
+    def _lose(self, key: LinkKey, grace_s: float = 0.0) -> None:
         will = self._wills.pop(key)
         if self._space.sessions.is_stopping:
             # The client comes back, or its will is sent after the restart.
@@ -179,7 +185,7 @@ class LinkWills:
         except AttachError:
             will.lost(MAX_DELAY_S, is_allowed=False)
         else:
-            will.lost(MAX_DELAY_S)
+            will.lost(MAX_DELAY_S, grace_s=grace_s)
 
 
 def _read(payload: bytes) -> WillMessage:

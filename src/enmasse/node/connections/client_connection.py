@@ -323,6 +323,12 @@ class ClientConnection:
         """The connection's number in management; 0 once it is closed."""
         return self._connections.numbers.get(self, 0)
 
+    @property
+    def has_lost_front(self) -> bool:
+        """True if the node ends, or has ended, that the client had reached and that handed the connection over."""
+        shell, handovers = self._connections.shells.get(self), self._connections.handovers
+        return shell is not None and handovers is not None and handovers.has_ended(shell)
+
     def waiting_room(self) -> WaitingRoom:
         """Return the place of the messages that wait for credit."""
         assert self.space is not None

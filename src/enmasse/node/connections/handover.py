@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.budget import Holder
-from enmasse.net.peers import Failure, PeerCall, path_of
+from enmasse.net.peers import Failure, PeerCall, is_ending, path_of
 from enmasse.net.pipe import PipeEnd, PipeProtocol
 from enmasse.wire.peer_header import Answer, PeerHeader, write_peer_header
 from enmasse.wire.proxy_header import BalancerTls, ProxyHeader, ProxyHeaderError
@@ -320,8 +320,18 @@ class Handovers:
         )
         return error
 
+    def has_ended(self, shell: EngineProtocol) -> bool:
+        """Return true if the node has ended that has handed a connection over, or has begun to."""
+        proxied = shell.proxied
+        if proxied is None or not proxied.front or self.directory is None:
+            return False
+        # One that stops in order has taken its socket away first.
+        return not path_of(self.directory, proxied.front).exists() or is_ending(proxied.front_pid)
+
     def stop(self) -> None:
-        """End all that is handed over, as the node stops."""
+        """End all that is handed over, as the node stops: other nodes can see that it is not the clients that go."""
+        if self.directory is not None:
+            path_of(self.directory, self._name).unlink(missing_ok=True)
         for connection in list(self._calls):
             self.cancel(connection)
         for shell in list(self._pipes.values()):

@@ -28,6 +28,7 @@ from enmasse.messaging.limits import (
     MAX_SESSIONS,
     MAX_SUBSCRIPTION_BYTES,
     MAX_SUBSCRIPTIONS,
+    WILL_GRACE_MS,
     SpaceLimits,
     least,
 )
@@ -130,6 +131,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "maxSessions": Field(int, is_changeable=True),
         "maxSessionBytes": Field(int, is_changeable=True),
         "maxSessionExpiry": Field(int, is_changeable=True, most=MAX_MS),
+        "willGrace": Field(int, is_changeable=True, most=MAX_MS),
         "maxFilterAddresses": Field(int, is_changeable=True),
         "maxSubscriptions": Field(int, is_changeable=True),
         "maxSubscriptionBytes": Field(int, is_changeable=True),
@@ -330,6 +332,7 @@ def space_limits(record: Record) -> SpaceLimits:
         sessions=record.get("maxSessions") or MAX_SESSIONS,
         session_bytes=record.get("maxSessionBytes") or MAX_SESSION_BYTES,
         session_expiry_ms=record.get("maxSessionExpiry", 0),
+        will_grace_ms=record.get("willGrace") or WILL_GRACE_MS,
         filter_addresses=record.get("maxFilterAddresses") or MAX_FILTER_ADDRESSES,
         subscriptions=record.get("maxSubscriptions") or MAX_SUBSCRIPTIONS,
         subscription_bytes=record.get("maxSubscriptionBytes") or MAX_SUBSCRIPTION_BYTES,

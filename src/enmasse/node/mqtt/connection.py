@@ -416,7 +416,10 @@ class MqttConnection(ClientConnection):
             if self._publications is not None:
                 self._publications.close()
             self.session.detach(
-                self.subscriptions, is_clean_close=self._is_clean_close, expiry_s=self._session_expiry_s
+                self.subscriptions,
+                is_clean_close=self._is_clean_close,
+                expiry_s=self._session_expiry_s,
+                is_node_gone=self.has_lost_front,
             )
             self.subscriptions.close()
             self.statistics.leave(self)
