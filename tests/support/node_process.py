@@ -1,4 +1,8 @@
-"""A real node, as a process of its own, for tests that speak to it over sockets."""
+"""A real node, as a process of its own, for tests that speak to it over sockets.
+
+With ``ENMASSE_TEST_FRONT`` set, clients reach it through another node, which hands their connections over to it: see
+``through_front.py``.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from tests.support import through_front
 
 __all__ = ["NodeProcess"]
 
@@ -47,11 +53,16 @@ class NodeProcess:
         sockets = tempfile.mkdtemp(prefix="enmasse-")
         weakref.finalize(self, shutil.rmtree, sockets, ignore_errors=True)
         self._admin = Path(sockets) / "admin.sock"
+        self._front: NodeProcess | None = None
+        if through_front.IS_WANTED and "--peers" not in arguments:
+            self._arguments, fronts = through_front.arguments_of(Path(sockets), arguments)
+            self._front = NodeProcess(Path(sockets) / "front", *fronts, before=before)
+            through_front.mirror(self.admin_url, self._front.admin_url)
 
     @property
     def port(self) -> int:
         """The port of ``url``."""
-        return self._port
+        return self._port if self._front is None else self._front.port
 
     @property
     def pid(self) -> int:
@@ -102,6 +113,10 @@ class NodeProcess:
             raise RuntimeError(f"the node does not listen; its log:\n{self.log}")
         self.url = str(event["url"])
         self._port = int(self.url.rpartition(":")[2])
+        if self._front is not None:
+            if self._front._process is None:
+                self._front.start()
+            self.url = self._front.url
         return self
 
     def _hear(self) -> dict[str, Any]:
@@ -123,6 +138,8 @@ class NodeProcess:
 
     def stop(self) -> int:
         """Ask it to stop in order; its exit code."""
+        if self._front is not None:
+            self._front.stop()
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
