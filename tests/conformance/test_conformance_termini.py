@@ -9,7 +9,6 @@ import pytest
 from enmasse.message.outcomes import ACCEPTED, Rejected, Released
 from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.message.types import Described, Symbol, UInt, ULong
-from enmasse.messaging.address import Home
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, Flow, Source, Target, Transfer
 from tests.conformance.clause_list import clause
@@ -376,22 +375,6 @@ def test_a_capability_that_the_target_has_is_offered() -> None:
     answer = peer.sender(Target("q", capabilities=(Symbol("queue"),)))
     assert isinstance(answer.target, Target)
     assert answer.target.capabilities == ("queue",)
-
-
-@clause("2.8.18:redirect")
-def test_an_address_that_is_elsewhere_is_redirected_to() -> None:
-    node = Node()
-    peer = node.peer()
-    peer.receiver("q")
-    peer.hear()
-    space = node.entities.spaces["ns/shop"]
-    space.rehome(space.addresses["q"], Home("other.example", 5671, is_secure=True))
-    told = peer.hear_one(Detach)
-    assert condition_of(told) == "amqp:link:redirect"
-    assert told.error is not None
-    assert told.error.info is not None
-    assert (told.error.info["network-host"], told.error.info["port"]) == ("other.example", 5671)
-    assert refused(node.peer(), to_target(Target("q"))) == "amqp:link:redirect"
 
 
 @clause("2.7.1:hostname")

@@ -63,7 +63,7 @@ def _watch() -> None:
             await ask(Management(admin), operation, which, body)
         return found
 
-    Management._ask = asked  # type: ignore[method-assign]
+    Management._ask = asked  # type: ignore[assignment,method-assign]
 
 
 def _url_of(management: Management) -> str:

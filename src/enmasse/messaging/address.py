@@ -198,20 +198,6 @@ class AddressSpace(Protocol):
         """Have an address wait while the space is full."""
 
 
-class Home(NamedTuple):
-    """The node that serves an address.
-
-    Attributes:
-        host: the host to which clients connect.
-        port: the port there.
-        is_secure: whether by TLS.
-    """
-
-    host: str
-    port: int
-    is_secure: bool = False
-
-
 class Address:
     """A named destination within one space.
 
@@ -246,7 +232,6 @@ class Address:
         "core",
         "detached_counts",
         "dropped",
-        "home",
         "is_due",
         "is_for_users",
         "limits",
@@ -265,8 +250,6 @@ class Address:
         """Messages dropped without an outcome for the sender: presettled ones without a receiver, or expired ones."""
         self.detached_counts: Mapping[str, int] = NO_COUNTS
         """The counters of links that were detached; changed by ``count_detached``."""
-        self.home: Home | None = None
-        """The other node that serves it, to which links are redirected."""
         self.is_for_users = False
         """True if a client that has not logged in may not use it, in a space that is open to everybody, either."""
         self.limits: AddressSettings | None = None

@@ -3,13 +3,10 @@
 EnmasseError
 └── RemoteError
     └── AttachError         a link is refused; carries the AMQP condition
-        ├── RedirectError   the address is served elsewhere
         └── SelectorError   its selector is not understood
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from enmasse.errors import LocalError, RemoteError
 from enmasse.message.errors import DecodeError
@@ -17,27 +14,7 @@ from enmasse.message.outcomes import AmqpError, Rejected
 
 
 class AttachError(RemoteError):
-    """A link cannot be attached: unknown address, wrong role, limit reached.
-
-    Attributes:
-        info: further fields for the peer, by the keys that belong to the condition.
-    """
-
-    info: dict[Any, Any] | None = None
-
-
-class RedirectError(AttachError):
-    """The address is served by another container [AMQP 2.8.17].
-
-    Args:
-        address: the address as the link named it.
-        url: the URL at which it is served, for people.
-        info: the same as the peer's software reads it.
-    """
-
-    def __init__(self, address: str, url: str, info: dict[Any, Any]) -> None:
-        super().__init__("amqp:link:redirect", f"address {address!r} is served at {url}")
-        self.info = info
+    """A link cannot be attached: unknown address, wrong role, limit reached."""
 
 
 class SelectorError(AttachError):

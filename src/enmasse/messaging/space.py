@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.message.sections import to_of
-from enmasse.message.types import Symbol, UInt
-from enmasse.messaging.address import Address, AttachOptions, Home, detach
+from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.chores import ENDING_UNITS
-from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
+from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.direct.metered_sink import Guest
 
 # Dynamic addresses know the space in which they are made.
 from enmasse.messaging.dynamic import DynamicNodes, DynamicRequest
-from enmasse.messaging.errors import AttachError, RedirectError
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.metering import Meter
 from enmasse.messaging.owners import Holding, Owners
@@ -253,31 +252,8 @@ class Space:
         all other names that do not begin with ``$``.
 
         Raises:
-            RedirectError: another node serves the address.
             AttachError: no address of the space has that name.
         """
-        found = self._find(name)
-        if found.home is not None:
-            raise self._redirect(name, found.home)
-        return found
-
-    def find_target(self, name: str) -> Address:
-        """Return the address that a sender names.
-
-        Raises:
-            RedirectError: another node serves the address.
-            AttachError: no address of the space has that name, or it is a pattern below a topic.
-        """
-        found = self.find(name)
-        if found.owns_subtree and is_pattern(name if found.name == ROOT else name.removeprefix(found.name)):
-            raise AttachError(
-                "amqp:not-allowed",
-                f"{name!r} is a pattern, which receivers have; a sender names one address, such as {found.name!r} or "
-                "a name below it",
-            )
-        return found
-
-    def _find(self, name: str) -> Address:
         found = self.address(name) or self.services.get(name)
         if found is not None:
             return found
@@ -305,38 +281,27 @@ class Space:
         problem = f"has no address {name!r}" if reason is None else f"does not serve address {name!r} yet: {reason}"
         raise AttachError("amqp:not-found", f"space {self.name!r} {problem}")
 
+    def find_target(self, name: str) -> Address:
+        """Return the address that a sender names.
+
+        Raises:
+            AttachError: no address of the space has that name, or it is a pattern below a topic.
+        """
+        found = self.find(name)
+        if found.owns_subtree and is_pattern(name if found.name == ROOT else name.removeprefix(found.name)):
+            raise AttachError(
+                "amqp:not-allowed",
+                f"{name!r} is a pattern, which receivers have; a sender names one address, such as {found.name!r} or "
+                "a name below it",
+            )
+        return found
+
     def _root(self, name: str) -> Address | None:
         """Return the topic that owns names which nothing else does, if there is one and the name may be its."""
         if not name or name.startswith("$") or ("::" in name and self.address(name.partition("::")[0]) is not None):
             return None
         root = self.address(ROOT)
         return root if root is not None and root.owns_subtree else None
-
-    def rehome(self, address: Address, home: Home | None) -> None:
-        """Have links to an address redirected to the node that serves it, or serve it here again."""
-        if home == address.home:
-            return
-        self.version += 1
-        self._update_fallbacks(address.name)
-        address.home = home
-        if home is None:
-            return
-        error = self._redirect(address.name, home)
-        amqp_error = AmqpError(error.condition, error.description, error.info)
-        ends: list[Consumer | Producer] = [*address.receivers(), *address.producers]
-        self.core.chores.add(f"move of {address.name}", detach(ends, amqp_error))
-
-    def _redirect(self, name: str, home: Home) -> RedirectError:
-        namespace, _, space = self.name.partition("/")
-        scheme = "amqps" if home.is_secure else "amqp"
-        info = {
-            Symbol("hostname"): f"{space}.{namespace}",
-            Symbol("network-host"): home.host,
-            Symbol("port"): UInt(home.port),
-            Symbol("address"): name,
-            Symbol("scheme"): scheme,
-        }
-        return RedirectError(name, f"{scheme}://{home.host}:{home.port}", info)
 
     def add_dynamic(self, request: DynamicRequest | None = None, owner: str = "", user: str = "") -> Address:
         """Make an address with a name of its own, for replies if nothing else is requested; see ``DynamicNodes``.
@@ -393,7 +358,7 @@ class AnonymousTerminus(Producer):
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
             target = self.end_of(to)
         except RemoteError as error:
-            amqp_error = AmqpError(error.condition, error.description, getattr(error, "info", None))
+            amqp_error = AmqpError(error.condition, error.description)
             if settled:
                 self._space.unroutable += 1
             elif self._knows_rejected:

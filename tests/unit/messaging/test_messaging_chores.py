@@ -9,7 +9,7 @@ import pytest
 
 from enmasse.messaging import address as addresses
 from enmasse.messaging import chores
-from enmasse.messaging.address import Address, Declaration, Home
+from enmasse.messaging.address import Address, Declaration
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.log.layout import delete_log
@@ -107,7 +107,7 @@ def declaration(qos: int, kind: str) -> Event:
     return scene.harness, lambda: scene.space.add(address), lambda: reached(scene)
 
 
-def links(kind: type[Address], *, senders: bool = False, durable: bool = False, moved: bool = False) -> Event:
+def links(kind: type[Address], *, senders: bool = False, durable: bool = False) -> Event:
     harness = CoreHarness()
     space = Space(harness.core, "ns/shop", lambda: "id")
     address = kind.declared(harness.core, "news", Declaration(log_id=1_000, uid="u"))
@@ -123,10 +123,7 @@ def links(kind: type[Address], *, senders: bool = False, durable: bool = False, 
     harness.commit()
 
     def act() -> None:
-        if moved:
-            space.rehome(address, Home("elsewhere", 5672, is_secure=False))
-        else:
-            space.remove(address)
+        space.remove(address)
 
     return harness, act, lambda: sum(port.is_detached for port in ports)
 
@@ -141,12 +138,9 @@ EVENTS: dict[str, Callable[[], Event]] = {
     "a multicast address that filters match is declared": lambda: declaration(1, "multicast"),
     "a space is deleted": deletion_of_a_space,
     **{
-        f"{kind.kind} with {'senders' if senders else 'receivers'} is {'moved' if moved else 'deleted'}": partial(
-            links, kind, senders=senders, moved=moved
-        )
+        f"{kind.kind} with {'senders' if senders else 'receivers'} is deleted": partial(links, kind, senders=senders)
         for kind in (Anycast, Multicast, Queue, Topic, Stream)
         for senders in (False, True)
-        for moved in (False, True)
     },
     "a topic with durable subscriptions is deleted": lambda: links(Topic, durable=True),
 }

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
-from enmasse.message.outcomes import ACCEPTED, RELEASED, Rejected
+from enmasse.message.outcomes import ACCEPTED, RELEASED
 from enmasse.message.sections import Properties, Sections, encode_message
-from enmasse.message.types import UInt
 from enmasse.messaging.direct.multicast import SET_ASIDE_AFTER_S
-from enmasse.messaging.errors import RedirectError
 from enmasse.messaging.queues.queue import MAX_CREDIT
 from enmasse.messaging.space import AnonymousTerminus
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
@@ -145,15 +142,6 @@ def test_a_sender_that_gives_up_its_credit_is_given_more(falling: Node) -> None:
     assert sender.credit == MAX_CREDIT
 
 
-def test_a_queue_of_another_node_takes_nothing(falling: Node) -> None:
-    sender = falling.harness.sender(falling.find("d"))
-    falling.harness.turn()
-    falling.update("ns/later", home="amqp://other")
-    assert sender.credit == 0
-    falling.update("ns/later", home=None)
-    assert sender.credit == MAX_CREDIT
-
-
 def test_a_sender_that_leaves_is_the_queues_no_longer(falling: Node) -> None:
     sender = falling.harness.sender(falling.find("d"))
     falling.harness.turn()
@@ -234,57 +222,6 @@ def test_closest_is_the_same_as_balanced_on_one_node(node: Node) -> None:
     for number in range(4):
         sender.send(body(number))
     assert [len(receiver.arrivals) for receiver in receivers] == [2, 2]
-
-
-# Redirects
-
-
-def redirect_of(error: Any) -> dict[str, Any]:
-    assert error.condition == "amqp:link:redirect"
-    return {str(key): value for key, value in error.info.items()}
-
-
-WHERE = {"hostname": "shop.ns", "network-host": "other", "port": 5671, "address": "q", "scheme": "amqps"}
-
-
-def test_a_link_to_an_address_of_another_node_is_told_where_to_go(node: Node) -> None:
-    node.address("q", "queue", home="amqps://other")
-    with pytest.raises(RedirectError, match="amqps://other:5671") as refusal:
-        node.find("q")
-    assert redirect_of(refusal.value) == WHERE
-    info = refusal.value.info or {}
-    assert [type(value) for key, value in info.items() if key == "port"] == [UInt]
-
-
-def test_links_are_sent_away_when_the_home_moves_and_come_back_with_it(node: Node) -> None:
-    for name, kind in {"q": "queue", "t": "topic"}.items():
-        node.address(name, kind)
-        ports: list[Any] = [node.harness.sender(node.find(name)), node.receiver(name)]
-        if kind == "queue":
-            ports.append(node.receiver(name, browse=True))
-        node.update(f"ns/{name}", home="amqps://other")
-        for port in ports:
-            assert redirect_of(port.error) == {**WHERE, "address": name}
-    node.update("ns/q", home=None)
-    assert node.find("q").counts()["senders"] == 0
-
-
-def test_a_message_for_an_address_of_another_node_is_rejected_with_the_same(node: Node) -> None:
-    node.address("q", "queue")
-    port = anonymous(node)
-    first = port.send(encode_message(b"1", properties=Properties(to="q")))
-    node.update("ns/q", home="amqps://other")
-    second = port.send(encode_message(b"2", properties=Properties(to="q")))
-    assert port.states[first] is ACCEPTED
-    state = port.states[second]
-    assert isinstance(state, Rejected)
-    assert redirect_of(state.error) == WHERE
-
-
-def test_a_restart_knows_the_home(node: Node) -> None:
-    node.address("q", "queue", home="amqp://other:7")
-    with pytest.raises(RedirectError):
-        node.restarted().find("q")
 
 
 def test_nobody_is_told_that_a_message_without_receivers_was_taken(node: Node) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.address import Home
 from enmasse.messaging.address_types import ADDRESS_TYPES
 from enmasse.messaging.limits import SpaceLimits
 from enmasse.model.kinds import address_settings, addresses
@@ -17,7 +16,6 @@ from enmasse.node.management.entity_fields import (
     SPACE_TYPE,
     check_address,
     checked,
-    home_of,
     settings_of,
     space_limits,
 )
@@ -127,26 +125,6 @@ def test_a_slow_policy_is_one_that_there_is() -> None:
 @pytest.mark.parametrize(("kind", "policy"), [("multicast", "spill"), ("topic", "drop")])
 def test_a_slow_policy_fits_the_type(kind: str, policy: str) -> None:
     assert f"a {kind} takes as its slow policy one of block, " in refusal(kind, slowPolicy=policy)
-
-
-@pytest.mark.parametrize(
-    ("url", "home"),
-    [
-        ("amqp://other", Home("other", 5672)),
-        ("amqps://other", Home("other", 5671, is_secure=True)),
-        ("amqp://[::1]:1234", Home("::1", 1234)),
-        ("", None),
-    ],
-)
-def test_a_home_is_the_url_of_a_node(url: str, home: Home | None) -> None:
-    assert home_of(made(home=url)) == home
-
-
-@pytest.mark.parametrize(
-    "url", ["other", "http://other", "amqp://", "amqp://a:b", "amqp://a/b", "amqp://me@a", "amqp://["]
-)
-def test_a_home_that_is_no_node_is_refused(url: str) -> None:
-    assert "attribute home takes amqp://HOST[:PORT]" in refusal(home=url)
 
 
 def test_a_multiplier_may_be_a_whole_number() -> None:

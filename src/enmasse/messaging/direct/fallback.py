@@ -85,7 +85,7 @@ class Fallback:
 
     @property
     def has_queue(self) -> bool:
-        """True if the queue exists, and this node serves it."""
+        """True if the queue exists."""
         return self._queue() is not None
 
     def lends(self, *, wanted: bool) -> bool:
@@ -159,7 +159,7 @@ class Fallback:
 
     def _queue(self) -> Queue | None:
         found = self._space.address(self.name)
-        return found if isinstance(found, Queue) and found.home is None else None
+        return found if isinstance(found, Queue) else None
 
     def _end(self) -> None:
         queue, self._lent = self._lent, None

@@ -83,7 +83,7 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
                 "use several that are narrower, or ask for a larger plan",
             )
         address = session.sessions.space.address(name)
-        if address is not None and address.home is None:
+        if address is not None:
             reached.append((address, source))
     if is_new and not reached and (is_refused or not session.may_reach(wanted.topic)):
         session.require_allowed(wanted.topic)
@@ -521,7 +521,7 @@ def address_came(filter_: SessionFilter, name: str, *, owns_subtree: bool) -> No
         address = session.sessions.space.address(name)
         # It may have been made anew meanwhile, of another type.
         is_same = address is not None and address.kind in REACHED and (address.kind in OWNERS) is owns_subtree
-        if address is not None and is_same and address.home is None:
+        if address is not None and is_same:
             _join(filter_, address, source)
     except AttachError:
         # The connection has as many links as it may: it goes without this address.

@@ -244,7 +244,7 @@ class Binding(ClientConnection):
     def _refuse(self, link: Link, error: RemoteError) -> None:
         if self._wills is not None:
             self._wills.detached(link, None, closed=True)
-        link.refuse(error.condition, error.description, getattr(error, "info", None))
+        link.refuse(error.condition, error.description)
 
     def _fits(self, link: Link, granted: Attach, asked: Source | Target) -> bool:
         """Return whether an answer of others fits into a frame of the client; the link is refused if it does not.

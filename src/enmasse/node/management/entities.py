@@ -32,7 +32,6 @@ from enmasse.node.management.entity_fields import (
     check_address,
     checked,
     declaration_of,
-    home_of,
     public,
     reported,
     space_limits,
@@ -203,7 +202,6 @@ class Entities:
         address = self._make(record, space.usage.limits.ttl_ms)
         self._addresses[name] = address
         space.add(address)
-        space.rehome(address, home_of(record))
         made = [address]
         for other in self.declared.companions(record):
             made += self._build(other)
@@ -364,7 +362,6 @@ class Entities:
         if address is not None:
             is_metered, was_for_users = address.meter is not None, address.is_for_users
             address.apply(declaration_of(record, space.usage.limits.ttl_ms))
-            space.rehome(address, home_of(record))
             if address.meter is not None and not is_metered:
                 self.rates_changed(space)
             if address.is_for_users != was_for_users:

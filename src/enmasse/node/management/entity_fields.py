@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from enmasse.errors import ConfigError
 from enmasse.identity.oidc_settings import read_settings as read_oidc_settings
-from enmasse.messaging.address import Declaration, Home
+from enmasse.messaging.address import Declaration
 from enmasse.messaging.address_types import ADDRESS_TYPES
 from enmasse.messaging.limits import (
     MAX_CONNECTOR_BYTES,
@@ -64,7 +63,6 @@ MAX_HOSTS = 64
 
 SPACE_TYPES = ("standard", "brokered")
 
-_PORTS = {"amqp": 5672, "amqps": 5671}
 _TAKES = {
     str: "a string",
     int: "a whole number from 0 on",
@@ -154,7 +152,6 @@ FIELDS: dict[str, dict[str, Field]] = {
         "partitions": Field(int),
         "uid": Field(str),
         "generation": Field(int, is_changeable=True),
-        "home": Field(str, is_changeable=True),
         **{setting.name: _field(setting) for setting in SETTINGS.values()},
     },
 }
@@ -267,7 +264,6 @@ def check_address(name: str, record: Record) -> None:
     least, most = record.get("ttlMinimum", 0), record.get("ttlMaximum", 0)
     if most and least > most:
         raise EntityError(400, f"ttlMinimum is at most ttlMaximum, but {least} is more than {most}")
-    home_of(record)
     for key in ("deadletter", "expiry", "fallback"):
         if record.get(key) == record["address"]:
             raise EntityError(400, f"attribute {key} of {name!r} names the address itself; name another one")
@@ -292,25 +288,6 @@ def _shown(connector: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a connector is without its secrets, of which only the names are told."""
     shown = {key: connector[key] for key in _SHOWN_OF_CONNECTORS if key in connector}
     return shown | {"secrets": [name for name in _SECRETS_OF_CONNECTORS if connector.get(name)]}
-
-
-def home_of(record: Record) -> Home | None:
-    """Return the node that serves an address, or None if that is this one.
-
-    Raises:
-        EntityError: 400 its URL names no node.
-    """
-    url = record.get("home", "")
-    if not url:
-        return None
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in _PORTS or not parts.hostname or parts.path or parts.username is not None:
-        raise EntityError(400, f"attribute home takes amqp://HOST[:PORT] or amqps://HOST[:PORT], not {url!r:.100}")
-    return Home(parts.hostname, port or _PORTS[parts.scheme], is_secure=parts.scheme == "amqps")
 
 
 def _list(kinds: tuple[str, ...]) -> str:

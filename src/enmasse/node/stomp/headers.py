@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.message.types import Timestamp
-from enmasse.messaging.errors import AttachError, RedirectError
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.retaining import RETAINED_FILTER
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
@@ -38,8 +38,6 @@ def resolve(space: Space, destination: str) -> str:
         return destination
     try:
         space.find(destination)
-    except RedirectError:
-        return destination
     except AttachError:
         return destination[len(prefix) :]
     return destination
