@@ -9,6 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import pytest
+
+from enmasse.net import shared_listener
 from enmasse.net.loop import run
 from enmasse.net.shared_listener import AHEAD, SharedListener, Siblings, no_counts
 from tests.support.polling import until_async
@@ -93,7 +96,9 @@ async def scene(nodes: int) -> AsyncIterator[Scene]:
                     transport.abort()
 
 
-def test_who_is_ahead_leaves_connections_to_the_others() -> None:
+def test_who_is_ahead_leaves_connections_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_listener, "YIELD_S", 600.0)  # the others may be busy
+
     async def story() -> None:
         async with scene(3) as nodes:
             nodes.tell(of_0=3 * AHEAD, of_1=AHEAD + 1)
@@ -103,12 +108,16 @@ def test_who_is_ahead_leaves_connections_to_the_others() -> None:
     run(story())
 
 
-def test_who_is_full_leaves_them_to_the_others_while_one_has_room_and_then_tells_the_clients_so() -> None:
+def test_who_is_full_leaves_them_to_the_others_while_one_has_room_and_then_tells_the_clients_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def story() -> None:
         async with scene(2) as nodes:
             nodes.tell(full=(0,), of_1=1000)
-            nodes.connect(3)
-            assert await nodes.accepted() == [0, 3]
+            with monkeypatch.context() as patience:
+                patience.setattr(shared_listener, "FULL_YIELD_S", 600.0)
+                nodes.connect(3)
+                assert await nodes.accepted() == [0, 3]
             nodes.tell(full=(0, 1))
             nodes.connect(3)
             assert sum(await nodes.accepted()) == 6
