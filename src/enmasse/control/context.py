@@ -11,6 +11,7 @@ from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.in_effect import Effects
 from enmasse.control.installation import Removals, admit_node, take_node_in
 from enmasse.control.log_numbers import LogLeases
+from enmasse.control.nodes.homes import Homes
 from enmasse.control.runtime.desired import Desired
 from enmasse.control.runtime.node_mirror import NodeMirror
 from enmasse.control.runtime.statuses import StatusWriter
@@ -62,10 +63,9 @@ class Context:
 
     Args:
         registry: the registry of the declarations, to which the statuses go.
-        nodes: the ports to the nodes; all of them know a space, and one has its addresses.
+        nodes: the ports to the nodes, the first one first; all of them know a space, and its home has its addresses.
         now: gives the present, RFC 3339 in UTC.
         jitter: gives a factor around 1 for delays.
-        node_of: gives the name of the node that a space is placed on, by its key; None: all on the first.
         resync_s: seconds between two checks of a node for drift.
         grace_s: seconds that a node may be away before every address says so.
         networks: the networks in which hosts that tenants name may be although that is not public.
@@ -74,7 +74,8 @@ class Context:
 
     Attributes:
         desired: the declarations, in memory.
-        placements: the node of each address that has a place.
+        homes: the home of each space.
+        placements: the place of each address that has one.
         providers: the authentication of each space.
         effects: finds what of an object has no effect.
         statuses: writes what was found.
@@ -91,7 +92,6 @@ class Context:
         *,
         now: Callable[[], str],
         jitter: Callable[[], float],
-        node_of: Callable[[str], str] | None = None,
         resync_s: float = 10.0,
         grace_s: float = 5.0,
         networks: Sequence[Network] = (),
@@ -110,10 +110,19 @@ class Context:
         self.of_namespaces: list[Callable[[str], None]] = []
         self.desired = Desired(self)
         self.log_leases = LogLeases(
-            store, [admin.name for admin in nodes], lambda name: self.nodes[name].mirror.is_reachable is False
+            store,
+            [admin.name for admin in nodes],
+            lambda name: self.nodes[name].mirror.is_reachable is False,
+            patience_s=0.5,
         )
         self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
-        self.placements = Placements(self.desired, store, node_of or (lambda _space: nodes[0].name))
+        self.homes = Homes(
+            store,
+            self.desired,
+            [admin.name for admin in nodes],
+            lambda name: bool(self.nodes[name].mirror.is_reachable),
+        )
+        self.placements = Placements(self.desired, store, self.homes.name_of)
         self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed, networks)
         self.effects = Effects(store, self.desired, self.providers)
         self.statuses = StatusWriter(store, events)
@@ -140,8 +149,15 @@ class Context:
                 tasks.create_task(self.events.run(), name="write events")
 
     def node_of(self, space: str) -> Node:
-        """Return the node that a space is placed on, with all its addresses."""
-        return self.nodes[self.placements.node_of(space)]
+        """Return the home of a space, the node with all its addresses; the first node for one that has none yet.
+
+        Raises:
+            NodeUnavailableError: this control process was not started with that node.
+        """
+        name = self.homes.name_of(space)
+        if name not in self.nodes:
+            raise NodeUnavailableError(f"{space} is at home on node {name}, which control was not started with")
+        return self.nodes[name]
 
     async def on_nodes(self, act: Callable[[Node], Awaitable[bool]]) -> bool:
         """Do something for every node of which anything is known; return whether nothing is left to do on any.
@@ -194,6 +210,7 @@ class Context:
 
     def reloaded(self) -> None:
         """Enqueue everything."""
+        self.homes.clear()
         self.placements.clear()
         for node in self.nodes.values():
             node.reloaded()
@@ -360,6 +377,7 @@ class Node:
             self._absence.cancel()
             self._absence = None
         self.pending.clear()
+        self._context.enqueue("nodes", self.name)
         self._settle()
 
     def _settle(self) -> None:

@@ -17,6 +17,8 @@ from enmasse.control.addresses.plans import PlanController, QuotaController, Sch
 from enmasse.control.addresses.preview import Preview
 from enmasse.control.endpoints.admission import EndpointKeys, HostAdmission
 from enmasse.control.endpoints.controller import EndpointController, EndpointSettings
+from enmasse.control.nodes.controller import NodeAdmission, NodeController
+from enmasse.control.nodes.homes import make_nodes
 from enmasse.control.projects.controller import ProjectController, keep_open
 from enmasse.control.runtime.collector import Collector
 from enmasse.control.runtime.controller import Runtime
@@ -106,6 +108,7 @@ class ControlPlane:
         context.registry.preview = Preview(context, addresses, spaces)
         yield spaces
         yield addresses
+        yield NodeController(context)
         yield PlanController(context)
         yield SchemaController(context)
         yield Collector(context)
@@ -155,9 +158,12 @@ def found_installation(context: Context, machine: frozenset[str]) -> None:
         UserPasswords(),
         EndpointKeys(),
         HostAdmission(machine),
+        NodeAdmission(context.homes),
     ):
         registry.add_admission(admission)
     registry.create_namespaces()
     registry.create_catalog()
+    make_nodes(registry, context.homes.nodes)
+    context.homes.begin()
     keep_open(registry)
     store_built_in_roles(registry)

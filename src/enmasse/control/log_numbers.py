@@ -12,7 +12,9 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
@@ -45,15 +47,22 @@ class LogLeases:
         store: keeps how far they are.
         nodes: the names of the nodes, the first one first.
         is_away: whether a node of a name cannot be reached.
+        patience_s: seconds that a node without numbers waits until the others were heard.
     """
 
     def __init__(
-        self, store: Store, nodes: Sequence[str], is_away: Callable[[str], bool] = lambda _name: False
+        self,
+        store: Store,
+        nodes: Sequence[str],
+        is_away: Callable[[str], bool] = lambda _name: False,
+        patience_s: float = 0.0,
     ) -> None:
         self._store = store
         self._first = nodes[0] if nodes else ""
         self._unheard = set(nodes)
         self._is_away = is_away
+        self._patience_s = patience_s
+        self._all_heard = asyncio.Event()
         self._untold: dict[str, list[LogRange]] = {}
         """Ranges that were leased to a node which has not confirmed them, by its name."""
         self._held: dict[str, list[LogRange]] = {}
@@ -65,6 +74,11 @@ class LogLeases:
     def given(self) -> int:
         """A number beyond all that were leased or used."""
         return self._store.fact(GIVEN)
+
+    @property
+    def _is_waiting(self) -> bool:
+        """True if a node that can be reached was not heard yet."""
+        return any(not self._is_away(name) for name in self._unheard)
 
     def problem(self, node: str) -> str:
         """Return what is wrong with the numbers of a node; empty if nothing is."""
@@ -84,6 +98,12 @@ class LogLeases:
         if held is None:
             return  # of an older version, which counts by itself
         self._unheard.discard(node.name)
+        if not self._is_waiting:
+            self._all_heard.set()
+        elif held.ranges is None and self._patience_s:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience_s):
+                    await self._all_heard.wait()
         if held.ranges is not None:
             self._learn(node.name, held)
         elif not self.given and node.name != self._first:
@@ -117,7 +137,7 @@ class LogLeases:
         if held.ranges is None:
             self._learn(node, held)
         ahead = [found for found in (*(held.ranges or ()), *untold) if found[0] >= held.next]
-        wanted = 0 if any(not self._is_away(name) for name in self._unheard) else AHEAD - len(ahead)
+        wanted = 0 if self._is_waiting else AHEAD - len(ahead)
         first = self.given
         fresh = [(first + number * BLOCK, first + (number + 1) * BLOCK) for number in range(wanted)]
         fresh = [(start, end) for start, end in fresh if end <= END]
@@ -142,7 +162,7 @@ class LogLeases:
         if held.ranges is None and held.next > 1 and known < self.given and node != self._first:
             problem = f"it has used log numbers up to {held.next - 1} that are another node's"
         for other, others in self._held.items():
-            if other != node and any(first < end and start < last for start, last in others for first, end in ranges):
+            if other != node and any(first < last and start < end for start, last in others for first, end in ranges):
                 problem = f"it holds log numbers that node {other} holds, too"
         if problem and self._problems.get(node) != problem:
             _log.error("node %s: %s; none of its spaces can go to another node", node, problem)

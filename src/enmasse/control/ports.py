@@ -125,6 +125,8 @@ class SpaceEntity:
         authentication: the kind of authentication service.
         uid: the uid of the AddressSpace.
         generation: the generation of its spec, as the node knows it.
+        home: the name of the node that has its addresses; empty: it is at home wherever it is.
+        home_generation: the number of homes that it has had; 0 without one.
         max_bytes: the most bytes that its queues, subscriptions and streams may store together; 0 is without limit.
         limits: the other limits.
         hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
@@ -150,6 +152,8 @@ class SpaceEntity:
     acknowledges_undeliverable: bool = False
     copies_overlapping: bool = False
     connectors: tuple[ConnectorEntity, ...] = ()
+    home: str = ""
+    home_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

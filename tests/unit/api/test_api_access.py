@@ -732,7 +732,7 @@ def test_the_actions_that_outlast_a_session_are_those_of_the_table() -> None:
 GIVING_NO_ACCESS = {
     *("addresses", "addressplans", "addressspaceplans", "addressspaceschemas", "standardinfraconfigs"),
     *("brokeredinfraconfigs", "consoleservices", "configmaps", "services", "events", "namespaces", "resourcequotas"),
-    *("clusterroles", "pipelines"),  # those that begin to use a Secret ask for a proof
+    *("clusterroles", "messagingnodes", "pipelines"),  # those that begin to use a Secret ask for a proof
 }
 
 

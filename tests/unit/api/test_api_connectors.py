@@ -12,6 +12,7 @@ from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.context import Context
 from enmasse.control.errors import NodeRefusedError
 from enmasse.control.ports import ConnectorServer, ConnectorStep
+from tests.unit.control.stage import have_home
 
 if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
@@ -38,7 +39,8 @@ class Site:
     def __init__(self, registry: Registry) -> None:
         self.nodes = [MemoryNode("north"), MemoryNode("south")]
         admins: list[Any] = list(self.nodes)
-        context = Context(registry, admins, now=str, jitter=lambda: 1.0, node_of=lambda _space: "south")
+        context = Context(registry, admins, now=str, jitter=lambda: 1.0)
+        have_home(context, "default/shop", "south")
         nodes = {node.name: NodeAccess(connectors=node) for node in self.nodes}
         parts = ApiParts(registry=registry, stop=asyncio.Event(), nodes=nodes, context=context)
         self._transport = httpx.ASGITransport(create_app(parts))

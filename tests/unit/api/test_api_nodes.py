@@ -17,6 +17,7 @@ from enmasse.model.schema.subresources import CONNECTIONS, LINKS, SESSIONS, WILL
 from enmasse.node.management.entity_types import ATTRIBUTES
 from tests.unit.api.conftest import MemoryMessages
 from tests.unit.api.test_api_metrics import FakeNode
+from tests.unit.control.stage import have_home
 
 if TYPE_CHECKING:
     from enmasse.control.store.registry import Registry
@@ -68,8 +69,9 @@ class Two:
     def __init__(self, registry: Registry) -> None:
         names = ("north", "south")
         admins: list[Any] = [Admin(name) for name in names]
-        placed = {"default/shop": "north", "default/southern": "south"}
-        context = Context(registry, admins, now=str, jitter=lambda: 1.0, node_of=placed.__getitem__)
+        context = Context(registry, admins, now=str, jitter=lambda: 1.0)
+        for name, space in zip(names, ("default/shop", "default/southern"), strict=True):
+            have_home(context, space, name)
         self.messages = {name: MemoryMessages() for name in names}
         self.sessions = {"north": Sessions("a", "b", "c"), "south": Sessions("d")}
         self.values = {"north": Values("a", "b", "c"), "south": Values("d")}

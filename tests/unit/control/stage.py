@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane
 from enmasse.control.runtime.controller import Runtime
+from enmasse.model.kinds.spaces import AddressSpace, AddressSpaceStatus
+from enmasse.model.schema.metadata import Metadata
 from tests.support.polling import until_async
 
 if TYPE_CHECKING:
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
     from enmasse.control.runtime.events import EventRecorder
     from enmasse.control.store.registry import Registry
 
-__all__ = ["Stage", "node_of", "running"]
+__all__ = ["Stage", "have_home", "node_of", "running"]
+
+
+def have_home(context: Context, key: str, node: str) -> None:
+    """Have a space be declared and at home on a node, for a context that follows no store."""
+    namespace, _, name = key.partition("/")
+    metadata, status = Metadata(name=name, namespace=namespace), AddressSpaceStatus(home=node, home_generation=1)
+    context.desired.spaces[key] = AddressSpace(metadata=metadata, status=status)
 
 
 def node_of(plane: ControlPlane) -> Node:

@@ -14,6 +14,7 @@ import pytest
 from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane
 from enmasse.control.errors import ResourceExistsError, ResourceNotFoundError
+from enmasse.control.nodes.homes import make_nodes
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
 from enmasse.control.users.passwords import UserPasswords
@@ -283,6 +284,7 @@ def planted(memory_node: Any, tmp_path: Path) -> Path:
         registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"plan-{next(uids)}")
         registry.create_namespaces()
         registry.create_catalog()
+        make_nodes(registry, ["node-0"])
     asyncio.run(World(path, memory_node()).live([[]], Fate()))
     return path
 

@@ -164,6 +164,7 @@ def test_the_first_node_keeps_what_it_has_and_the_others_begin_beyond() -> None:
     assert first.numbers.ranges == [(1, 2 * BLOCK), (2 * BLOCK, 3 * BLOCK), (3 * BLOCK, 4 * BLOCK)]
     assert (first.numbers.next, store.fact(GIVEN)) == (BLOCK + 7, 4 * BLOCK)
     kept(leases, second)
+    assert [leases.problem(node.name) for node in (first, second)] == ["", ""]
     assert second.numbers.ranges == [(4 * BLOCK, 5 * BLOCK), (5 * BLOCK, 6 * BLOCK)]
     second.draw()
     assert (second.drawn, kept(leases, second).numbers.ranges[-1]) == ({4 * BLOCK}, (6 * BLOCK, 7 * BLOCK))  # type: ignore[index]
@@ -178,6 +179,16 @@ def test_a_node_that_does_not_take_its_numbers_is_told_the_same_again() -> None:
     assert (node.numbers.ranges, store.fact(GIVEN)) == (None, 2 * BLOCK)
     node.is_up = True
     assert kept(leases, node).numbers.ranges == [(1, BLOCK), (BLOCK, 2 * BLOCK)]
+
+
+def test_two_nodes_that_hold_the_same_numbers_are_reported() -> None:
+    first, second = Node("node-0"), Node("node-1")
+    leases = LogLeases(MemoryResources(), ["node-0"])
+    first.numbers.ranges, second.numbers.ranges = [(1, 10), (20, 30)], [(10, 20), (29, 40)]
+    for node in (first, second, first):
+        kept(leases, node)
+    assert leases.problem("node-0") == "it holds log numbers that node node-1 holds, too"
+    assert leases.problem("node-1") == "it holds log numbers that node node-0 holds, too"
 
 
 def test_an_older_store_learns_from_any_node_what_was_leased_to_one_that_is_away() -> None:

@@ -51,7 +51,6 @@ class Pair(Stage):
             [self.node, self.south],
             now=lambda: "2026-01-01T00:00:00Z",
             jitter=lambda: 0.01,
-            node_of=PLACED.__getitem__,
             resync_s=resync_s,
             grace_s=0,
         )
@@ -63,6 +62,13 @@ class Pair(Stage):
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def declare_space(self, space: Resource) -> None:
+        """Declare a space that has its home already, in one step."""
+        with self.registry.store.transaction():
+            document = self.registry.create(space)
+            home = {"home": PLACED[space.key], "homeGeneration": 1}
+            self.registry.store.replace(document | {"status": (document.get("status") or {}) | home})
 
     def entities(self) -> tuple[set[str], set[str]]:
         return set(self.node.generations()), set(self.south.generations())
@@ -86,7 +92,7 @@ def test_spaces_and_users_are_on_all_nodes_and_addresses_where_their_space_is_pl
     async def scene() -> None:
         async with pair.controlled() as plane:
             for space in ("shop", "hall"):
-                pair.registry.create(make_space(space, **STANDARD))
+                pair.declare_space(make_space(space, **STANDARD))
                 pair.registry.create(make_address(space=space))
             finish_here(lambda: pair.registry.create(make_user()))
             await until_async(lambda: pair.status("Address", "hall.orders").get("isReady", False))
@@ -115,7 +121,7 @@ def test_a_node_that_is_away_holds_up_no_other_and_has_everything_when_it_is_bac
         pair.users[1].switch(False)
         async with pair.controlled() as plane:
             for space in ("shop", "hall"):
-                pair.registry.create(make_space(space, **STANDARD))
+                pair.declare_space(make_space(space, **STANDARD))
                 pair.registry.create(make_address(space=space))
             finish_here(lambda: pair.registry.create(make_user()))
             await until_async(lambda: pair.status("Address", "shop.orders").get("isReady", False))
@@ -140,7 +146,7 @@ def test_a_space_stays_until_the_node_that_is_away_has_deleted_it_too(
 ) -> None:
     async def scene() -> None:
         async with pair.controlled() as plane:
-            pair.registry.create(make_space("hall"))
+            pair.declare_space(make_space("hall"))
             pair.registry.create(make_address(space="hall"))
             await until_async(lambda: pair.status("Address", "hall.orders").get("isReady", False))
             await pair.settled(plane)
@@ -162,7 +168,7 @@ def test_a_node_of_another_installation_is_left_alone_while_the_other_is_served(
     async def scene() -> None:
         pair.south.journal_of = pair.users[1].journal_of = "another"
         async with pair.controlled() as plane:
-            pair.registry.create(make_space())
+            pair.declare_space(make_space())
             pair.registry.create(make_address())
             await until_async(lambda: pair.status("Address", "shop.orders").get("isReady", False))
             nodes = plane.context.nodes

@@ -195,8 +195,9 @@ def test_a_refusal_makes_the_controller_ask_what_the_node_really_has(
 def test_nothing_is_said_before_anything_is_known(perform: Perform, make_space: Make) -> None:
     async def scene(stage: Stage) -> None:
         stage.registry.create(make_space())
-        async with stage.controlled():
+        async with stage.controlled() as plane:
             await until_async(lambda: stage.status("AddressSpace", "shop")["isReady"])
+            await stage.settled(plane)
         version = stage.registry.store.version
         async with stage.controlled():
             await until_async(lambda: stage.node.questions == 2)

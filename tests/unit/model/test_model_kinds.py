@@ -386,6 +386,7 @@ def test_kinds_are_found_by_every_name_they_go_by() -> None:
         "BrokeredInfraConfig": ["binfra"],
         "AuthenticationService": ["authsvc"],
         "ConsoleService": ["console"],
+        "MessagingNode": ["mnode", "mnodes", "messagingnodes"],
         "MessagingUser": ["muser"],
         "Pipeline": ["pl", "pipe", "pipes", "pipelines"],
         "Webhook": ["hook", "hooks", "webhook", "webhooks"],

@@ -113,7 +113,8 @@ class AddressController(Controller):
 
     def _judge(self, space: AddressSpace) -> Verdict:
         authentication = self._context.providers.of(space)
-        return judge_space(SpaceView(space, self._desired.plans, authentication=authentication))
+        unplaced = self._context.homes.why_not(space.key)
+        return judge_space(SpaceView(space, self._desired.plans, authentication=authentication, unplaced=unplaced))
 
     def _reference(self, space: str, name: str) -> Reference:
         row = self._desired.owner(space, name)

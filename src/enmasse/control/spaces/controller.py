@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from enmasse.control.errors import ForbiddenError, NodeUnavailableError
+from enmasse.control.nodes.planning import Home
 from enmasse.control.ports import AddressEntity, SpaceEntity
 from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.node_mirror import Outcome, apply_entity, conflict_with
@@ -80,7 +81,10 @@ class SpaceController(Controller):
         declared = self._desired.spaces.get(key)
         if declared is None:
             self._placements.drop(key)
+            self._context.homes.drop(key)
             return await self._context.on_nodes(lambda node: self._settle_undeclared(node, key))
+        if not declared.metadata.deletion_timestamp:
+            self._context.homes.place(declared)
         space = self._read(declared)
         if space is None:
             return True  # it has changed, and the change will have it reconciled
@@ -107,6 +111,7 @@ class SpaceController(Controller):
     def view(self, space: AddressSpace) -> SpaceView:
         """Return all that a space depends on."""
         connectors, waiting = connectors_of(space, self._providers.find_secret)
+        homes = self._context.homes
         return SpaceView(
             space,
             self._desired.plans,
@@ -116,6 +121,8 @@ class SpaceController(Controller):
             self._endpoints.port_of(space) if self._endpoints is not None else 0,
             connectors,
             waiting,
+            homes.of(space.key) if homes.are_several else None,
+            homes.why_not(space.key),
         )
 
     def _excess(self, space: AddressSpace) -> tuple[str, ...]:
@@ -230,10 +237,12 @@ class SpaceController(Controller):
         if self._registry.store.find(ADDRESS_SPACE.name, namespace, name) is not None:
             return True  # its change has it reconciled
         try:
-            self._registry.adopt(self._declaration(node, entity))
+            declaration = self._declaration(node, entity)
+            self._registry.adopt(declaration)
         except NOT_ADOPTABLE as error:
             node.kept["space", key] = f"it cannot be declared as it is there: {error}"
             return False
+        self._context.homes.settle(declaration, Home(entity.home or node.name, entity.home_generation or 1))
         _log.warning("space %s, which node %s has, was not declared: it is now", key, node.name)
         for connector in entity.connectors:
             # Its secrets a node does not tell.

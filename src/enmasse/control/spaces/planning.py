@@ -18,6 +18,7 @@ from enmasse.model.schema.conditions import READY, Condition, is_served
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from enmasse.control.nodes.planning import Home
     from enmasse.control.ports import ConnectorEntity, Entity
     from enmasse.model.kinds.plans import AddressSpacePlan
     from enmasse.model.kinds.spaces import AddressSpace
@@ -36,6 +37,8 @@ class SpaceView:
         port: the port of its own; 0 for none.
         connectors: its connectors with what lies in secrets.
         waiting: why others of its connectors wait, by their names.
+        home: the node that has its addresses; None: there is but one node.
+        unplaced: why it has no home; None if it has one.
     """
 
     space: AddressSpace
@@ -46,6 +49,8 @@ class SpaceView:
     port: int = 0
     connectors: tuple[ConnectorEntity, ...] = ()
     waiting: Mapping[str, str] = field(default_factory=dict)
+    home: Home | None = None
+    unplaced: Verdict | None = None
 
     @property
     def plan(self) -> AddressSpacePlan | None:
@@ -64,7 +69,7 @@ def judge_space(view: SpaceView) -> Verdict:
     if not is_served(view.space.status.conditions) and is_realm_missing(view.authentication.state):
         # Once a space is served it stays so, whatever happens to those who know its users.
         return view.authentication.state
-    return ADMITTED
+    return view.unplaced or ADMITTED
 
 
 def wanted_space(view: SpaceView) -> SpaceEntity:
@@ -85,6 +90,8 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         acknowledges_undeliverable=space.spec.mqtt is not None and space.spec.mqtt.undeliverable == "acknowledge",
         copies_overlapping=space.spec.mqtt is not None and space.spec.mqtt.overlapping == "each",
         connectors=view.connectors,
+        home=view.home.node if view.home is not None else "",
+        home_generation=view.home.generation if view.home is not None else 0,
     )
 
 

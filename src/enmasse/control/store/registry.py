@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from enmasse.model.schema.resource import Resource
 
 
+HOME_FIELDS = ("home", "homeGeneration")
+"""The fields of a space's status that no request changes: they say where its messages are."""
+
 LASTING_NAMESPACES = ("default", PLAN_NAMESPACE)
 """The namespaces that always exist."""
 
@@ -281,7 +284,7 @@ class Registry:
         with self.store.transaction(dry_run=dry_run):
             live = self.store.get(kind, namespace, name)
             merged, managed = apply(live, config, manager, self._now(), list_type_of(kind), force=force)
-            status = decode_status(merged).to_dict()
+            status = _keeping(live, decode_status(merged).to_dict())
             changed = with_managed_fields(live | {"status": status}, managed)
             return live if changed == live else self.store.replace(changed)
 
@@ -303,7 +306,7 @@ class Registry:
         with self.store.transaction(dry_run=dry_run):
             former = self.store.get(kind, namespace, name)
             _expect_same(former, document["metadata"])
-            changed = former | {"status": status}
+            changed = former | {"status": _keeping(former, status)}
             changed = with_managed_fields(changed, track(former, changed, manager, self._now(), list_type_of(kind)))
             return former if changed == former else self.store.replace(changed)
 
@@ -522,3 +525,12 @@ def _expect_same(found: Document, wanted: Document) -> None:
 
 def _lists(document: Document) -> ListType:
     return list_type_of(document["kind"])
+
+
+def _keeping(former: Document, status: Document) -> Document:
+    """Return a status that somebody gives an object, with what only control decides as it is."""
+    if former["kind"] != ADDRESS_SPACE.name:
+        return status
+    present = former.get("status") or {}
+    others = {name: value for name, value in status.items() if name not in HOME_FIELDS}
+    return others | {name: present[name] for name in HOME_FIELDS if name in present}

@@ -534,6 +534,8 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "authentication": entity.authentication,
             "uid": entity.uid,
             "generation": entity.generation,
+            "home": entity.home,
+            "homeGeneration": entity.home_generation,
             "maxBytes": entity.max_bytes,
             "hosts": list(entity.hosts),
             "port": entity.port,
@@ -640,4 +642,6 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         acknowledges_undeliverable=bool(attributes.get("acknowledgeUndeliverable")),
         copies_overlapping=bool(attributes.get("copyOverlapping")),
         connectors=tuple(_read_connector(name, one) for name, one in (attributes.get("connectors") or {}).items()),
+        home=attributes.get("home") or "",
+        home_generation=attributes.get("homeGeneration") or 0,
     )

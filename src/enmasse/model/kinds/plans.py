@@ -82,6 +82,8 @@ class AddressSpacePlanSpec(_Described):
     infra_config_ref: str | None = None
     limits: SpaceLimits | None = None
     """A space may ask for less, never for more."""
+    node_selector: dict[str, str] | None = None
+    """The labels of the nodes on which new spaces are placed, each with its value; left out: any."""
     ports: PortRange | None = None
     """The ports that spaces may have for themselves; none if left out."""
     quota: Quota | None = None

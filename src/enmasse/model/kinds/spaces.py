@@ -242,6 +242,10 @@ class AddressSpaceStatus(ResourceStatus):
     """The state of its nodes."""
     limits: SpaceLimits | None = None
     """The limits in effect: the least of what space and plan say."""
+    home: str | None = None
+    """The node that has its addresses and all that they store; chosen once, by the control process alone."""
+    home_generation: int | None = None
+    """The number of nodes that have been its home, this one included."""
 
 
 class AddressSpace(Resource):

@@ -292,6 +292,21 @@ KINDS: tuple[Kind, ...] = (
         default_namespace=PLAN_NAMESPACE,
     ),
     Kind(
+        name="MessagingNode",
+        group=_ADMIN,
+        versions=("v1beta1",),
+        plural="messagingnodes",
+        short_names=("mnode", "mnodes"),
+        default_namespace="",
+        columns=(
+            _READY,
+            _PHASE,
+            Column("Cordoned", ".spec.unschedulable", "Whether no new space is placed on it.", "boolean"),
+            Column("Spaces", ".status.spaces", "How many spaces are at home on it.", "integer"),
+            _STATUS,
+        ),
+    ),
+    Kind(
         name="AddressSpaceSchema",
         group=_ENMASSE,
         versions=("v1beta1",),
@@ -325,8 +340,17 @@ KINDS: tuple[Kind, ...] = (
             _PHASE,
             _STATUS,
             Column("Host", ".status.endpointStatuses[0].serviceHost", "Where it is reached.", priority=1),
+            Column("Home", ".status.home", "The node that has its addresses.", priority=1),
         ),
-        table=(_TYPE, _HAS_PLAN, _IS_READY, _PHASE_SO_FAR, AGE, _MESSAGE),
+        table=(
+            _TYPE,
+            _HAS_PLAN,
+            _IS_READY,
+            _PHASE_SO_FAR,
+            AGE,
+            Column("Home", ".status.home", "The node that has its addresses.", priority=1),
+            _MESSAGE,
+        ),
     ),
     Kind(
         name="Address",
@@ -433,7 +457,7 @@ KINDS: tuple[Kind, ...] = (
     NAMESPACE, RESOURCE_QUOTA, CONFIG_MAP, SECRET, SERVICE, EVENT,
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING,
     AUTHENTICATION_SERVICE, STANDARD_INFRA_CONFIG, BROKERED_INFRA_CONFIG, ADDRESS_PLAN, ADDRESS_SPACE_PLAN,
-    CONSOLE_SERVICE, ADDRESS_SPACE_SCHEMA, ADDRESS_SPACE, ADDRESS, MESSAGING_USER, PIPELINE,
+    CONSOLE_SERVICE, MESSAGING_NODE, ADDRESS_SPACE_SCHEMA, ADDRESS_SPACE, ADDRESS, MESSAGING_USER, PIPELINE,
     WEBHOOK, IOT_PROJECT,
 ) = KINDS  # fmt: skip
 

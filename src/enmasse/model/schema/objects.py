@@ -70,6 +70,7 @@ _MODULES = {
     "core": ("ConfigMap", "Event", "Namespace", "Secret", "Service"),
     "infra": ("BrokeredInfraConfig", "StandardInfraConfig"),
     "pipelines.pipeline": ("Pipeline",),
+    "nodes": ("MessagingNode",),
     "plans": ("AddressPlan", "AddressSpacePlan"),
     "projects": ("IoTProject",),
     "rbac": ("ClusterRole", "ClusterRoleBinding", "RoleBinding"),
