@@ -1,4 +1,4 @@
-"""The target of load balancers' headers: whole and in crumbs, which must mean the same."""
+"""The targets of headers of load balancers and other nodes: whole and in crumbs, which must mean the same."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import struct
 from collections.abc import Sequence
 from random import Random
 
-from enmasse.wire.proxy_header import MAX_BYTES, ProxyHeader, ProxyHeaderError, read_header
+from enmasse.wire import peer_header
+from enmasse.wire.peer_header import (
+    PeerDevice,
+    PeerHeader,
+    PeerToken,
+    PeerUser,
+    read_peer_header,
+    write_peer_header,
+)
+from enmasse.wire.proxy_header import MAX_BYTES, BalancerTls, ProxyHeader, ProxyHeaderError, read_header
 from fuzz.target import Target
 
-__all__ = ["PROXY_HEADER_TARGET"]
+__all__ = ["PEER_HEADER_TARGET", "PROXY_HEADER_TARGET"]
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 ADDRESSES = bytes([203, 0, 113, 7, 198, 51, 100, 1, 156, 64, 22, 39])
@@ -99,3 +108,66 @@ def _seeds() -> Sequence[bytes]:
 
 
 PROXY_HEADER_TARGET = Target("proxy-header", run_proxy_header, _seeds, mutate=mutate_header)
+
+
+# Headers of other nodes
+
+
+def run_peer_header(data: bytes) -> None:
+    """Read any bytes at once, and in growing parts: the first verdict is the last, and is written as it was read."""
+    whole = _peer_verdict(data)
+    for size in sorted({*range(min(len(data), 24)), *range(24, len(data), 197), len(data)}):
+        found = _peer_verdict(data[:size])
+        if found is not None:
+            assert found == whole, "a verdict changes with what follows"
+    if isinstance(whole, tuple):
+        header, size = whole
+        assert 0 < size <= min(len(data), peer_header.MAX_BYTES)
+        written = write_peer_header(header)
+        assert read_peer_header(written) == (header, len(written)), "it is written as another one"
+    elif whole is None:
+        assert len(data) < peer_header.MAX_BYTES, "a header that has no end"
+
+
+def _peer_verdict(data: bytes) -> tuple[PeerHeader, int] | str | None:
+    try:
+        return read_peer_header(data)
+    except ProxyHeaderError as error:
+        return str(error)
+
+
+def _peer_headers() -> Sequence[bytes]:
+    client = ProxyHeader(True, ("203.0.113.7", 40_000), ("198.51.100.1", 5671), BalancerTls(False))
+    plain = PeerHeader(client, bytes(32), "id", "node-0", "ns/shop", 1, "amqp")
+    secure = client._replace(tls=BalancerTls(True, "TLSv1.3", "TLS_AES_256_GCM_SHA384"), authority="shop.ns")
+    user = PeerUser("jo", "user:1", bytes(32))
+    token = PeerToken("https://id", "7", ("staff", "ops"), ("read",), 1e9, True)
+    device = PeerDevice("ns.barn", "d", "hashed-password", "d", bytes(16), 1e9, "key")
+    return [
+        write_peer_header(each)
+        for each in (
+            plain,
+            plain._replace(client=ProxyHeader(True), is_here=True, container="c"),
+            plain._replace(client=secure, names=("jo", "jo.example"), chain=(b"one", b"two"), mechanism="EXTERNAL"),
+            plain._replace(user=user, mechanism="SCRAM-SHA-256", final_data=b"v=x", protocol="mqtt"),
+            plain._replace(user=user._replace(token=token), is_in_websocket=True),
+            plain._replace(device=device, protocol="mqtt"),
+        )
+    ]
+
+
+def mutate_peer_header(data: bytes, most: int, chance: Random) -> bytes:
+    """An input that is another header of a node, or nearly one."""
+    if chance.randrange(3):
+        made = chance.choice(_peer_headers())
+        for _ in range(chance.randrange(3)):
+            at = chance.randrange(len(made))
+            made = made[:at] + chance.randbytes(chance.randrange(3)) + made[at + chance.randrange(3) :]
+        if chance.randrange(2):
+            made += _extension(chance.randrange(0xE0, 0x100), chance.randbytes(chance.randrange(12)))
+            made = made[:14] + struct.pack("!H", (len(made) - 16) & 0xFFFF) + made[16:]
+        return made[:most]
+    return mutate_header(data, most, chance)
+
+
+PEER_HEADER_TARGET = Target("peer-header", run_peer_header, _peer_headers, mutate=mutate_peer_header)

@@ -33,6 +33,7 @@ TARGETS = {
     "mqtt": "mqtt",
     "mqtt-client": "mqtt",
     "mqtt-trace": "mqtt",
+    "peer-header": "proxy",
     "proxy-header": "proxy",
 }
 """The module of each: it is loaded alone, as all that is loaded for fuzzing is instrumented first."""
