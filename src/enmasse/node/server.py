@@ -1,7 +1,8 @@
 """Composes a node: journal, core, entities, users, ports and management; starts and stops it.
 
 Order of start: the journal, the entities, then the listeners. Order of stop: no more credit; deliveries under way are
-settled and committed; the connections are closed with ``amqp:connection:forced``.
+settled and committed; the connections are closed with ``amqp:connection:forced``, and those that were handed over to
+nodes that go on are cut off.
 """
 
 from __future__ import annotations
@@ -714,7 +715,8 @@ class Server:
         for connection in list(self.connections.shells):
             connection.stop_senders()
         self._turn.begin()
-        deadline = time.monotonic() + DRAIN_S
+        began = time.monotonic()
+        deadline = began + DRAIN_S
         while time.monotonic() < deadline and not (self._is_settled() and self.core.is_idle):
             await asyncio.sleep(0.01)
         shells = list(self.connections.shells.items())
@@ -730,6 +732,13 @@ class Server:
                 shell.abort()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
+        # Homes that stop, too, say so to their clients themselves; the others do not, and nobody else can.
+        while len(self.handovers) and time.monotonic() < began + DRAIN_S + CLOSE_S:
+            await asyncio.sleep(0.01)
+        for number, pipe in enumerate(self.handovers.pipes(), 1):
+            if self.is_draining and number % CLOSED_AT_ONCE == 0:
+                await asyncio.sleep(CLOSE_EVERY_S)
+            pipe.abort()
         if self._connector_tests is not None:
             await self._connector_tests.stop()
         if self.connectors is not None:

@@ -329,13 +329,15 @@ class Handovers:
         return not path_of(self.directory, proxied.front).exists() or is_ending(proxied.front_pid)
 
     def stop(self) -> None:
-        """End all that is handed over, as the node stops: other nodes can see that it is not the clients that go."""
+        """Hand nothing over any more, as the node stops: others can see that it is not the clients that go."""
         if self.directory is not None:
             path_of(self.directory, self._name).unlink(missing_ok=True)
         for connection in list(self._calls):
             self.cancel(connection)
-        for shell in list(self._pipes.values()):
-            shell.abort()
+
+    def pipes(self) -> list[EngineProtocol]:
+        """Return the connections that were handed over, and last."""
+        return list(self._pipes.values())
 
     # As a home
 
