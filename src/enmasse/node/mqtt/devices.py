@@ -95,7 +95,9 @@ class NoSession:
     def cancel_will(self) -> None:
         """Do nothing: a device has none."""
 
-    def detach(self, _holder: Any, *, is_clean_close: bool, expiry_s: int | None) -> None:
+    def detach(
+        self, _holder: Any, *, is_clean_close: bool, expiry_s: int | None = None, is_node_gone: bool = False
+    ) -> None:
         """Do nothing: nothing is kept."""
 
 
