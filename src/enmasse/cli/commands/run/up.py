@@ -52,6 +52,7 @@ from enmasse.cli.node_options import (
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice, arguments_of
 from enmasse.cli.output import Writer, make_table
 from enmasse.drivers.supervisor.endpoints import is_loopback, require_loopback
+from enmasse.drivers.supervisor.node_count import MAX_NODES
 from enmasse.drivers.supervisor.supervisor import UpSettings, run_supervisor
 from enmasse.errors import ConfigError
 from enmasse.net.egress import PROXIES, WEBHOOKS, Reach, networks_of
@@ -119,6 +120,15 @@ def up(
             hidden=not further_protocols(),
         ),
     ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes",
+            min=1,
+            max=MAX_NODES,
+            help="So many nodes share the spaces, each with a core and a journal; left out: as many as last time.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option("--host", help="Loopback interface to serve.")] = "127.0.0.1",
     api_auth: ApiAuth = AuthChoice.TOKEN,
     api_host: Annotated[
@@ -174,8 +184,8 @@ def up(
 ) -> None:
     """Start everything on this machine and keep it alive until Ctrl-C.
 
-    A control process, a node and the host of pipelines, with all data below
-    DIR. Processes that die are started again on the same ports.
+    A control process, one node or several and the host of pipelines, with all
+    data below DIR. Processes that die are started again on the same ports.
     """
     writer = Writer()
     require_loopback(host)
@@ -264,6 +274,7 @@ def up(
         amqp_port=amqp_port,
         api_port=api_port,
         further_ports=_further_ports(port or ()),
+        nodes=nodes,
         log_format=log_format.value,
         node_arguments=tuple(of_node),
         drain_delay_s=drain_delay,
