@@ -49,6 +49,12 @@ class Nodes:
             lambda management: management.create("io.enmasse.address", f"{space}.{address}", record), of=(home,)
         )
 
+    def statistics(self, node: int) -> Mapping[str, Any]:
+        """The statistics of a node."""
+        with blocking.connect(self.nodes[node].admin_url, timeout=30, patience=30) as admin:
+            (found,) = admin.management().query("io.enmasse.statistics")
+        return found
+
     def connections(self, node: int) -> list[Mapping[str, Any]]:
         """The connections of clients at a node."""
         with blocking.connect(self.nodes[node].admin_url, timeout=30, patience=30) as admin:
