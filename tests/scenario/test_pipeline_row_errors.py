@@ -266,7 +266,7 @@ def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed
     node.create("killed-bad", "queue")
     kinds = {"killed": STREAM, "killed-bad": QUEUE}
     spec = {
-        "sources": [readings("killed", maxRowsPerBatch=25)],
+        "sources": [readings("killed", maxRowsPerBatch=50)],
         "steps": [
             {"name": "computed", "sql": "SELECT id, b, a / b AS share FROM readings", "badRecords": "killed-bad"},
             {"name": "totals", "sql": "SELECT b, count(*) AS n, sum(id) AS total FROM computed GROUP BY b"},
@@ -279,7 +279,7 @@ def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed
         "trigger": "0s",
     }
     sent = 0
-    for _ in range(kills(2)):
+    for _ in range(kills(1)):
         place.put("demo.killed", spec, kinds)
         more = story_chance.randrange(100, 200)
         send(node, "killed", [{"id": n, "a": 8, "b": n % 5} for n in range(sent, sent + more)])
@@ -292,7 +292,7 @@ def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed
     place.put("demo.killed", spec, kinds)
     good = [n for n in range(sent) if n % 5]
     # What each kill left behind comes in small batches.
-    patience_s = 60.0 * (1 + kills(2))
+    patience_s = 60.0 * (1 + kills(1))
     place.until(lambda: place.count("killed_rows") >= len(good), patience_s)
     place.until(lambda: sum(row["n"] for row in place.rows("killed_totals")) >= len(good), patience_s)
     letters = take(node, "killed-bad", sent - len(good))
