@@ -93,6 +93,7 @@ def compile_all(config: pytest.Config) -> None:
         if (child := os.fork()) == 0:
             for path in files[number::processors]:
                 if not path.name.startswith(("test_", "conftest.")):
+                    compileall.compile_file(path, quiet=1)
                     continue
                 kept = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
                 if rewrite._read_pyc(path, kept) is None and rewrite.try_makedirs(kept.parent):
