@@ -106,6 +106,7 @@ COMMANDS = {
     "overview": _Command(
         _RUN, "run.overview:overview", "Show what is wrong and how to mend it, and sums of all that you may see."
     ),
+    "nodes": _Command(_RUN, "run.nodes:nodes", "List the nodes, and say which of them get new spaces."),
     "endpoints": _Command(_RUN, "run.status:endpoints", "Show every URL that the installation serves."),
     "console": _Command(_RUN, "run.console:console", "Open the console in the browser."),
     "ca": _Command(

@@ -165,6 +165,7 @@ async def _serve(
         webhooks=visit,
     )
     sampler = Sampler(admins)
+    context.homes.busy = lambda name: (found.cpu or 0.0) if (found := sampler.latest.nodes.get(name)) else 0.0
     parts = ApiParts(
         registry=context.registry,
         stop=stop,

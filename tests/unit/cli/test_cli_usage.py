@@ -46,6 +46,8 @@ EVERY_COMMAND = (
     ["node"],
     ["status"],
     ["trace"],
+    ["nodes"],
+    ["nodes", "cordon"],
     ["endpoints"],
     ["apply"],
     ["get"],
