@@ -145,7 +145,11 @@ class SpaceController(Controller):
             return outcome.is_reachable and not outcome.refusal
 
         is_settled = await self._context.on_nodes(serve)
-        self._publish_status(view, verdict, entity, outcomes)
+        home = self._context.homes.name_of(space.key)
+        if entity is None or home in outcomes:  # else it is said as soon as anything is known of its home
+            # A node that is away lets nobody in: what counts is the home of the space, and the nodes that are there.
+            heard = {name: found for name, found in outcomes.items() if found.is_reachable or name == home}
+            self._publish_status(view, verdict, entity, heard)
         if self._endpoints is not None:
             problems = {outcome.present.problem for outcome in outcomes.values() if outcome.present is not None}
             self._endpoints.note_port(space.key, "; ".join(sorted(filter(None, problems))))
