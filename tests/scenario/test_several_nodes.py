@@ -12,6 +12,7 @@ import socket
 import subprocess
 from collections import Counter
 from contextlib import AsyncExitStack, ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ import pytest
 from enmasse.client import Receiver
 from enmasse.client import connect as connect_client
 from enmasse.client.blocking import connect as open_client
+from enmasse.client.management import Management
 from enmasse.client.message import Message
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.endpoints import Endpoints, read_endpoints
@@ -225,6 +227,51 @@ def kill_and_wait(several: Installation, name: str) -> None:
 
 def test_what_was_accepted_comes_whichever_nodes_are_killed_under_load(several: Installation) -> None:
     asyncio.run(kill_under_load(several, kills(2)))
+
+
+def test_spaces_are_spread_over_the_nodes_and_reached_through_any(several: Installation) -> None:
+    several.ok("nodes", "cordon", "node-3")
+    for number in range(6):
+        several.ok("create", "space", f"s{number}")
+        several.ok("create", "address", "orders", "--type", "queue", "--space", f"s{number}")
+    several.ok("status", "--wait", "150")
+    counts = Counter(homes_of(several).values())
+    homes = {name: home for name, home in homes_of(several).items() if name in {f"s{number}" for number in range(6)}}
+    assert set(homes.values()) == {"node-0", "node-1", "node-2"}
+    assert max(counts[name] for name in set(homes.values())) - min(counts[name] for name in set(homes.values())) < 2
+    assert json.loads(several.ok("get", "space", "s0", "-o", "json"))["status"]["homeGeneration"] == 1
+    for name in homes:
+        # The front is any of the four; several connections, so that it is hardly always the home.
+        for text in ("one", "two", "three"):
+            several.ok("send", "orders", text, "--space", name)
+        assert several.ok("receive", "orders", "--count", "3", "--space", name).split() == ["one", "two", "three"]
+    rows = [line.split()[:6] for line in several.ok("nodes").splitlines()[1:]]
+    assert rows == [
+        [name, "Active", "front,home", "-", str(name == "node-3"), str(counts[name])] for name in nodes_of(several)
+    ]
+    refused = several.run("delete", "messagingnode", "node-1")
+    assert "node node-1 cannot be deleted: it is the home of default/" in refused.err
+    several.ok("nodes", "uncordon", "node-3")
+    several.ok("create", "space", "late")
+    several.ok("status", "--wait", "150")
+    assert homes_of(several)["late"] == "node-3"
+    held = asyncio.run(log_ranges(several))
+    pairs = [found for ranges in held.values() for found in ranges]
+    assert all(len(ranges) > 1 for ranges in held.values())
+    assert all(before[1] <= after[0] for before, after in pairwise(sorted(pairs))), held
+    several.ok("delete", "space", *homes, "late")
+    until(lambda: homes_of(several).keys().isdisjoint(homes))
+
+
+async def log_ranges(installation: Installation) -> dict[str, list[list[int]]]:
+    """The log numbers that each node was leased."""
+    found = {}
+    for name in nodes_of(installation):
+        url = f"amqp+unix://{Layout(installation.data).admin_socket(name)}"
+        async with connect_client(url) as connection:
+            (told,) = await Management(connection).query("io.enmasse.installation")
+            found[name] = told["logRanges"]
+    return found
 
 
 async def stop_under_clients(several: Installation) -> set[str]:
