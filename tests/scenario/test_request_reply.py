@@ -19,7 +19,7 @@ from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
-ROUND_TRIPS = examples(5_000)
+ROUND_TRIPS = examples(1_000)
 AT_ONCE = 400
 """Four times the window of the requester, so that replies would come faster than it grants."""
 

@@ -118,7 +118,7 @@ def test_the_comparison_used_here_tells_types_apart() -> None:
     assert not same(0.0, -0.0)
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(values)
 def test_a_value_comes_back_with_its_type(value: Any) -> None:
     data = encode(value)
@@ -135,7 +135,7 @@ def test_a_sequence_of_values_comes_back(items: list[Any]) -> None:
     assert same(decode_all(b"".join(map(encode, items))), items)
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(values)
 def test_skip_ends_where_decode_ends(value: Any) -> None:
     data = encode(value)
@@ -167,7 +167,7 @@ def decode_or_refuse(data: bytes) -> None:
     assert encode(decode(again)[0]) == again
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=200))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     decode_or_refuse(data)
@@ -179,7 +179,7 @@ CODES = bytes.fromhex(
 )
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.sampled_from(CODES) | st.integers(0, 8) | st.integers(0, 255), max_size=60).map(bytes),
 )
@@ -187,7 +187,7 @@ def test_bytes_made_of_format_codes_decode_or_are_refused(data: bytes) -> None:
     decode_or_refuse(data)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(values, st.data())
 def test_a_value_with_changed_bytes_decodes_or_is_refused(value: Any, data: st.DataObject) -> None:
     encoded = bytearray(encode(value))

@@ -91,7 +91,7 @@ def performatives(cls: type[Composite]) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_a_performative_comes_back(cls: type[Composite], data: st.DataObject) -> None:
     value = data.draw(performatives(cls))
@@ -101,7 +101,7 @@ def test_a_performative_comes_back(cls: type[Composite], data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_a_symbol_describes_as_well_as_a_number(cls: type[Composite], data: st.DataObject) -> None:
     value = data.draw(performatives(cls))
@@ -111,7 +111,7 @@ def test_a_symbol_describes_as_well_as_a_number(cls: type[Composite], data: st.D
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_any_list_of_values_is_read_or_refused(cls: type[Composite], data: st.DataObject) -> None:
     values = st.one_of(
@@ -137,7 +137,7 @@ def test_any_list_of_values_is_read_or_refused(cls: type[Composite], data: st.Da
     assert decode_composite(again, 0, len(again))[0] == found
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(st.sampled_from([cls.CODE for cls in _CLASSES]), st.binary(max_size=60))
 def test_any_bytes_behind_a_descriptor_are_read_or_refused(code: int, tail: bytes) -> None:
     data = b"\x00\x53" + bytes((code,)) + tail
