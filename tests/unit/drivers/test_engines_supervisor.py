@@ -16,6 +16,7 @@ from enmasse.drivers.supervisor.node_count import choose_nodes
 from enmasse.drivers.supervisor.ports import ClientSockets, Ports
 from enmasse.drivers.supervisor.supervisor import UpSettings, _Supervisor
 from enmasse.errors import ConfigError
+from enmasse.net.shared_listener import Siblings
 from tests.support.polling import until_async
 from tests.unit.node.line_protocol import BOTH
 
@@ -98,10 +99,15 @@ def test_each_node_is_opened_once_the_file_names_it_and_clients_wait_only_while_
         assert [each[1:] for each in told] == [(1, ["node 21", "journal 22"])]
         nodes.on_event("node-0", {"event": "loaded", "pid": 11, "journal_pid": 12})
         assert told[1][1:] == (0, ["node 11", "journal 12", "node 21", "journal 22"])
-        nodes._started("node-0", 13)
+        assert nodes._counts is not None
+        ours = [Siblings(nodes._counts, index) for index in range(2)]
+        for each in ours:
+            each.tell(7)
+        nodes._ended("node-0", 0)
+        assert (ours[0].least(), ours[1].least()) == (7, None), "nothing is left to who is gone"
         await asyncio.sleep(0)
         assert nodes._refusing is None, "the other one is open"
-        nodes._started("node-1", 23)
+        nodes._ended("node-1", 1)
         await until_async(lambda: refused == ["refused"])
         nodes.on_event("node-1", {"event": "loaded", "pid": 23, "journal_pid": 22})
         assert named() == ["node 11", "journal 12", "node 23", "journal 22"]
@@ -110,7 +116,7 @@ def test_each_node_is_opened_once_the_file_names_it_and_clients_wait_only_while_
         assert len(bytes.fromhex(json.loads(word)["peers"])) == 32
         for child in nodes.children.values():
             assert json.loads(word)["peers"] not in " ".join(child._command)
-        nodes._started("node-0", 14)
+        nodes._ended("node-0", 0)
         assert nodes._refusing is None
 
     asyncio.run(story())

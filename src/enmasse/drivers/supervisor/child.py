@@ -45,6 +45,7 @@ class Child:
         command: the program and its arguments.
         log: the file of its standard error; the former log is kept once it is large.
         on_start: called with the process id of each new process.
+        on_end: called as a process has ended.
         on_event: called with each JSON object that it prints.
         report: shows a sentence to the user.
         descriptors: those that it inherits, under the same numbers.
@@ -59,7 +60,8 @@ class Child:
         command: Sequence[str],
         *,
         log: Path,
-        on_start: Callable[[int], None],
+        on_start: Callable[[int], None] = lambda _pid: None,
+        on_end: Callable[[], None] = lambda: None,
         on_event: Callable[[Event], None],
         report: Callable[[str], None],
         descriptors: Iterable[int] = (),
@@ -70,6 +72,7 @@ class Child:
         self._command = command
         self._log = log
         self._on_start = on_start
+        self._on_end = on_end
         self._on_event = on_event
         self._report = report
         self._descriptors = tuple(descriptors)
@@ -173,6 +176,7 @@ class Child:
             return await process.wait()
         finally:
             process.stdin.close()
+            self._on_end()
 
     def _handle_line(self, line: bytes) -> None:
         try:

@@ -93,6 +93,8 @@ class NodeChildren:
         self._failed: set[str] = set()  # the nodes that ended before they had ever listened
         self._open: set[str] = set()
         self._refusing: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self._counts: int | None = None  # the memory in which several nodes tell how many connections they have
         descriptors = [each.fileno() for each in sockets.by_protocol.values()]
         common = ["--data", str(layout.data), "--supervised", *arguments]
         for protocol, each in sockets.by_protocol.items():
@@ -100,9 +102,9 @@ class NodeChildren:
         self._word: dict[str, object] = {"open": True}
         self.passwords: Child | None = None
         if len(names) > 1:
-            counts = os.memfd_create("siblings")
-            os.write(counts, no_counts(len(names)))
-            descriptors.append(counts)
+            self._counts = os.memfd_create("siblings")
+            os.write(self._counts, no_counts(len(names)))
+            descriptors.append(self._counts)
             make_private(layout.peers)
             common += ["--peers", str(layout.peers)]
             # All of them may have as many half-open connections as one alone: each has its share of those that come.
@@ -111,14 +113,14 @@ class NodeChildren:
             self.passwords = self._passwords_of(layout, report)
         self.children: dict[str, Child] = {}
         for index, name in enumerate(names):
-            own = ["--siblings", f"{counts}:{index}"] if len(names) > 1 else []
+            own = ["--siblings", f"{self._counts}:{index}"] if len(names) > 1 else []
             admin = layout.admin_socket(name)
             make_private(admin.parent)
             self.children[name] = Child(
                 name,
                 [sys.executable, "-m", "enmasse", "node", "--name", name, "--admin", str(admin), *own, *common],
                 log=layout.logs / f"{name}.log",
-                on_start=partial(self._started, name),
+                on_end=partial(self._ended, name, index),
                 on_event=partial(self.on_event, name),
                 report=report,
                 descriptors=descriptors,
@@ -174,6 +176,7 @@ class NodeChildren:
 
     async def stop(self, patience_s: float) -> None:
         """Stop all of them at once, in order or by force after ``patience_s`` seconds each."""
+        self._is_stopping = True
         self._sockets.close()
         if self._refusing is not None:
             self._refusing.cancel()
@@ -203,10 +206,13 @@ class NodeChildren:
             self._settled(name)
             raise
 
-    def _started(self, name: str, _pid: int) -> None:
-        """Note that a node is not open, as it has just been started; it is published once it is loaded."""
+    def _ended(self, name: str, index: int) -> None:
+        """Note that a node is not open any more: no other one leaves connections to it."""
+        if self._counts is not None:
+            os.pwrite(self._counts, no_counts(1), index * len(no_counts(1)))
+        was_open = name in self._open
         self._open.discard(name)
-        if not (self._open or self._awaited) and self._refusing is None:
+        if was_open and not self._open and not self._is_stopping:
             self._refusing = asyncio.get_running_loop().call_later(WAIT_S, self._sockets.refuse)
 
     def _open_loaded(self, name: str) -> None:
