@@ -29,10 +29,13 @@ from enmasse.client import Message, connect
 from enmasse.client.management import Management
 from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
 from enmasse.drivers.embedded.traces import hop_lines
+from enmasse.drivers.supervisor.endpoints import Endpoints, read_endpoints
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from enmasse.client import Connection
 
 CONNECTION_TYPE = "io.enmasse.connection"
@@ -57,7 +60,9 @@ def trace(
     ] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", min=0, help="End after so long.")] = None,
     payload: Annotated[int, typer.Option("--payload", min=0, metavar="BYTES", help="Show so much of messages.")] = 0,
-    node: Annotated[str, typer.Option("--node", metavar="NAME", help="Which node.")] = DEFAULT_NODE,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="Only this node; left out: all of the installation.")
+    ] = None,
     admin: Annotated[
         Path | None, typer.Option("--admin", metavar="PATH", help="Its socket for management, if it lies elsewhere.")
     ] = None,
@@ -75,34 +80,71 @@ def trace(
     chosen = [connection is not None, all_connections, container is not None]
     if sum(chosen) > 1:
         raise UsageError("name a connection, a container or --all, and only one of them")
-    socket = admin or Layout(data).admin_socket(node)
-    url = f"amqp+unix://{socket.absolute()}"
+    urls = _urls(Layout(data), node, admin)
     try:
         if not any(chosen):
-            asyncio.run(_list(writer, url))
+            asyncio.run(_list(writer, urls))
             return
+        if connection is not None:
+            urls = asyncio.run(_with_connection(urls, connection))
         arguments: dict[str, Any] = {"container": container} if container else {}
         if write is None:
             arguments["payload"] = payload
         with write.open("wb") if write is not None else nullcontext() as file:
             shown = _Shown(writer, payload, file)
             try:
-                asyncio.run(_follow(url, connection or "", arguments, shown, seconds))
+                asyncio.run(_follow_all(urls, connection or "", arguments, shown, seconds))
             finally:
                 shown.sum_up(write)
     except UnavailableError as error:
-        raise UnreachableError(f"the trace of {node} ended, or could not begin: {error}") from None
+        raise UnreachableError(f"the trace of {' and '.join(urls)} ended, or could not begin: {error}") from None
 
 
-async def _list(writer: Writer, url: str) -> None:
+def _urls(layout: Layout, node: str | None, admin: Path | None) -> dict[str, str]:
+    """Return where nodes are managed, by their names."""
+    if admin is not None:
+        sockets = {node or DEFAULT_NODE: admin}
+    else:
+        running = (read_endpoints(layout.endpoints) or Endpoints()).processes
+        names = [node] if node else [each.name for each in running if each.kind == "node"] or [DEFAULT_NODE]
+        sockets = {name: layout.admin_socket(name) for name in names}
+    return {name: f"amqp+unix://{socket.absolute()}" for name, socket in sockets.items()}
+
+
+async def _clients(url: str) -> list[dict[str, Any]]:
     async with connect(url, reconnect=False) as connection:
         found = await Management(connection).query(CONNECTION_TYPE, _COLUMNS)
-    rows = [["" if item[name] is None else str(item[name]) for name in _COLUMNS] for item in found if item["space"]]
-    rows = [row for row in rows if row[3] != "$admin"]
+    return [item for item in found if item["space"] and item["space"] != "$admin"]
+
+
+async def _list(writer: Writer, urls: dict[str, str]) -> None:
+    rows = [
+        [node, *("" if item[name] is None else str(item[name]) for name in _COLUMNS)]
+        for node, url in urls.items()
+        for item in await _clients(url)
+    ]
     if not rows:
         writer.say("No client is connected; --all waits for one.")
         return
-    writer.out.print(make_table([name.upper() for name in _COLUMNS], rows))
+    first = len(urls) == 1  # its name says nothing
+    headers = ["NODE", *(name.upper() for name in _COLUMNS)]
+    writer.out.print(make_table(headers[first:], [row[first:] for row in rows]))
+
+
+async def _with_connection(urls: dict[str, str], number: str) -> dict[str, str]:
+    """Return the node that has a connection: each counts its own."""
+    if len(urls) == 1:
+        return urls
+    found = {
+        node: url
+        for node, url in urls.items()
+        if any(str(item["identity"]) == number for item in await _clients(url))
+    }
+    if not found:
+        raise NotFoundError(f"no node has a connection {number} of a client; `enmasse trace` lists them")
+    if len(found) > 1:
+        raise UsageError(f"{' and '.join(found)} have a connection {number}: choose by --node")
+    return found
 
 
 class _Shown:
@@ -115,17 +157,27 @@ class _Shown:
         self._capture = Capture(file) if file is not None else None
         self._hosts: dict[str, str] = {}
         self._rows: dict[str, ProtocolRow] = {}
-        self._dropped = 0
+        self._dropped: dict[str, int] = {}
 
     def begin(self) -> None:
         """Say that from now on frames are shown."""
         self._writer.note("Tracing; Ctrl-C ends.")
 
-    def show(self, body: dict[str, Any]) -> None:
-        """Show what one message of the node holds."""
+    def show(self, body: dict[str, Any], node: str = "") -> None:
+        """Show what one message of a node holds.
+
+        Args:
+            body: the body of the message.
+            node: the node's name, which tells its connections from those of others; empty: there are no others.
+        """
+
+        def named(number: object) -> Any:
+            return f"{node}:{number}" if node else number
+
         for number, about in body.get("connections", {}).items():
-            self._introduce(str(number), about)
-        for time_us, number, is_outgoing, frame, _size in body.get("records", ()):
+            self._introduce(str(named(number)), about)
+        for time_us, counted, is_outgoing, frame, _size in body.get("records", ()):
+            number = named(counted)
             row = self._rows.get(str(number)) or main_protocol(PROTOCOLS)
             if self._capture is not None:
                 peer = self._hosts.get(str(number), "")
@@ -134,10 +186,10 @@ class _Shown:
             at = datetime.fromtimestamp(time_us / 1e6).astimezone().strftime("%H:%M:%S.%f")
             arrow = "->" if is_outgoing else "<-"
             self._writer.say_line(f"{at} #{number} {arrow} {row.load_frames().describe(frame, self._payload)}")
-        dropped = int(body.get("dropped", 0))
-        if dropped > self._dropped and self._capture is None:
-            self._writer.say_line(f"# {dropped - self._dropped} frames came too fast and are not shown")
-        self._dropped = dropped
+        before, dropped = self._dropped.get(node, 0), int(body.get("dropped", 0))
+        if dropped > before and self._capture is None:
+            self._writer.say_line(f"# {dropped - before} frames came too fast and are not shown")
+        self._dropped[node] = dropped
         (self._file or self._writer.out.file).flush()
 
     def _introduce(self, number: str, about: dict[str, Any]) -> None:
@@ -153,17 +205,40 @@ class _Shown:
     def sum_up(self, path: Path | None) -> None:
         """Say what the file holds."""
         if self._capture is not None:
-            lost = f"; {self._dropped} came too fast and are missing" if self._dropped else ""
+            dropped = sum(self._dropped.values())
+            lost = f"; {dropped} came too fast and are missing" if dropped else ""
             capture = self._capture
             self._writer.note(f"{capture.frames} frames of {capture.connections} connections are in {path}{lost}")
 
 
-async def _follow(url: str, name: str, arguments: dict[str, Any], shown: _Shown, seconds: float | None) -> None:
+async def _follow_all(
+    urls: dict[str, str], name: str, arguments: dict[str, Any], shown: _Shown, seconds: float | None
+) -> None:
+    begun = asyncio.Barrier(len(urls))
+
+    async def follow(node: str, url: str) -> None:
+        async def started() -> None:
+            if not await begun.wait():
+                shown.begin()
+
+        await _follow(url, name, arguments, started, lambda body: shown.show(body, node), seconds)
+
+    await asyncio.gather(*(follow(node if len(urls) > 1 else "", url) for node, url in urls.items()))
+
+
+async def _follow(
+    url: str,
+    name: str,
+    arguments: dict[str, Any],
+    started: Callable[[], Awaitable[None]],
+    show: Callable[[dict[str, Any]], None],
+    seconds: float | None,
+) -> None:
     async with connect(url, reconnect=False) as connection:
         address = await _start(connection, name, arguments)
         async with connection.receiver(address, credit=_CREDIT, settled=True) as receiver:
+            await started()
             deadline = None if seconds is None else time.monotonic() + seconds
-            shown.begin()
             try:
                 while deadline is None or time.monotonic() < deadline:
                     patience = _POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))
@@ -172,7 +247,7 @@ async def _follow(url: str, name: str, arguments: dict[str, Any], shown: _Shown,
                         continue
                     body = delivery.message.body
                     if isinstance(body, dict):
-                        shown.show(body)
+                        show(body)
                         if body.get("ended"):
                             return
             finally:
@@ -180,7 +255,7 @@ async def _follow(url: str, name: str, arguments: dict[str, Any], shown: _Shown,
                 await receiver.drain(timeout=_LAST_S)
                 while (delivery := receiver.receive_nowait()) is not None:
                     if isinstance(delivery.message.body, dict):
-                        shown.show(delivery.message.body)
+                        show(delivery.message.body)
 
 
 async def _start(connection: Connection, name: str, arguments: dict[str, Any]) -> str:
