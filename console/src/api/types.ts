@@ -217,6 +217,7 @@ export interface ConnectorRow {
 export interface ConnectionRow {
   name: string;
   host?: string;
+  via?: string;
   containerId?: string;
   protocol?: string;
   tls?: string;

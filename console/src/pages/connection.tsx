@@ -53,6 +53,7 @@ export default function ConnectionPage(): ReactElement {
                 facts={[
                   ["Container ID", row.containerId && <bdi key="container" className="em-wrap">{row.containerId}</bdi>],
                   ["Host", row.host],
+                  ["By way of", row.via],
                   ["User", row.user],
                   ["Login", row.mechanism],
                   ["Protocol", <Protocol key="protocol" row={row} />],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CONNECTED = ("connections", "connection", "links", "link", "sessions", "session", "wills", "will")
 """Words that list clients; they are no kinds of objects."""
 
-_CONNECTION = ("NAME", "CONTAINER", "HOST", "USER", "SENDERS", "RECEIVERS", "IN", "OUT", "AGE", "NOT READ")
+_CONNECTION = ("NAME", "CONTAINER", "HOST", "VIA", "USER", "SENDERS", "RECEIVERS", "IN", "OUT", "AGE", "NOT READ")
 _SESSION = ("CLIENT", "USER", "CONNECTED", "FILTERS", "WAITING", "BYTES", "LOST", "IN-FLIGHT", "EXPIRY")
 _WILL = ("CLIENT", "LINK", "USER", "ADDRESS", "STATE", "DELAY", "BYTES")
 _LINK = ("CONNECTION", "ROLE", "ADDRESS", "NAME", "CREDIT", "UNSETTLED", "DELIVERIES", "ACCEPTED")
@@ -68,14 +68,19 @@ def write_sessions(writer: Writer, form: Output, what: str, items: list[dict[str
         writer.note(f"There are no {what.removesuffix('s')}s.")
     else:
         columns, cells = _TABLES[what.removesuffix("s")]
-        writer.out.print(make_table(columns, [cells(item) for item in items]))
+        rows = [cells(item) for item in items]
+        if "VIA" in columns and not any(item.get("via") for item in items):
+            at = columns.index("VIA")  # as with one node
+            columns = columns[:at] + columns[at + 1 :]
+            rows = [row[:at] + row[at + 1 :] for row in rows]
+        writer.out.print(make_table(columns, rows))
 
 
 def _connection(item: dict[str, Any]) -> list[str]:
     cells = (
-        item["name"], item.get("containerId", ""), item.get("host", ""), item.get("user", ""), item["senders"],
-        item["receivers"], item["messagesIn"], item["messagesOut"], age(item["openedAt"], present()),
-        item.get("notRead", ""),
+        item["name"], item.get("containerId", ""), item.get("host", ""), item.get("via", ""), item.get("user", ""),
+        item["senders"], item["receivers"], item["messagesIn"], item["messagesOut"],
+        age(item["openedAt"], present()), item.get("notRead", ""),
     )  # fmt: skip
     return [str(cell) for cell in cells]
 

@@ -98,6 +98,7 @@ def connection_row(told: Document) -> Document:
     row = {
         "name": told["name"],
         "host": told.get("host"),
+        "via": told.get("via"),
         "containerId": told.get("container"),
         "protocol": protocol,
         "user": told.get("user"),

@@ -75,6 +75,9 @@ CONNECTIONS: Final = Subresource(
         ListedField("protocol", "What its client speaks."),
         ListedField("containerId", "The client, as it calls itself.", is_always=False, of_node="container"),
         ListedField("host", "Where the client is.", is_always=False),
+        ListedField(
+            "via", "The node that it came in by, if that is another one than the home of the space.", is_always=False
+        ),
         ListedField("user", "Who the client has logged in as.", is_always=False),
         ListedField("mechanism", "How it has proved that.", is_always=False),
         ListedField("tls", "The version of TLS and its cipher; empty without TLS.", is_always=False),
