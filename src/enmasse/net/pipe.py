@@ -4,7 +4,9 @@ Each end is an engine of ``transport.py``. Rules:
 1. What one read brings is written at the end of the turn, with all else that has come for that side.
 2. A side that takes no more (``block_output``) has the other one left unread, and nothing else: the two directions
    do not wait for each other.
-3. When one side ends, the other one is closed once it was written everything.
+3. When one side says that nothing more comes from it, the other one is told the same and goes on to speak: a client
+   may still read what it is answered.
+4. When one side is gone, the other one is closed once it was written everything.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ class PipeEnd:
     """
 
     __slots__ = (
-        "_ended", "_other", "admits", "closed", "has_more", "is_blocked", "is_held", "is_late", "is_paused",
-        "more_out", "out", "out_bytes", "out_room", "wake",
+        "_ended", "_other", "admits", "closed", "has_more", "is_blocked", "is_ending", "is_held", "is_late",
+        "is_paused", "more_out", "out", "out_bytes", "out_room", "wake",
     )  # fmt: skip
 
     def __init__(self, ended: Callable[[], None] | None = None) -> None:
@@ -47,6 +49,8 @@ class PipeEnd:
         self.is_blocked = False
         self.is_held = False
         self.closed = False
+        self.is_ending = False
+        """True once nothing more is put out."""
         self._ended = ended
         self._other: PipeEnd | None = None
 
@@ -101,6 +105,15 @@ class PipeEnd:
             self.is_held = is_held
             self.wake(self)
 
+    def end_input(self) -> bool:
+        """Tell the other side that this one says nothing more; return whether there is one that may still speak."""
+        other = self._other
+        if other is None:
+            return False
+        other.is_ending = True
+        other.wake(other)
+        return True
+
     def close(self) -> None:
         """Close this side once everything is written."""
         if not self.closed:
@@ -128,6 +141,18 @@ class PipeProtocol(EngineProtocol):
 
     __slots__ = ()
     linger_s = LAST_S
+    engine: PipeEnd
+
+    def eof_received(self) -> bool:
+        """Close the connection: a home that says nothing more hears nothing either."""
+        return False
+
+    def flush(self) -> None:
+        """Write what the client has said, and that it says nothing more, if that is so."""
+        super().flush()
+        if self.engine.is_ending and not (self.engine.out or self.engine.closed or self.is_lost):
+            self.engine.is_ending = False
+            self.transport.write_eof()
 
 
 def _enough(_size: int) -> bool:

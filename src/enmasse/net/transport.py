@@ -332,6 +332,11 @@ class EngineProtocol(Borrower):
         """Bytes have come."""
         self._receive(data)
 
+    def eof_received(self) -> bool:
+        """Close the connection, as the peer says nothing more; unless the engine passes on what it is still told."""
+        end_input = getattr(self.engine, "end_input", None)
+        return end_input is not None and not self._rest and bool(end_input())
+
     def data_lent(self, data: memoryview) -> None:
         """Bytes have come, and lie where others will lie as soon as this returns."""
         self._receive(data)

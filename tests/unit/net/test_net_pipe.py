@@ -141,6 +141,7 @@ async def test_the_last_words_of_one_side_reach_the_other_and_then_it_ends(*, is
         await sending
         one.close()
         assert await reading == b"y" * (1 << 20)
+        other.close()
         await until_async(lambda: all(shell.is_lost for shell in pipe.shells))
 
 
@@ -149,3 +150,19 @@ async def test_a_side_that_is_cut_off_ends_the_other() -> None:
         pipe.shells[1].abort()
         assert await read(pipe.client) == b""
         await until_async(lambda: pipe.ended)
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+async def test_a_client_that_says_nothing_more_still_hears_its_answers(*, is_slow: bool) -> None:
+    async with piped() as pipe:
+        size = MORE_THAN_KERNELS_TAKE if is_slow else 100
+        sending = asyncio.create_task(send(pipe.client, bytes(size)))
+        if is_slow:
+            await stalled(pipe, sending)
+        reading = asyncio.create_task(read(pipe.home))
+        await sending
+        pipe.client.shutdown(socket.SHUT_WR)
+        assert len(await reading) == size
+        await send(pipe.home, b"an answer")
+        pipe.home.close()
+        assert await read(pipe.client) == b"an answer"

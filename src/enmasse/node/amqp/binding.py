@@ -145,9 +145,9 @@ class Binding(ClientConnection):
         """Leave the client's open unread, and what follows."""
         self.engine.leave_open()
 
-    def read_on(self) -> None:
-        """Read what follows the client's open."""
-        self.engine.read_on()
+    def ignore_rest(self) -> None:
+        """Drop the client's open, and what follows."""
+        self.engine.ignore_rest()
 
     def from_login(self) -> bytes:
         """Return what the client has said from the header of AMQP on."""

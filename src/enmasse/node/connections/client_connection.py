@@ -370,8 +370,8 @@ class ClientConnection:
     def leave_login(self) -> None:
         """Leave unread what the client says behind its login; nothing to do where that is so until it is answered."""
 
-    def read_on(self) -> None:
-        """Read what was left, as the client is told that it is not admitted."""
+    def ignore_rest(self) -> None:
+        """Drop what was left, as the client was told that it is not admitted."""
 
     def from_login(self) -> bytes:
         """Return what the client has said from its login on."""

@@ -297,7 +297,7 @@ class Handovers:
         """Tell a client that its connection cannot be handed over now."""
         error = self.problem(connection, space, home, failure)
         connection.close(error.condition, error.description)
-        connection.read_on()
+        connection.ignore_rest()
 
     def problem(self, connection: ClientConnection, space: Space, home: Home, failure: Failure) -> RemoteError:
         """Log that a home has not taken the connection of a client, and return what the client is told."""

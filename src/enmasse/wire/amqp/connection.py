@@ -304,7 +304,7 @@ class Connection(ConnectionOutput):
     def leave_open(self) -> None:
         """Leave the peer's open unread, which has just been handled, and all that follows: another may have it.
 
-        See ``from_login``; ``read_on`` takes it up again.
+        See ``from_login``; ``ignore_rest`` is for who is closed instead.
         """
         self._phase = Phase.LEFT
         self.hold_input(True)
@@ -314,16 +314,14 @@ class Connection(ConnectionOutput):
         """What the peer has said from its login on: the header of AMQP, open, and what came behind it."""
         return AMQP_HEADER + self.unread
 
-    def read_on(self) -> None:
-        """Read what follows the open that was left."""
+    def ignore_rest(self) -> None:
+        """Drop the open that was left and what follows it, as the connection is closed [AMQP 2.4.6]."""
         if self._phase is Phase.LEFT:
-            kept = self.unread
             self._chunks.clear()
             self._missing = 0
             self._phase = Phase.FRAMES
             self.hold_input(False)
-            if len(kept) > (size := _U32.unpack_from(kept)[0]):
-                self._read(kept, size)
+            self.discard()
 
     def _has_room_for_cut(self, size: int) -> bool:
         """Count what has come of a frame whose end has not."""
