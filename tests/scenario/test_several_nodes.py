@@ -110,7 +110,15 @@ def test_clients_come_to_their_space_by_every_node_and_find_what_was_stored_when
             rows = [
                 row for row in admin.management().query("io.enmasse.connection") if row["space"] == "default/south"
             ]
-        assert {row["via"] for row in rows} >= {name for name in nodes_of(several) if name != home}
+        others = {name for name in nodes_of(several) if name != home}
+        assert {row["via"] for row in rows} >= others
+        header, *listed = several.ok("get", "connections", "--space", "south").splitlines()
+        assert "VIA" in header
+        assert all(any(name in line for line in listed) for name in others)
+        traced = [line.split()[0] for line in several.ok("trace").splitlines() if "default/south" in line]
+        assert set(traced) == {home}
+        several.ok("trace", str(rows[0]["name"]), "--seconds", "0")
+        assert "no node has a connection 99999 of a client" in several.run("trace", "99999").err
         pid = nodes_of(several)[home]
         os.kill(pid, signal.SIGKILL)
         until(lambda: nodes_of(several).get(home) not in (None, pid))
