@@ -43,7 +43,6 @@ from enmasse.node.http.devices import (
 from enmasse.node.http.events import get_events
 from enmasse.node.http.leases import LeaseOwner, Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
-from enmasse.node.http.passing import Passing
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
 from enmasse.node.http.request_reply import post_request
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
@@ -57,6 +56,7 @@ from enmasse.wire.sasl.mechanisms import Admitted, SaslCode
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
     from enmasse.net.transport import EngineProtocol
+    from enmasse.node.http.passing import Passing
     from enmasse.wire.http.exchange import Exchange
     from enmasse.wire.http.heads import Request
 
@@ -403,6 +403,9 @@ class HttpConnection(ClientConnection):
             return False
         # What it holds counts as the user's, as ever.
         self.space, self.user = space, self.admission.name
+        # A node that is alone passes nothing on.
+        from enmasse.node.http.passing import Passing  # noqa: PLC0415
+
         self._passing = Passing(self, handovers, space, home)
         return True
 

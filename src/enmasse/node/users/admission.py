@@ -18,7 +18,6 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Final
 
 from enmasse.errors import RemoteError
-from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Permissions
 from enmasse.identity.users import User
 from enmasse.node.errors import TenancyError
@@ -260,5 +259,7 @@ def credential_of(user: User, by: str | None) -> bytes:
 
 def _stated(space: str, said: PeerUser, token: PeerToken) -> User:
     """Return a user as its provider has stated it, with the permissions yet to be found."""
+    from enmasse.identity.oidc import Identity  # noqa: PLC0415  few nodes have such users
+
     identity = Identity(token.issuer, token.subject, said.name, token.groups, token.scopes, token.ends_at)
     return User(said.name, space, Permissions((), matcher_of), identity=identity, is_listed=token.is_listed)
