@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from enmasse.control.log_numbers import BLOCK, GIVEN
+from enmasse.databases.checksums import connect
 from tests.support.polling import until
 
 if TYPE_CHECKING:
@@ -52,6 +56,12 @@ SINKS = {
     "shop.own": ("table: kept", ""),
 }
 """The sink of each pipeline, and what a backup says of it."""
+
+
+def given(database: sqlite3.Connection) -> int:
+    """The number beyond all log numbers that control has leased."""
+    ((found,),) = database.execute("SELECT value FROM facts WHERE name = ?", (GIVEN,))
+    return int(found)
 
 
 def test_a_backup_brings_back_what_was_declared_and_what_was_stored(own: Installation, tmp_path: Path) -> None:
@@ -141,7 +151,14 @@ def test_a_backup_of_what_is_stopped_takes_the_place_of_what_is_there(own: Insta
     other = type(own)(tmp_path / "other")
     refused = other.run("restore", str(tmp_path / "copy"), "--pipelines-folder", str(own.data / "pipelines"))
     assert (refused.code, "has the pipelines of" in refused.err) == (1, True)
+    store = own.data / "control" / "resources.db"
+    with closing(connect(store, timeout=1)) as database:
+        leased = given(database) + 5 * BLOCK
+        database.execute("UPDATE facts SET value = ? WHERE name = ?", (leased, GIVEN))
     own.ok("restore", str(tmp_path / "copy"), "--force")
+    # What was leased since the backup is not leased again.
+    with closing(connect(store, timeout=1)) as database:
+        assert given(database) == leased
     assert file.read_text() == "before"
     own.start()
     assert "shop" in own.ok("get", "spaces")

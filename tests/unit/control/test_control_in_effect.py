@@ -106,7 +106,8 @@ async def settled(stage: Stage, *unsaid: str) -> dict[str, dict[str, tuple[str, 
         return all(
             "InEffect" in item
             and ("EndpointsReady" in item or not name.startswith("AddressSpace "))
-            and (READY in item or not name.startswith("Webhook "))
+            # A webhook whose address is not there yet is not looked at any further.
+            and (not name.startswith("Webhook ") or item.get(READY, ("", "AddressNotReady"))[1] != "AddressNotReady")
             for name, item in said(stage.registry).items()
             if not name.startswith(unsaid)
         )

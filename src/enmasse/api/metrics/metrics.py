@@ -259,14 +259,14 @@ class _Scrape:
         yield _gauge("addresses_without_metrics", [([], max(0, max(known, len(wanted)) - MAX_ADDRESSES))])
         del wanted[MAX_ADDRESSES:]
         yield from _families(ADDRESS_METRICS, wanted)
-        limits: Counter[tuple[str, str]] = Counter()
+        limits: dict[tuple[str, str], int] = {}
         used: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _USED}
         for item in [item for found in self._up.values() for item in found.spaces]:
             namespace, _, space = str(item["name"]).partition("/")
             if not self._is_wanted(namespace, space):
                 continue
             if item.get("maxBytes"):
-                limits[space, namespace] += item["maxBytes"]  # each node that has the space may store so much
+                limits[space, namespace] = item["maxBytes"]  # all nodes know it, and one stores
             for name, attribute in _USED.items():
                 used[name][space, namespace] += item.get(attribute) or 0
         yield _gauge("address_space_broker_global_max_size", [([*labels], most) for labels, most in limits.items()])
