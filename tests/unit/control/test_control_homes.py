@@ -277,19 +277,25 @@ def test_nobody_else_changes_the_home_of_a_space(four: Four, make_space: Make) -
     asyncio.run(scene())
 
 
-def test_a_lost_store_learns_the_homes_from_the_nodes(
-    four: Four, make_space: Make, make_address: Make, memory_node: type[Any], store: Any
-) -> None:
+def test_a_lost_store_learns_the_homes_from_the_nodes(four: Four, make_space: Make, make_address: Make) -> None:
     names = [f"s{number}" for number in range(6)]
+    old = {
+        "name": "old",
+        "endpointHosts": [{"host": "old.example.com", "port": 5672}],
+        "addresses": [{"name": "all", "pattern": "*"}],
+    }
 
     async def scene() -> None:
         async with four.controlled() as plane:
             for name in names:
-                four.registry.create(make_space(name))
+                four.registry.create(make_space(name, connectors=[old]))
                 four.registry.create(make_address(space=name))
             await until_async(lambda: all(four.status("Address", f"{name}.orders").get("isReady") for name in names))
             await four.settled(plane)
         homes = {name: four.home(name) for name in names}
+        for node in four.nodes:
+            # Connectors are dialled by the home alone.
+            assert {space.home == node.name for space in node.state.spaces.values() if space.connectors} == {True}
         four.registry = lose(four.registry)
         async with four.controlled() as plane:
             await until_async(
@@ -297,6 +303,8 @@ def test_a_lost_store_learns_the_homes_from_the_nodes(
             )
             await four.settled(plane)
             assert {name: four.home(name) for name in names} == homes
+            specs = [four.registry.store.get("AddressSpace", "default", name)["spec"] for name in names]
+            assert {spec["connectors"][0]["name"] for spec in specs} == {"old"}
 
     asyncio.run(scene())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -134,22 +135,24 @@ class SpaceController(Controller):
         verdict = judge_space(view)
         entity = wanted_space(view) if verdict.is_yes else None
         outcomes: dict[str, Outcome] = {}
+        home = self._context.homes.name_of(space.key)
 
         async def serve(node: Node) -> bool:
             if entity is None:
                 return True
-            outcome = await self._apply(node, entity, is_held=FINALIZER in space.metadata.finalizers)
+            is_home = node.name == home
+            wanted = entity if is_home else replace(entity, port=0, connectors=())  # which are its home's alone
+            outcome = await self._apply(node, wanted, is_held=FINALIZER in space.metadata.finalizers)
             outcomes[node.name] = outcome
             if outcome.is_reachable and not outcome.refusal:
-                await node.note_waiting(space.key, view.waiting)
+                await node.note_waiting(space.key, view.waiting if is_home else {})
             return outcome.is_reachable and not outcome.refusal
 
         is_settled = await self._context.on_nodes(serve)
-        home = self._context.homes.name_of(space.key)
         if entity is None or home in outcomes:  # else it is said as soon as anything is known of its home
             # A node that is away lets nobody in: what counts is the home of the space, and the nodes that are there.
             heard = {name: found for name, found in outcomes.items() if found.is_reachable or name == home}
-            self._publish_status(view, verdict, entity, heard)
+            self._publish_status(view, verdict, entity, heard, heard.get(home))
         if self._endpoints is not None:
             problems = {outcome.present.problem for outcome in outcomes.values() if outcome.present is not None}
             self._endpoints.note_port(space.key, "; ".join(sorted(filter(None, problems))))
@@ -237,6 +240,8 @@ class SpaceController(Controller):
         entity = await node.mirror.find_space(key)
         if entity is None or node.removals.has(entity.uid):
             return True  # deleted or about to be, which has it reconciled
+        if entity.home != node.name and entity.home in self._context.nodes:
+            return True  # its home knows more of it, and tells it
         namespace, _, name = key.partition("/")
         if self._registry.store.find(ADDRESS_SPACE.name, namespace, name) is not None:
             return True  # its change has it reconciled
@@ -323,7 +328,12 @@ class SpaceController(Controller):
                 node.removals.settle(ADDRESS.name, item.name)
 
     def _publish_status(
-        self, view: SpaceView, verdict: Verdict, entity: SpaceEntity | None, outcomes: dict[str, Outcome]
+        self,
+        view: SpaceView,
+        verdict: Verdict,
+        entity: SpaceEntity | None,
+        outcomes: dict[str, Outcome],
+        at_home: Outcome | None,
     ) -> None:
         space = view.space
         generation = space.metadata.generation
@@ -343,7 +353,7 @@ class SpaceController(Controller):
         status = space.status.with_conditions((*kept, *found_now), self._now())
         if status.limits != published:
             status = status.model_copy(update={"limits": published})
-        present = next((outcome.present for outcome in outcomes.values() if outcome.present is not None), None)
+        present = at_home.present if at_home is not None else None
         problems = None if present is None else dict(present.connectors)
         connectors = connector_statuses(view, problems, self._now())
         if status.connectors != connectors:
