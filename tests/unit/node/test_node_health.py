@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from contextlib import closing
 from http.client import HTTPConnection
@@ -15,7 +16,9 @@ import pytest
 from enmasse.client.blocking import connect
 from enmasse.client.message import Message
 from enmasse.net.loop import run
+from enmasse.net.shared_listener import Siblings, no_counts
 from enmasse.node.health import CHECK_S, Check, Health, LoopWatch
+from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
@@ -105,6 +108,33 @@ def test_a_node_that_is_drained_is_not_ready_and_serves_until_it_is_told_again_t
                 assert delivery is not None
                 assert delivery.message.body == "still served"
         assert node.stop() == 0
+
+
+@pytest.mark.parametrize("takes_more", [True, False], ids=["another takes more", "the other takes none"])
+def test_a_node_that_is_drained_leaves_connections_to_one_that_listens_on_the_same_sockets(
+    tmp_path: Path, takes_more: bool
+) -> None:
+    async def story() -> None:
+        memory = os.memfd_create("test")
+        os.write(memory, no_counts(2))
+        other = Siblings(memory, 1)
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            options = PortOptions(siblings=Siblings(memory, 0))
+            os.close(memory)
+            server = Server(tmp_path / "node", "node-0", ports=options)
+            await server.load()
+            inherited = bound.dup()
+            await server.listen("127.0.0.1", 0, inherited=inherited)
+            assert other.least() == 0
+            other.tell(7 if takes_more else None)
+            hurried = asyncio.Event()
+            hurried.set()
+            await server.drain(600, hurried)
+            assert other.least() is None, "nobody waits for it"
+            assert (inherited.fileno() < 0) is takes_more
+            await server.stop()
+
+    run(story())
 
 
 def test_an_idle_node_notices_that_the_wall_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
