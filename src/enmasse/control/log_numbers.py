@@ -37,6 +37,9 @@ END = 1 << 31
 GIVEN = "logs given"
 """The name of the store's number, among its facts."""
 
+_LOOK_S = 0.02
+"""Seconds from one look to the next whether the others were heard."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +50,7 @@ class LogLeases:
         store: keeps how far they are.
         nodes: the names of the nodes, the first one first.
         is_away: whether a node of a name cannot be reached.
-        patience_s: seconds that a node without numbers waits until the others were heard.
+        patience_s: seconds that a node without numbers waits for the others before it is refused.
     """
 
     def __init__(
@@ -62,7 +65,6 @@ class LogLeases:
         self._unheard = set(nodes)
         self._is_away = is_away
         self._patience_s = patience_s
-        self._all_heard = asyncio.Event()
         self._untold: dict[str, list[LogRange]] = {}
         """Ranges that were leased to a node which has not confirmed them, by its name."""
         self._held: dict[str, list[LogRange]] = {}
@@ -98,12 +100,12 @@ class LogLeases:
         if held is None:
             return  # of an older version, which counts by itself
         self._unheard.discard(node.name)
-        if not self._is_waiting:
-            self._all_heard.set()
-        elif held.ranges is None and self._patience_s:
+        if held.ranges is None and node.name != self._first and self._patience_s:
+            # At the start of an installation all nodes come at about the same time, in any order.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience_s):
-                    await self._all_heard.wait()
+                    while self._is_waiting or not self.given:
+                        await asyncio.sleep(_LOOK_S)
         if held.ranges is not None:
             self._learn(node.name, held)
         elif not self.given and node.name != self._first:

@@ -57,7 +57,8 @@ def _told(node: Document, figures: Document) -> Document:
         "spaces": status.get("spaces", 0),
         "connections": figures.get("connections"),
         "busy": figures.get("cpu"),
-        "problems": [*status.get("messages", ()), *figures.get("problems", ())],
+        # Figures are some seconds old: whether it can be reached is better known from its status.
+        "problems": [*status.get("messages", ()), *(figures.get("problems", ()) if figures.get("up") else ())],
     }
 
 
