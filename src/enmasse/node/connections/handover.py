@@ -15,6 +15,8 @@ Rules:
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 AGAIN: Final = "amqp:connection:forced"
 """The condition that has clients connect again."""
+
+LINGER_S: Final = 1.0
+"""Seconds in which a client may read why it is refused, before its socket is closed."""
 
 MIN_SECRET_BYTES: Final = 16
 
@@ -296,8 +301,10 @@ class Handovers:
     def _refuse(self, connection: ClientConnection, space: Space, home: Home, failure: Failure) -> None:
         """Tell a client that its connection cannot be handed over now."""
         error = self.problem(connection, space, home, failure)
+        shell = self._connections.shells[connection]
         connection.close(error.condition, error.description)
         connection.ignore_rest()
+        self._turn.loop.call_later(LINGER_S, _reset, shell)
 
     def problem(self, connection: ClientConnection, space: Space, home: Home, failure: Failure) -> RemoteError:
         """Log that a home has not taken the connection of a client, and return what the client is told."""
@@ -360,6 +367,14 @@ class Handovers:
 
 def _holder(connections: Connections, party: tuple[object, ...], give_way: Callable[[], None]) -> Holder:
     return Holder(connections.unread, party, give_way)
+
+
+def _reset(shell: EngineProtocol) -> None:
+    """Cut off a client that was refused and has not gone: proton comes again by itself when its socket fails."""
+    if not shell.is_lost:
+        sock = shell.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        shell.abort()
 
 
 def _client_of(shell: EngineProtocol) -> ProxyHeader:

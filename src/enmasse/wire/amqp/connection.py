@@ -36,6 +36,9 @@ SPEAKS_TLS = "the peer speaks TLS"
 SASL_FRAME_BYTES = 16_384
 """Room for a bearer token; nothing else of SASL comes near it."""
 
+SOON_S = 2.0
+"""The silence after which a peer that was refused is given up: it says something every half of a second at least."""
+
 SLICE_BYTES = 4_096
 """After so many bytes of frames that are hot, and after each other frame, it is asked whether the rest is to wait."""
 
@@ -307,6 +310,9 @@ class Connection(ConnectionOutput):
         See ``from_login``; ``ignore_rest`` is for who is closed instead.
         """
         self._phase = Phase.LEFT
+        # The answer to the open is another's, or a refusal. A peer that waits for the end of the socket after that,
+        # as proton does to come again, finds it as it writes: so it is to write soon.
+        self.idle_timeout_s = SOON_S
         self.hold_input(True)
 
     @property
