@@ -78,6 +78,9 @@ class PortOptions:
     proxy_certificate_names: bool = False
     """Whether the names in clients' certificates count by a load balancer's word."""
 
+    has_peers: bool = False
+    """Whether connections may be handed over to other nodes."""
+
     siblings: Siblings | None = None
     """The processes that listen on the same inherited sockets; None: there are none."""
 
@@ -172,7 +175,7 @@ class Ports:
         clients_changed: Callable[[], object],
         answer: Answer,
     ) -> None:
-        limits = _fit(options.limits, has_proxies=bool(options.proxy_from))
+        limits = _fit(options.limits, has_proxies=bool(options.proxy_from), has_peers=options.has_peers)
         self.limiter = ConnectionLimiter(turn, limits)
         self._turn = turn
         self._proxies: tuple[Proxies, Port] | None = None
@@ -303,14 +306,15 @@ class HandshakeWatcher:
         """Do nothing: ``net/transport.py`` gives the slot back."""
 
 
-def _fit(limits: ConnectionLimits, *, has_proxies: bool = False) -> ConnectionLimits:
+def _fit(limits: ConnectionLimits, *, has_proxies: bool = False, has_peers: bool = False) -> ConnectionLimits:
     """Return limits that admit no more connections than this process may have file descriptors.
 
     Args:
         limits: the operator's.
         has_proxies: true if as many more may be without a header as may be half-open.
+        has_peers: true if each connection may take another one, to the home of its space.
     """
-    room = room_for_connections()
+    room = room_for_connections() // (2 if has_peers else 1)
     handshakes = min(limits.max_handshakes, max(room // 8, min(FEW_HANDSHAKES, room // 4)))
     left = room - (2 if has_proxies else 1) * handshakes
     return replace(limits, max_handshakes=handshakes, max_connections=min(limits.max_connections, left))

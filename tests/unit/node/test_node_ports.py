@@ -32,6 +32,9 @@ def test_as_many_files_are_asked_for_as_there_may_be(monkeypatch: pytest.MonkeyP
 def test_no_more_connections_are_admitted_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, _ = fit(monkeypatch, 4_096, ConnectionLimits())
     assert fitted.max_connections + fitted.max_handshakes + OTHER_FILES == 4_096
+    # Where there are other nodes, each may need another file: that of the home of its space.
+    shared = ports._fit(ConnectionLimits(), has_peers=True)
+    assert 2 * (shared.max_connections + shared.max_handshakes) + OTHER_FILES == 4_096
     few, _ = fit(monkeypatch, MIN_FILES, ConnectionLimits())
     assert few.max_connections > few.max_handshakes > 50
 

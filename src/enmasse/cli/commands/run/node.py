@@ -106,6 +106,7 @@ def run_node(arguments: Sequence[str]) -> int:
             proxy_from=proxies,
             proxy_certificate_names=options.proxy_certificate_names,
             siblings=options.siblings,
+            has_peers=options.peers is not None,
         ),
     )
 
