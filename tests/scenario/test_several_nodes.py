@@ -233,6 +233,7 @@ def kill_and_wait(several: Installation, name: str) -> None:
     several.ok("status", "--wait", "150")
 
 
+@pytest.mark.chance
 @pytest.mark.timeout(180 + 10 * kills(2))
 def test_what_was_accepted_comes_whichever_nodes_are_killed_under_load(several: Installation) -> None:
     asyncio.run(kill_under_load(several, kills(2)))
