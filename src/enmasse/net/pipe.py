@@ -136,16 +136,22 @@ class PipeEnd:
             ended()
 
 
-class PipeProtocol(EngineProtocol):
-    """The side of a pipe at the home of a space."""
+class HomeProtocol(EngineProtocol):
+    """A connection to the home of a space."""
 
     __slots__ = ()
     linger_s = LAST_S
-    engine: PipeEnd
 
     def eof_received(self) -> bool:
         """Close the connection: a home that says nothing more hears nothing either."""
         return False
+
+
+class PipeProtocol(HomeProtocol):
+    """The side of a pipe at the home of a space."""
+
+    __slots__ = ()
+    engine: PipeEnd
 
     def flush(self) -> None:
         """Write what the client has said, and that it says nothing more, if that is so."""

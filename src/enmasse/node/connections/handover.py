@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from enmasse.errors import RemoteError
 from enmasse.messaging.budget import Holder
 from enmasse.net.peers import Failure, PeerCall, is_ending, path_of
-from enmasse.net.pipe import PipeEnd, PipeProtocol
+from enmasse.net.pipe import HomeProtocol, PipeEnd, PipeProtocol
 from enmasse.wire.peer_header import Answer, PeerHeader, write_peer_header
 from enmasse.wire.proxy_header import BalancerTls, ProxyHeader, ProxyHeaderError
 
@@ -245,7 +245,7 @@ class Handovers:
         shell.limit_output(partial(_holder, self._connections, party))
         for chunk in shell.replace(near):
             near.put(chunk)
-        home = self._reach(shell, space, transport, far)
+        home = self._reach(PipeProtocol, shell, space, transport, far)
         # What a home does not read stays with the client, but for one read.
         transport.set_write_buffer_limits(high=0, low=0)
         if said:
@@ -258,13 +258,18 @@ class Handovers:
         self._pipes.pop(near, None)
 
     def _reach(
-        self, shell: EngineProtocol, space: Space, transport: asyncio.Transport, engine: Engine
+        self,
+        kind: type[HomeProtocol],
+        shell: EngineProtocol,
+        space: Space,
+        transport: asyncio.Transport,
+        engine: Engine,
     ) -> EngineProtocol:
         """Have an engine speak to a home that has taken the connection of a client, which is open now."""
         load = shell.load = self._load_of(space)
         if shell.slot is not None:
             shell.slot.admit()
-        home = PipeProtocol(self._turn, lambda _shell: engine, yields=False)
+        home = kind(self._turn, lambda _shell: engine, yields=False)
         home.load = load
         transport.set_protocol(home)
         home.connection_made(transport)
@@ -284,7 +289,7 @@ class Handovers:
         """
         self._turn.begin()
         self._log_taken(connection, space, home)
-        return self._reach(self._connections.shells[connection], space, transport, engine)
+        return self._reach(HomeProtocol, self._connections.shells[connection], space, transport, engine)
 
     @staticmethod
     def _log_taken(connection: ClientConnection, space: Space, home: Home) -> None:
