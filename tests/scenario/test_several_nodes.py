@@ -52,6 +52,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     installation = Installation(tmp_path_factory.mktemp("several") / "data")
     installation.start("--nodes", str(NODES), "--no-pipelines")
     until(lambda: len(nodes_of(installation)) == NODES)
+    shell(installation, "spaces")
     yield installation
     assert installation.stop() == 0, installation.log.read_text()
 
@@ -86,7 +87,6 @@ def shell(installation: Installation, name: str) -> str:
 
 
 def test_the_how_to_does_what_it_says_and_each_space_has_a_home_of_its_own(several: Installation) -> None:
-    shell(several, "spaces")
     assert set(homes_of(several).values()) == {f"node-{number}" for number in range(NODES)}
     told = shell(several, "send")
     assert told == "".join(f"accepted\nfor {name}\n" for name in SPACES)
