@@ -17,6 +17,10 @@ PATIENCE_S = 120.0
 
 STEP_S = 0.02
 
+LONG_STEP_S = 0.2
+LATER = 0.05
+"""The part of the time since a wait began after which it asks again: to ask costs those who are asked, too."""
+
 
 def until(
     condition: Callable[[], T | None],
@@ -31,12 +35,13 @@ def until(
         condition: what is asked.
         what: says what was waited for, or what is there instead, when it never comes.
         seconds: after which the test fails.
-        step: seconds from one question to the next; longer where it costs those who are asked.
+        step: seconds from one question to the next, at first; longer where it costs those who are asked.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, what if isinstance(what, str) else what()
-        time.sleep(step)
+        time.sleep(max(step, min(LONG_STEP_S, LATER * (time.monotonic() - began))))
     return found
 
 
