@@ -148,7 +148,7 @@ class HomeProtocol(EngineProtocol):
 
 
 class PipeProtocol(HomeProtocol):
-    """The side of a pipe at the home of a space, or of what else a front passes on to it."""
+    """The side of a pipe at the home of a space."""
 
     __slots__ = ()
     engine: PipeEnd
@@ -156,9 +156,8 @@ class PipeProtocol(HomeProtocol):
     def flush(self) -> None:
         """Write what the client has said, and that it says nothing more, if that is so."""
         super().flush()
-        engine = self.engine
-        if isinstance(engine, PipeEnd) and engine.is_ending and not (engine.out or engine.closed or self.is_lost):
-            engine.is_ending = False
+        if self.engine.is_ending and not (self.engine.out or self.engine.closed or self.is_lost):
+            self.engine.is_ending = False
             self.transport.write_eof()
 
 
