@@ -171,7 +171,9 @@ class Devices:
             device = connected.device
             self._counts[device.tenant.id] -= 1
             device.tenant.usage.connect(-1, self._clock())
-            self.link.note("disconnected", device.tenant.id, device.id)
+            # It may have come again before the end of this connection was heard of, as by another node.
+            if not self.connected.lasts(device.tenant.id, device.id):
+                self.link.note("disconnected", device.tenant.id, device.id)
 
     def _tell_usage(self) -> None:
         self._usage.tell()

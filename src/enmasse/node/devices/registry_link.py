@@ -112,6 +112,7 @@ class RegistryLink:
         key = (what, tenant, device)
         if key not in self._notes and len(self._notes) >= MAX_NOTES:
             return
+        self._notes.pop(key, None)  # they are told in the order of the latest: what was last is what counts
         self._notes[key] = self.core.wall_us // 1000
         if not self._are_notes_due:
             self._are_notes_due = True

@@ -175,6 +175,10 @@ class ConnectedDevices:
                 del self._tenants[device.tenant.id]
         return connected
 
+    def lasts(self, tenant: str, device: str) -> bool:
+        """Return true if a device has a connection as long as which it is connected."""
+        return any(connected.lasts for connected in self._tenants.get(tenant, {}).get(device, ()))
+
     def __iter__(self) -> Iterator[Connected]:
         """Iterate over the connections."""
         return iter(self._of.values())
