@@ -4,7 +4,7 @@ Copies of a whole installation: what is declared, who may use it, certificates, 
 
 A backup is a directory that appears under its name when all of it is on disk:
 
-    backup.json           format, version, time, the nodes, what is in it and what is left out
+    backup.json           format, version, time, the nodes, which spaces each has, what is in it and what is left out
     control/*.db          the databases of the control process, each as of one moment
     tls/                  the authority and its certificates, keys included
     ports.json            the ports
@@ -19,6 +19,8 @@ Rules:
 2. The databases are copied last: what messages refer to is there. What was declared or deleted in between is
    reconciled by the controllers, as always.
 3. What is left out is named, in ``backup.json``, too.
+4. A restored installation is the copied one, and has no other journals. It is a set: a node that has a space has its
+   journal in it. What counts the homes of a space goes on beyond all that it was.
 """
 
 from __future__ import annotations
@@ -42,11 +44,12 @@ from enmasse.databases.soundness import told_damage
 from enmasse.drivers.data_directory import DirectoryLock, Layout
 from enmasse.drivers.pipelines_folder import folder_of, replaced_folder
 from enmasse.errors import ConfigError, LocalError, UnavailableError
+from enmasse.storage.presence import marker_path
 from enmasse.storage.tools import DAMAGED, SOUND
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
 
@@ -236,11 +239,15 @@ def _fill(layout: Layout, target: Path, pipelines: PipelinesPart, report: Callab
         is_sound &= of_pipelines.copy_tables()
         held = [*_HELD, *(f"the journal of {node}" for node in nodes), *of_pipelines.held()]
         left_out = [*of_pipelines.left_out(), *_LEFT_OUT]
+    homes = _homes(target / "control" / layout.store.name)
+    if layout.node_count.exists():  # else the only one may be elsewhere, with its journal
+        _require_journals(homes, nodes, f"{layout.data} is not whole")
     facts = {
         "format": _FORMAT,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "nodes": nodes,
+        "homes": homes,
         "holds": held,
         "leavesOut": left_out,
         "outside": outside,
@@ -350,6 +357,17 @@ def restore(
         UnavailableError: the installation is running.
     """
     facts = _read_facts(source)
+    nodes = [node for node in facts["nodes"] if (source / "nodes" / node / "journal").is_dir()]
+    missing = [node for node in facts["nodes"] if node not in nodes]
+    if missing:
+        raise BackupError(f"{source} is not whole: the journal of {', '.join(missing)} is not in it any more")
+    homes = _homes(source / "control" / layout.store.name)
+    if (source / layout.node_count.name).exists():
+        _require_journals(homes, nodes, f"{source} is not whole")
+    if homes != facts.get("homes", homes):
+        raise BackupError(
+            f"{source} is of two backups: its {_FACTS} has spaces on other nodes than what is declared there"
+        )
     if layout.store.exists() and not force:
         raise BackupError(f"{layout.data} holds an installation already: name another directory, or use --force")
     try:
@@ -360,11 +378,14 @@ def restore(
                 place = (folder or folder_of(layout)).absolute()
                 stack.enter_context(replaced_folder(layout, place, source / _OWNER, force=force))
                 pipelines.restore(source / _PIPELINES, place, facts["outside"], report)
-            leased = _logs_given(layout.store)
+            leased, replaced = _logs_given(layout.store), _homes(layout.store)
             for database in layout.control.glob("*.db*"):
                 database.unlink()
             is_sound = True
-            for node in facts["nodes"]:
+            for node in sorted({path.name for path in layout.data.glob("nodes/*")} - {*nodes}):
+                shutil.rmtree(layout.data / "nodes" / node)
+                Path(marker_path(layout.data, node)).unlink(missing_ok=True)
+            for node in nodes:
                 arguments = ["--force"] if force else []
                 is_sound &= _use_tool(
                     "restore",
@@ -376,6 +397,7 @@ def restore(
                 if (source / name).is_dir():
                     shutil.rmtree(layout.data / name, ignore_errors=True)
                     shutil.copytree(source / name, layout.data / name)
+            layout.node_count.unlink(missing_ok=True)
             for name in (*_FILES, _OWNER) if is_old else _FILES:
                 if (source / name).exists():
                     shutil.copy2(source / name, layout.data / name)
@@ -383,6 +405,7 @@ def restore(
                 report(f"copying {database}")
                 _copy_database(database, layout.control / database.name)
             _begin_beyond(layout.store, leased)
+            _count_homes_beyond(layout.store, replaced)
             os.sync()
     except (OSError, sqlite3.Error) as error:
         raise UnavailableError(f"{source} could not be restored to {layout.data}: {error}") from None
@@ -402,6 +425,52 @@ def _begin_beyond(store: Path, given: int) -> None:
     if given > _logs_given(store):
         with suppress(sqlite3.Error), closing(connect(store, timeout=1)) as database:
             database.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (GIVEN, given))
+
+
+_HOMES: Final = """
+SELECT json_extract(body, '$.status.home'), namespace || '/' || name,
+    coalesce(json_extract(body, '$.status.homeGeneration'), 1)
+FROM objects WHERE kind = 'AddressSpace' AND json_extract(body, '$.status.home') IS NOT NULL
+ORDER BY 1, 2
+"""
+_NEXT_HOME: Final = """
+UPDATE objects SET body = json_set(body, '$.status.homeGeneration', ?)
+WHERE kind = 'AddressSpace' AND namespace || '/' || name = ? AND json_extract(body, '$.status.home') IS NOT NULL
+"""
+
+Homes = dict[str, dict[str, int]]
+"""By node, the spaces that are at home there, each with what counts the homes that it has had."""
+
+
+def _homes(store: Path) -> Homes:
+    """Return the homes of spaces that a store has; none if it cannot be read."""
+    found: Homes = {}
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
+        for node, space, generation in database.execute(_HOMES):
+            found.setdefault(node, {})[space] = int(generation)
+    return found
+
+
+def _require_journals(homes: Homes, nodes: Collection[str], problem: str) -> None:
+    """Check that each node with spaces has a journal.
+
+    Raises:
+        BackupError: one has none.
+    """
+    for node, spaces in homes.items():
+        if node not in nodes:
+            raise BackupError(
+                f"{problem}: {', '.join(sorted(spaces))} is at home on {node}, whose journal is not there"
+            )
+
+
+def _count_homes_beyond(store: Path, replaced: Homes) -> None:
+    """Have a restored store count on from all homes that its spaces have had, there and in the one it replaces."""
+    former = {space: generation for spaces in replaced.values() for space, generation in spaces.items()}
+    with suppress(sqlite3.Error), closing(connect(store, timeout=1)) as database:
+        for spaces in _homes(store).values():
+            for space, generation in spaces.items():
+                database.execute(_NEXT_HOME, (max(generation, former.get(space, 0)) + 1, space))
 
 
 def _waiting(outside: Mapping[str, Any]) -> list[str]:
