@@ -41,21 +41,38 @@ def choose_nodes(layout: Layout, count: int | None) -> list[str]:
     Raises:
         ConfigError: the number cannot be read or written, or spaces are at home on other nodes.
     """
-    try:
-        kept = int(json.loads(layout.node_count.read_text())["nodes"])
-    except FileNotFoundError:
-        kept = 1
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{layout.node_count} cannot be read as the number of nodes: {error!r}") from None
+    kept = _kept(layout)
     chosen = kept if count is None else count
     if not 0 < chosen <= MAX_NODES:
         raise ConfigError(f"{chosen} nodes: from 1 to {MAX_NODES} are expected")
-    names = [f"node-{number}" for number in range(chosen)]
+    names = _names(chosen)
     if layout.node_count.exists():
         _require_homes(layout.store, names)
     if chosen != kept:
         replace_file(layout.node_count, (json.dumps({"nodes": chosen}) + "\n").encode())
     return names
+
+
+def kept_nodes(layout: Layout) -> list[str]:
+    """Return the names of the nodes that an installation has.
+
+    Raises:
+        ConfigError: their number cannot be read.
+    """
+    return _names(_kept(layout))
+
+
+def _names(count: int) -> list[str]:
+    return [f"node-{number}" for number in range(count)]
+
+
+def _kept(layout: Layout) -> int:
+    try:
+        return int(json.loads(layout.node_count.read_text())["nodes"])
+    except FileNotFoundError:
+        return 1
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{layout.node_count} cannot be read as the number of nodes: {error!r}") from None
 
 
 def _require_homes(store: Path, nodes: Sequence[str]) -> None:

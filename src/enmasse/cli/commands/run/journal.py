@@ -13,7 +13,8 @@ from enmasse.cli.errors import FAILED, INTERRUPTED, UNREACHABLE, UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.drivers.backup import run_journal_tool
-from enmasse.drivers.data_directory import DEFAULT_NODE
+from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.node_count import kept_nodes
 from enmasse.storage.tools import CANNOT, IN_USE
 
 journal = typer.Typer(
@@ -28,11 +29,28 @@ Directory = Annotated[
     Path | None,
     typer.Argument(metavar="[DIRECTORY]", help="The journal's directory; by default that of --data and --name."),
 ]
-Name = Annotated[str, typer.Option("--name", metavar="NODE", help="Whose journal.")]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NODE", help="Whose journal; need not be named where there is one node."),
+]
 
 
-def _place(directory: Path | None, data: Path, name: str) -> str:
-    return str(directory or data / "nodes" / name / "journal")
+def _place(directory: Path | None, data: Path, name: str | None) -> str:
+    return str(directory or data / "nodes" / _node(data, name) / "journal")
+
+
+def _node(data: Path, name: str | None) -> str:
+    """Return the node that is named, or the only one.
+
+    Raises:
+        UsageError: none is named, and there are several.
+    """
+    nodes = kept_nodes(Layout(data)) if name is None else [name]
+    if len(nodes) > 1:
+        raise UsageError(
+            f"there are {len(nodes)} nodes, each with a journal: name one with --name: {', '.join(nodes)}"
+        )
+    return nodes[0]
 
 
 def _run(*arguments: str) -> None:
@@ -42,19 +60,23 @@ def _run(*arguments: str) -> None:
 
 
 @journal.command()
-def check(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DEFAULT_DATA) -> None:
+def check(directory: Directory = None, name: Name = None, data: Data = DEFAULT_DATA) -> None:
     """Read every page and record; report what there is and what is damaged.
 
-    It may run beside the node. The exit code is 1 if anything is damaged.
+    Without a name the journals of all nodes are read, which may be running. The exit code is 1 if one is damaged.
     """
-    _run("check", _place(directory, data, name))
+    if directory is not None or name is not None:
+        _run("check", _place(directory, data, name))
+    codes = [run_journal_tool("check", _place(None, data, node)) for node in kept_nodes(Layout(data))]
+    first = next(filter(None, codes), 0)
+    raise typer.Exit(_CODES.get(first, first))
 
 
 @journal.command()
 def dump(
     directory: Directory = None,
     messages: Annotated[bool, typer.Option("--messages", help="Decode the messages, too.")] = False,
-    name: Name = DEFAULT_NODE,
+    name: Name = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Print every record as one line of JSON."""
@@ -76,7 +98,7 @@ def salvage(
 
 
 @journal.command()
-def compact(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DEFAULT_DATA) -> None:
+def compact(directory: Directory = None, name: Name = None, data: Data = DEFAULT_DATA) -> None:
     """Write a journal anew without free pages, so that its file becomes as small as what it holds.
 
     The node must be stopped. The file is replaced at once, or not at all.
@@ -90,7 +112,7 @@ def backup(
     directory: Annotated[
         Path | None, typer.Option("--directory", metavar="DIR", help="The journal's directory.", file_okay=False)
     ] = None,
-    name: Name = DEFAULT_NODE,
+    name: Name = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Copy a journal as of its last commit, also while the node runs."""
@@ -104,7 +126,7 @@ def restore(
         Path | None, typer.Option("--directory", metavar="DIR", help="The journal's directory.", file_okay=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a journal that is there already.")] = False,
-    name: Name = DEFAULT_NODE,
+    name: Name = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Make a backup the journal of a node, which must be stopped."""
@@ -112,7 +134,7 @@ def restore(
 
 
 @journal.command()
-def init(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DEFAULT_DATA) -> None:
+def init(directory: Directory = None, name: Name = None, data: Data = DEFAULT_DATA) -> None:
     """Begin a journal anew where the former one is gone for good, so that its node starts again.
 
     A journal that is there is left alone, and this fails.
@@ -123,7 +145,7 @@ def init(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DE
 @journal.command()
 def adopt(
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without it the journal is only described.")] = False,
-    name: Name = DEFAULT_NODE,
+    name: Name = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Take in the journal of a node that belongs to another installation, which must be running.
@@ -131,6 +153,7 @@ def adopt(
     What it holds is declared here as it is there. Until then nothing of it is changed.
     """
     writer = Writer()
+    name = _node(data, name)
     with ApiClient.find(data, warn=writer.warn) as api:
         found = api.call("GET", f"/nodes/{name}/journal")
         if found["installation"] == found["own"]:
