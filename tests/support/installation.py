@@ -1,4 +1,7 @@
-"""A whole installation in processes of its own, and the commands on it."""
+"""A whole installation in processes of its own, and the commands on it.
+
+With ``ENMASSE_TEST_NODES=4`` it has four nodes, of which the first is nobody's home.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,20 @@ from enmasse.cli.app import run_app
 from enmasse.drivers.data_directory import Layout
 from tests.support.polling import until
 
-__all__ = ["EXAMPLES", "Done", "Installation"]
+__all__ = ["EXAMPLES", "NODES", "Done", "Installation"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+NODES = int(os.environ.get("ENMASSE_TEST_NODES", "1"))
+"""How many nodes an installation has whose test does not say it."""
+
+_NOBODYS_HOME = {
+    "apiVersion": "admin.enmasse.io/v1beta1",
+    "kind": "MessagingNode",
+    "metadata": {"name": "node-0"},
+    "spec": {"unschedulable": True},
+}
+"""What happens to be asked of the first node alone does not find the spaces of a test there."""
 
 
 @dataclass
@@ -48,9 +62,13 @@ class Installation:
     def start(self, *arguments: str, stdout: int | None = None) -> None:
         self.launch(*arguments, stdout=stdout)
         self.ok("status", "--wait", "150")
+        if NODES > 1 and "--nodes" not in arguments:
+            self.ok("apply", "-f", "-", stdin=json.dumps(_NOBODYS_HOME))
 
     def launch(self, *arguments: str, stdout: int | None = None) -> None:
         """Start it, and do not wait until everything is ready."""
+        if NODES > 1 and "--nodes" not in arguments:
+            arguments = (*arguments, "--nodes", str(NODES))
         with self.log.open("ab") as log:
             self.supervisor = subprocess.Popen(
                 [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto", *arguments],
@@ -160,6 +178,10 @@ class Installation:
 
     def url(self, protocol: str) -> str:
         return next(str(item["url"]) for item in self.endpoints()["endpoints"] if item["protocol"] == protocol)
+
+    def home(self, space: str) -> str:
+        """The name of the node that has a space."""
+        return str(json.loads(self.ok("get", "space", space, "-o", "json"))["status"]["home"])
 
     @property
     def proof(self) -> dict[str, str]:
