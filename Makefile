@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 .PHONY: help setup demo test lint check fast format reference advisories console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make setup              the core alone, in .venv; what else a target needs comes with its first run"
-	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
+	@echo "make demo [SECONDS=60] [NODES=2]  start the platform, devices and Spark, and watch"
 	@echo "make test [JOBS=4]      the whole test suite; what asks for a tool that is missing skips"
 	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
@@ -71,7 +71,7 @@ $(DEV): pyproject.toml | $(SPARK)
 setup: $(CORE)
 
 demo: $(SPARK)
-	@$(BIN)/enmasse demo --seconds $(SECONDS)
+	@$(BIN)/enmasse demo --seconds $(SECONDS) $(if $(NODES),--nodes $(NODES))
 
 # Root brings the tools first where nobody is there to be asked; Proton is built after that, and so has SASL and TLS.
 test:

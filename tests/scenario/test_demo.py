@@ -21,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.scenario.howto_place import Place, blocks
+from tests.support.installation import Installation
 from tests.support.polling import until
 
 TUTORIAL = "../tutorial/from-the-demo-to-your-own-pipeline.md"
@@ -34,12 +35,12 @@ pytestmark = [
 class Demo:
     """One run, line by line."""
 
-    def __init__(self, data: Path, seconds: float, **environment: str) -> None:
+    def __init__(self, data: Path, seconds: float, *arguments: str, **environment: str) -> None:
         self.data = data
         self.lines: list[str] = []
         self._queue: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "enmasse.demo", "--seconds", str(seconds), "--data", str(data)],
+            [sys.executable, "-m", "enmasse.demo", "--seconds", str(seconds), "--data", str(data), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -90,8 +91,8 @@ class Demo:
 
 
 @contextmanager
-def demo(data: Path, seconds: float, **environment: str) -> Iterator[Demo]:
-    running = Demo(data, seconds, **environment)
+def demo(data: Path, seconds: float, *arguments: str, **environment: str) -> Iterator[Demo]:
+    running = Demo(data, seconds, *arguments, **environment)
     try:
         yield running
     finally:
@@ -107,11 +108,13 @@ def rows(line: str) -> int:
 
 @pytest.fixture(scope="module")
 def ended(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """A run that came to its end, though its node and its runner were killed."""
-    with demo(tmp_path_factory.mktemp("demo") / ".enmasse", 24) as running:
+    """A run that came to its end, though the home of its space, one of two nodes, and its runner were killed."""
+    with demo(tmp_path_factory.mktemp("demo") / ".enmasse", 24, "--nodes", "2") as running:
         running.until(rows)
         processes = json.loads((running.data / "endpoints.json").read_text())["processes"]
-        os.kill(next(p["pid"] for p in processes if p["kind"] == "node"), signal.SIGKILL)
+        nodes = {p["name"]: p["pid"] for p in processes if p["kind"] == "node"}
+        assert nodes.keys() == {"node-0", "node-1"}
+        os.kill(nodes[Installation(running.data).home("demo")], signal.SIGKILL)
         running.until(rows)
         folder = str(running.data / "pipelines" / "default.demo")
         runner = next(
@@ -129,7 +132,7 @@ def test_the_demo_ends_well_though_node_and_runner_are_killed(ended: Demo) -> No
     assert ended.process.returncode == 0, ended.said()
     assert "ALERT  boiler-1: temperature" in ended.said()
     assert "COMMAND  boiler-1: cool is accepted" in ended.said()
-    assert "1 restarts of the node, 1 of the runner" in ended.said()
+    assert "1 restarts of the node, 1 of the runner" in ended.said(), ended.said()
     assert ended.left_over() == []
     space = ended.data / "pipelines" / "default.demo"
     raw = DeltaTable(space / "lake" / "raw").to_pandas()

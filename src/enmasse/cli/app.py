@@ -46,12 +46,15 @@ def _node(context: typer.Context) -> None:
 
 def _demo(
     seconds: Annotated[float, typer.Option("--seconds", min=0, help="End after so long; 0: on Ctrl-C.")] = 0,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="How many nodes; by default as many as last time, or one.")
+    ] = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Show everything at work: the platform, simulated devices, a Spark job and alerts."""
     from enmasse.demo.main import run  # noqa: PLC0415  # the other commands need not wait for all that it uses
 
-    raise typer.Exit(run(seconds, Path(data)))
+    raise typer.Exit(run(seconds, Path(data), nodes))
 
 
 def _version(data: Data = DEFAULT_DATA) -> None:

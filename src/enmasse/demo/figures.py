@@ -155,27 +155,30 @@ _ATTRIBUTES = (
 
 
 async def watch_platform(service: Service, figures: Figures) -> None:
-    """Keep the figures of the addresses fresh until cancelled, through restarts of the node."""
-    pid: int | None = None
+    """Keep the figures of the addresses fresh until cancelled, through restarts of nodes."""
+    home = ""
+    pids: dict[str, int] = {}
     while True:
-        nodes = service.processes("node")
-        if nodes:
-            new = int(nodes[0]["pid"])
-            figures.node_restarts += pid is not None and new != pid
-            pid = new
         try:
-            await _watch_node(service, figures, pid)
+            home = home or await service.home(SPACE)
+            await _watch_node(service, figures, home, pids)
         except (EnmasseError, OSError, TimeoutError):
             for address in figures.addresses.values():
                 address.in_rate = address.out_rate = 0.0
         await asyncio.sleep(INTERVAL_S)
 
 
-async def _watch_node(service: Service, figures: Figures, pid: int | None) -> None:
-    url = service.admin_url()
-    if url is None:
-        return
-    async with connect(url, container_id="demo", reconnect=False) as connection:
+def _count_restarts(service: Service, figures: Figures, pids: dict[str, int]) -> None:
+    """Count the nodes that are other processes than before, and take note of them."""
+    now = {str(node["name"]): int(node["pid"]) for node in service.processes("node")}
+    figures.node_restarts += sum(pids.get(name, pid) != pid for name, pid in now.items())
+    pids |= now
+
+
+async def _watch_node(service: Service, figures: Figures, home: str, pids: dict[str, int]) -> None:
+    _count_restarts(service, figures, pids)
+    pid = pids.get(home)
+    async with connect(service.admin_url(home), container_id="demo", reconnect=False) as connection:
         management = Management(connection)
         looked = 0.0
         while True:
@@ -189,8 +192,8 @@ async def _watch_node(service: Service, figures: Figures, pid: int | None) -> No
             for gone in set(figures.addresses) - known:
                 del figures.addresses[gone]
             looked = now
-            nodes = service.processes("node")
-            if nodes and nodes[0]["pid"] != pid:
+            _count_restarts(service, figures, pids)
+            if pids.get(home) != pid:
                 return
             await asyncio.sleep(INTERVAL_S)
 

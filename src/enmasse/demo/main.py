@@ -62,19 +62,20 @@ _DECLARED = Path(__file__).with_name("demo.yaml")
 """The space, its addresses, devices and pipelines."""
 
 
-def run(seconds: float, data: Path) -> int:
+def run(seconds: float, data: Path, nodes: int | None = None) -> int:
     """Show everything at work.
 
     Args:
         seconds: the seconds to run, from the moment when everything runs; 0: until Ctrl-C.
         data: folder of the platform and of the tables; a second run goes on with it.
+        nodes: the number of nodes; None: as many as the last run had, or one.
 
     Returns:
         0 if every device reached the raw table and an alert came, else 1; 130 when interrupted early.
     """
     console = Console(highlight=False)
     try:
-        return asyncio.run(_Demo(seconds, data, console).run())
+        return asyncio.run(_Demo(seconds, data, console, nodes).run())
     except EnmasseError as error:
         console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
         return 1
@@ -83,7 +84,7 @@ def run(seconds: float, data: Path) -> int:
 class _Demo:
     """One run. What was started is stopped in the opposite order, whatever happens."""
 
-    def __init__(self, seconds: float, data: Path, console: Console) -> None:
+    def __init__(self, seconds: float, data: Path, console: Console, nodes: int | None) -> None:
         self._seconds = seconds
         self._console = console
         self._began = datetime.now(UTC)
@@ -92,7 +93,7 @@ class _Demo:
         self._password = ""
         """Of the user of the space."""
         self._folder = data / "demo"
-        self._service = Service(data, self._folder / "up.log")
+        self._service = Service(data, self._folder / "up.log", nodes=nodes)
         self._fleet = make_fleet(FLEET)
         self._pipelines: Pipelines | None = None
         self._registered = Registered(self._service, self._figures)

@@ -31,13 +31,23 @@ class Service:
         log: file for what it says.
         automatic_ports: take free ports, even where the customary ones are free now.
         held: file descriptors that it keeps open until it has ended.
+        nodes: the number of its nodes; None: as many as it had.
     """
 
-    def __init__(self, data: Path, log: Path, *, automatic_ports: bool = False, held: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        data: Path,
+        log: Path,
+        *,
+        automatic_ports: bool = False,
+        held: Sequence[int] = (),
+        nodes: int | None = None,
+    ) -> None:
         self.data = data
         self._log = log
         self._has_automatic_ports = automatic_ports
         self._held = held
+        self._nodes = nodes
         self._process: Process | None = None
 
     async def start(self) -> None:
@@ -64,6 +74,8 @@ class Service:
         command = ["up", "--data", str(self.data)]
         if self._has_automatic_ports or not all(_is_free(port) for port in CUSTOMARY_PORTS):
             command += ["--ports", "auto"]
+        if self._nodes is not None:
+            command += ["--nodes", str(self._nodes)]
         with log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -125,6 +137,19 @@ class Service:
         except (UnavailableError, ValueError, KeyError):
             return ""
 
+    async def home(self, space: str) -> str:
+        """Return the name of the node that has a space, which is named with its namespace.
+
+        Raises:
+            UnavailableError: that cannot be said now.
+        """
+        namespace, _, name = space.partition("/")
+        found = json.loads(await self.run("get", "space", name, "--namespace", namespace, "-o", "json"))
+        status = found.get("status") or {}
+        if not status.get("home"):
+            raise UnavailableError(f"space {space} has no node yet")
+        return str(status["home"])
+
     async def stop(self) -> None:
         """Stop it in order, or by force after a while."""
         process = self._process
@@ -153,12 +178,9 @@ class Service:
         """The platform's processes of one kind, with ``name`` and ``pid``."""
         return [process for process in self._endpoints().get("processes", []) if process["kind"] == kind]
 
-    def admin_url(self) -> str | None:
-        """Return the URL at which the first node's management is reached with full rights."""
-        nodes = self.processes("node")
-        if not nodes:
-            return None
-        return f"amqp+unix://{Layout(self.data).admin_socket(nodes[0]['name'])}"
+    def admin_url(self, node: str) -> str:
+        """Return the URL at which a node's management is reached with full rights."""
+        return f"amqp+unix://{Layout(self.data).admin_socket(node)}"
 
     def _endpoints_path(self) -> Path:
         return self.data / "endpoints.json"
