@@ -161,6 +161,7 @@ async def test_a_node_that_does_not_answer_is_a_problem_and_its_figures_are_not_
     await place.after(5)
     [problem] = (await place.get(f"{BASE}/overview"))["problems"]
     assert (problem["kind"], problem["text"]) == ("Node", "node node-0 is not connected")
+    assert "`enmasse logs node-0`" in problem["remedy"]
     [node] = (await place.get(f"{BASE}/nodes"))["items"]
     assert (node["up"], node["ready"]) == (False, False)
     [row] = (await place.get(f"{SHOP}/rows/addresses?search=orders"))["items"]

@@ -29,7 +29,7 @@ _REMEDIES: Final = {
     PIPELINE.name: "Its log says more: `enmasse pipeline logs {name}`.",
 }
 _NODE_REMEDY: Final = (
-    "`enmasse logs node` says more. Where a disk is full, make room: then the node goes on by itself. One that has "
+    "`enmasse logs {name}` says more. Where a disk is full, make room: then the node goes on by itself. One that has "
     "died is started again by `enmasse up`."
 )
 _FULL_REMEDY: Final = "Receive faster, purge what nobody needs, or raise the limit of its plan."
@@ -103,7 +103,7 @@ class Overview:
                     "kind": "Node",
                     "name": node["name"],
                     "text": text,
-                    "remedy": _NODE_REMEDY,
+                    "remedy": _NODE_REMEDY.format(name=node["name"]),
                     "path": f"/nodes/{node['name']}",
                 }
 
