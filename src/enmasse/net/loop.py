@@ -108,7 +108,7 @@ class Turn:
         self._dirty.append(dirty)
 
     def later(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called in the next turn, after all that waits now; it must not raise."""
+        """Have ``call`` called in the next turn, after all that waits now."""
         self._later.append(call)
         self.begin()
 
@@ -117,7 +117,10 @@ class Turn:
         if self._due:
             # What has waited is work of somebody busy: what others have just been given goes out before it.
             for call in self._due:
-                call()
+                try:
+                    call()
+                except Exception:  # noqa: BLE001  the same
+                    _log.exception("Something failed that was put off to a later turn")
             self._finish()
         self._is_begun = False
         if self._later or self._is_requested:
@@ -134,7 +137,10 @@ class Turn:
             dirty = self._dirty
             self._dirty = []
             for flushable in dirty:
-                flushable.flush()
+                try:
+                    flushable.flush()
+                except Exception:  # noqa: BLE001  whatever it is, only this one may suffer
+                    _log.exception("Something failed that was put off to the end of the turn")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

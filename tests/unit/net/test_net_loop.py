@@ -156,6 +156,33 @@ async def test_a_hook_that_fails_is_logged_and_the_turn_goes_on(caplog: pytest.L
     assert "oops" in caplog.text
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_what_fails_at_the_end_of_a_turn_costs_nobody_else_the_turn(
+    caplog: pytest.LogCaptureFixture, is_later: bool
+) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    log: list[str] = []
+
+    class Broken:
+        def flush(self) -> None:
+            raise RuntimeError("oops")
+
+    for name in ("a", "b"):
+        if is_later:
+            turn.later(Broken().flush)
+            turn.later(Recorder(log, name).flush)
+        else:
+            turn.mark(Broken())
+            turn.mark(Recorder(log, name))
+    await turn_over()
+    await turn_over()
+    assert log == ["a", "b"]
+    assert caplog.text.count("RuntimeError: oops") == 2
+    turn.mark(Recorder(log, "the next"))
+    await turn_over()
+    assert log[-1] == "the next"
+
+
 def test_programs_run_on_uvloop_and_give_their_result() -> None:
     async def main() -> type:
         return type(asyncio.get_running_loop())
