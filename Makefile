@@ -71,7 +71,7 @@ $(DEV): pyproject.toml | $(SPARK)
 setup: $(CORE)
 
 demo: $(SPARK)
-	@$(BIN)/enmasse demo --seconds $(SECONDS) $(if $(NODES),--nodes $(NODES))
+	@$(BIN)/enmasse demo --seconds $(SECONDS)$(if $(NODES), --nodes $(NODES))
 
 # Root brings the tools first where nobody is there to be asked; Proton is built after that, and so has SASL and TLS.
 test:

@@ -21,12 +21,12 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(clone: Path, target: str) -> list[str]:
+def plan(clone: Path, target: str, *settings: str) -> list[str]:
     """Return the commands that make would run."""
     # The make that runs these tests leaves its own flags to whatever it starts.
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
     done = subprocess.run(
-        ["make", "-n", target], cwd=clone, env=environment, capture_output=True, text=True, check=True
+        ["make", "-n", target, *settings], cwd=clone, env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines()
 
@@ -53,6 +53,7 @@ def test_a_layer_that_is_there_is_not_installed_again(clone: Path) -> None:
     for stamp in (".core", ".spark"):
         (clone / ".venv" / stamp).touch()
     assert plan(clone, "demo") == [".venv/bin/enmasse demo --seconds 0"]
+    assert plan(clone, "demo", "NODES=2") == [".venv/bin/enmasse demo --seconds 0 --nodes 2"]
 
 
 @pytest.mark.slow  # it takes five seconds until there is something to tell
