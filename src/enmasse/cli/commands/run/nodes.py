@@ -81,17 +81,17 @@ def _row(item: Document) -> list[str]:
 @nodes.command()
 def cordon(name: _Name, data: Data = DEFAULT_DATA) -> None:
     """Place no new space on a node; those that it has stay."""
-    _set(name, True, "gets no new space", data)
+    _cordon(name, True, "gets no new space", data)
 
 
 @nodes.command()
 def uncordon(name: _Name, data: Data = DEFAULT_DATA) -> None:
     """Place new spaces on a node again."""
-    _set(name, False, "gets new spaces", data)
+    _cordon(name, False, "gets new spaces", data)
 
 
-def _set(name: str, is_cordoned: bool, told: str, data: Data) -> None:
+def _cordon(name: str, is_cordoned: bool, said: str, data: Data) -> None:
     writer = Writer()
     with ApiClient.find(data, warn=writer.warn) as api:
         api.merge(api.get(MESSAGING_NODE, "", name), {"spec": {"unschedulable": is_cordoned}})
-    writer.say(f"node {name} {told}")
+    writer.say(f"node {name} {said}")
