@@ -102,6 +102,9 @@ class OneOfEach:
             {"cpuSeconds": 1.5, "version": "1"}, {"ready": True, "problems": ["p"]}, [space], [address]
         )
 
+    async def health(self) -> dict[str, Any]:
+        return {"ready": True}
+
     async def ping(self) -> None:
         pass
 

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -65,6 +66,8 @@ def test_commands_and_metrics_know_every_node(several: Installation) -> None:
     until(lambda: [line.split()[:3] for line in several.ok("get", "nodes").splitlines()[1:]] == wanted)
     for name in names:
         assert several.run("logs", name, "--tail", "0").code == 0
+        assert is_ready(several, name)
+    assert shell(several, "ready") == "okok\n"
     with urlopen(Request(f"{several.url('api')}/metrics", headers=several.proof)) as answer:
         metrics = answer.read().decode()
     assert all(f'enmasse_node_ready{{node="{name}"}} 1.0' in metrics for name in names)
@@ -79,8 +82,12 @@ def test_commands_and_metrics_know_every_node(several: Installation) -> None:
 def shell(installation: Installation, name: str) -> str:
     """Run a block of the how-to; what it said."""
     environment = {**os.environ, "ENMASSE_DATA": str(installation.data), "PATH": command_path(), "COLUMNS": "120"}
+    block = BLOCKS[name].replace("localhost:8080", urlsplit(installation.url("api")).netloc)
+    # The paths of sockets are short, those of tests long.
+    socket_of = Layout(installation.data).admin_socket
+    block = block.replace("${ENMASSE_DATA:-.enmasse}/nodes/node-2/admin.sock", str(socket_of("node-2")))
     done = subprocess.run(
-        ["bash", "-euc", BLOCKS[name]], env=environment, capture_output=True, text=True, timeout=170, check=False
+        ["bash", "-euc", block], env=environment, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
     return done.stdout
@@ -135,6 +142,17 @@ def test_clients_come_to_their_space_by_every_node_and_find_what_was_stored_when
 def unready_nodes(installation: Installation) -> set[str]:
     status = json.loads(installation.run("status", "-o", "json").out)
     return {node["name"] for node in status["nodes"] if not node["ready"]}
+
+
+def is_ready(installation: Installation, name: str) -> bool:
+    """Whether the API says that a node is ready, as a probe without a proof asks."""
+    try:
+        with urlopen(f"{installation.url('api')}/readyz/nodes/{name}") as answer:
+            return bool(answer.read() == b"ok")
+    except HTTPError as error:
+        if error.code != 503:
+            raise
+        return False
 
 
 def nodes_of(installation: Installation) -> dict[str, int]:
@@ -327,6 +345,7 @@ def test_a_node_without_its_journal_is_missed_while_the_others_serve_and_a_new_o
     until(lambda: told in several.log.read_text(), several.log.read_text)
     until(lambda: set(nodes_of(several)) == {"node-0", "node-1", "node-3", "node-4"})
     until(lambda: unready_nodes(several) == {"node-2"})
+    assert (is_ready(several, "node-1"), is_ready(several, "node-2")) == (True, False)
     until(lambda: several.log.read_text().count("Everything runs") == 2, several.log.read_text)
     with ExitStack() as stack:
         for _ in range(8):

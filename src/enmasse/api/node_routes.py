@@ -1,7 +1,8 @@
 """Routes that nodes answer: health, journals, connections, links and retained values of spaces, what users may do.
 
 Control is ready when its resource store answers, because objects can be written then, whether or not the node is
-reachable. The state of the node is only reported: its own ``/readyz`` decides on it.
+reachable. The state of the node is only reported: its own ``/readyz`` decides on it. ``/readyz/nodes/NAME`` tells
+that to probes, which cannot ask one node of several.
 
 A node refuses to write to the journal of another installation until it is adopted.
 
@@ -21,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from enmasse.api.access.authorization import NODE_READINESS
 from enmasse.api.kube.requests import OBJECTS, Query, place, read_body
 from enmasse.api.kube.status import RequestError
 from enmasse.control.errors import NodeUnavailableError, ResourceNotFoundError
@@ -69,10 +71,21 @@ def health_routes(registry: Registry, figures: Sequence[Figures], context: Conte
             lines.append(": ".join([f"[{sign}] node {node['name']}", *node["problems"]]))
         return PlainTextResponse("\n".join([*lines, "readyz passed", ""]))
 
+    figures_of = {item.name: item for item in figures}
+
+    async def node_ready(request: Request) -> PlainTextResponse:
+        """Show whether a node is ready, as it says itself."""
+        name: str = request.path_params["name"]
+        if name not in figures_of:
+            return PlainTextResponse("there is no such node", 404)
+        is_ready = await figures_of[name].is_ready()
+        return PlainTextResponse("ok" if is_ready else "not ready", 200 if is_ready else 503)
+
     return [
         Route("/healthz", healthy),
         Route("/livez", healthy),
         Route("/readyz", ready),
+        Route(NODE_READINESS + "{name}", node_ready),
     ]
 
 

@@ -353,6 +353,9 @@ class FiguresSource(Protocol):
     async def figures(self, counters: Sequence[str]) -> NodeFigures:
         """Return the present figures of the node, and of its addresses their identity and these counters."""
 
+    async def health(self) -> Mapping[str, Any]:
+        """Return what the node says of its health, as ``NodeFigures.health``."""
+
     async def ping(self) -> None:
         """Send a message through the node and wait until it has come back."""
 

@@ -463,6 +463,21 @@ def _refuse_nobody(_host: str | None, _transport: asyncio.Transport) -> str | No
     return None
 
 
+def admin_port(turn: Turn, protocols: Mapping[ProtocolSignature, MakeEngine], answer: Answer) -> Port:
+    """Return what serves the administrator's socket, by which one node of several is asked for its health.
+
+    Args:
+        turn: the turn of the loop.
+        protocols: the functions that make engines.
+        answer: answers requests for the node's health.
+    """
+    makers: dict[ProtocolSignature, MakeEngine] = {
+        **protocols,
+        _HEALTH: partial(_make_health, turn, answer, _refuse_nobody),
+    }
+    return Port(turn, makers, ConnectionLimiter(turn, ConnectionLimits()), _refuse_nobody)
+
+
 _LIMITS = ConnectionLimits(max_connections=64, max_handshakes=64)
 """A control process has two connections; peers that never finish the handshake must not keep it out."""
 

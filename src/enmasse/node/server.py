@@ -57,6 +57,7 @@ from enmasse.node.ports import (
     Ports,
     ServedHosts,
     SpacePorts,
+    admin_port,
     reason_of,
 )
 from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
     from enmasse.identity.login import TokenAuthority
     from enmasse.identity.users import Users
     from enmasse.net.first_bytes import ProtocolSignature
-    from enmasse.net.listener import MakeEngine
+    from enmasse.net.listener import MakeEngine, Port
     from enmasse.net.shared_listener import SharedListener
     from enmasse.net.transport import Engine
     from enmasse.node.connections.client_connection import ClientConnection
@@ -307,6 +308,7 @@ class Server:
         self.entities.is_here = lambda space: self.handovers.elsewhere(space) is None
         self.entities.home_changed = self._home_changed
         self._awaited: AwaitedHeaders | None = None
+        self._admin_port: Port | None = None
         self.management_port: ManagementPort | None = None
         self._reached_at = ""
         self._outdated: dict[str, str] = {}
@@ -508,16 +510,16 @@ class Server:
         return await self.ports.open((host, port), self._engine_makers(origin), self.hosts.refuse)
 
     async def listen_admin(self, path: Path) -> None:
-        """Open the administrator's socket, which only this user can reach.
+        """Open the administrator's socket, which only this user can reach, and which tells of the node's health.
 
         Raises:
             ConfigError: the socket cannot be made there.
         """
         origin = _Origin(main_protocol(self.protocols), "", fixed=self.admin)
-        make_engine = partial(self._make_engine, origin.row, origin)
+        served = self._admin_port = admin_port(self._turn, self._engine_makers(origin), self.health.answer)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
-            server = await self._listen_at(path, lambda: EngineProtocol(self._turn, make_engine))
+            server = await self._listen_at(path, served.make_protocol)
         except OSError as error:
             raise ConfigError(f"the socket {path} cannot be made: {error.strerror or error}") from None
         self.listeners.append(Listener("admin", str(path), 0, server))
@@ -708,6 +710,8 @@ class Server:
         if self._awaited is not None:
             self._awaited.shut()
         self.handovers.stop()
+        if self._admin_port is not None:
+            self._admin_port.limiter.shut()
         if self.management_port is not None:
             self.management_port.close()
         for space in self.entities.spaces.values():

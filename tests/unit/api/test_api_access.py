@@ -205,6 +205,8 @@ def test_nothing_but_health_is_told_without_a_proof(guarded: Guarded) -> None:
         assert response.headers["www-authenticate"] == 'Bearer realm="enmasse"'
     assert guarded(None, "GET", "/healthz").text == "ok"
     assert guarded(None, "GET", "/readyz").text == "ok"
+    assert guarded(None, "GET", "/readyz/nodes/node-9").status_code == 404
+    assert guarded(None, "GET", "/readyz/nodes").status_code == 401
     assert guarded(None, "GET", "/readyz?verbose").status_code == 401
 
 

@@ -31,6 +31,8 @@ from enmasse.control.ports import NodeFigures
 from enmasse.node.management.entity_types import ATTRIBUTES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enmasse.control.store.registry import Registry
 
 ROOT = Path(__file__).parents[3]
@@ -106,6 +108,9 @@ class FakeNode:
         if self.error is not None:
             raise self.error
         return self.found
+
+    async def health(self) -> Mapping[str, Any]:
+        return (await self.figures()).health
 
     async def ping(self) -> None:
         await self.figures()
@@ -316,6 +321,21 @@ def test_control_is_ready_whatever_the_node_is_and_tells_of_it(watched: Watched)
         "ready": True,
         "nodes": [{"name": "node-0", "up": False, "ready": False, "problems": ["node node-0 is not connected"]}],
     }
+
+
+def test_a_probe_may_ask_for_one_node_and_gets_its_own_word(watched: Watched) -> None:
+    def asked(name: str = "node-0") -> tuple[int, str]:
+        answer = watched.get(f"/readyz/nodes/{name}")
+        return answer.status_code, answer.text
+
+    assert asked() == (200, "ok")
+    watched.node.found.health.update(ready=False, problems=["stopping: the node is stopping"])
+    assert asked() == (503, "not ready")
+    watched.node.found.health.update(ready=True)
+    assert asked() == (200, "ok")
+    watched.node.error = NodeUnavailableError("node node-0 is not connected")
+    assert asked() == (503, "not ready")
+    assert asked("node-7") == (404, "there is no such node")
 
 
 def test_a_node_tells_every_attribute_that_a_metric_is_read_from() -> None:

@@ -64,6 +64,9 @@ class WatchedNode(NoMessages):
         ]  # fmt: skip
         return NodeFigures(statistics, {"ready": False, "problems": ["the [disk] is full"]}, [], addresses)
 
+    async def health(self) -> dict[str, Any]:
+        return {"ready": self.problem is None}
+
     async def ping(self) -> None:
         pass
 
@@ -130,7 +133,9 @@ def place(tmp_path: Path) -> Iterator[WatchedNode]:
 @pytest.mark.usefixtures("place")
 def test_the_overview_tells_problems_with_their_remedies_and_sums(cli: Cli) -> None:
     told = cli("overview").out
-    assert "Node node-0: the [disk] is full\n  `enmasse logs node-0` says more. Where a disk is full, make room" in told
+    assert (
+        "Node node-0: the [disk] is full\n  `enmasse logs node-0` says more. Where a disk is full, make room" in told
+    )
     assert "Addresses:   3\n" in told
     assert "node-0" in told.splitlines()[-1]
     found = json.loads(cli("overview", "-o", "json").out)

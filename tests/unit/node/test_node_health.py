@@ -91,6 +91,13 @@ def test_a_node_that_is_drained_is_not_ready_and_serves_until_it_is_told_again_t
             answer = http.getresponse()
             return answer.status, answer.read().decode()
 
+    def asked_as_administrator() -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(node.admin_url.removeprefix("amqp+unix://"))
+            connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with connection.makefile() as answer:
+                return answer.read()
+
     with NodeProcess(tmp_path, "--drain-delay", "600") as node:
         with connect(node.admin_url) as admin:
             management = admin.management()
@@ -99,9 +106,11 @@ def test_a_node_that_is_drained_is_not_ready_and_serves_until_it_is_told_again_t
             management.create("io.enmasse.address", "default/shop.orders", record)
         with connect(node.url) as connection:
             assert asked("/readyz") == (200, "ok\n")
+            assert asked_as_administrator().endswith("\n\nok\n")
             os.kill(node.pid, signal.SIGTERM)
             until(lambda: asked("/readyz")[0] == 503)
             assert "[-] stopping: the node is stopping\n" in asked("/readyz")[1]
+            assert asked_as_administrator().startswith("HTTP/1.1 503")
             with connect(node.url) as other, other.receiver("orders") as receiver:
                 connection.sender("orders").send(Message("still served"))
                 delivery = receiver.receive(timeout=60)

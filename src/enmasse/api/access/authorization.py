@@ -40,9 +40,12 @@ if TYPE_CHECKING:
     from enmasse.control.access.rights import Rights
     from enmasse.identity.rbac import Requester
 
-HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+_HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 
-_PUBLIC = HEALTH_PATHS | frozenset(
+NODE_READINESS = "/readyz/nodes/"
+"""The readiness of one node; its name follows."""
+
+_PUBLIC = _HEALTH_PATHS | frozenset(
     {
         "/login",
         "/login/proof",
@@ -57,9 +60,14 @@ SPARK_PAGES = "/spark/"
 """Spark's pages lie below it and a ticket, which is the proof."""
 
 
+def is_of_health(path: str) -> bool:
+    """Return whether a path is for probes, such as those of load balancers."""
+    return path in _HEALTH_PATHS or path.startswith(NODE_READINESS)
+
+
 def is_public(path: str) -> bool:
     """Return whether a path needs no authentication: it holds nothing secret, or is its own proof."""
-    return path in _PUBLIC or path.startswith(("/console/", SPARK_PAGES))
+    return path in _PUBLIC or path.startswith(("/console/", SPARK_PAGES, NODE_READINESS))
 
 
 _UNAUTHORIZED = (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from enmasse.api.access.authorization import HEALTH_PATHS, is_public
+from enmasse.api.access.authorization import is_of_health, is_public
 from enmasse.api.kube.status import RequestError, answer, answer_error
 from enmasse.net.origins import SAFE_METHODS, host_of, host_refusal, page_host_of, scheme_of
 
@@ -77,7 +77,7 @@ class Guard:
         """Return why a request is refused, None if it is not."""
         unserved: str | None = (scope.get("state") or {}).get("refusal")
         if unserved is not None:
-            return None if scope["path"] in HEALTH_PATHS else unserved
+            return None if is_of_health(scope["path"]) else unserved
         hosts = _values(scope, b"host")
         # Several are none, as h11 has it.
         host = ", ".join(hosts) if hosts else None

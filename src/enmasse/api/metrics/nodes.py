@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from enmasse.api.metrics.catalogue import ADDRESS_COUNTERS
 from enmasse.control.errors import NodeUnavailableError
@@ -25,6 +25,27 @@ PATIENCE_S = 2.0
 
 FRESH_S = 1.0
 """Two servers that scrape at the same time get the same figures."""
+
+
+_T = TypeVar("_T")
+
+
+class _Fresh(Generic[_T]):
+    """What is asked for at most every ``FRESH_S``, however many want to know."""
+
+    def __init__(self, ask: Callable[[], Awaitable[_T]], clock: Callable[[], float]) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._latest: tuple[float, _T] | None = None
+
+    async def read(self) -> _T:
+        """Return the latest answer."""
+        async with self._lock:
+            if self._latest is None or self._clock() - self._latest[0] >= FRESH_S:
+                found = await self._ask()
+                self._latest = self._clock(), found
+            return self._latest[1]
 
 
 class Figures:
@@ -42,18 +63,23 @@ class Figures:
         self.problem = "it was not asked yet"
         """Why there are no figures; empty if there are some."""
         self._source = source
-        self._clock = clock
-        self._lock = asyncio.Lock()
-        self._asked_at: float | None = None
-        self._latest: NodeFigures | None = None
+        self._figures = _Fresh(self._ask, clock)
+        self._is_ready = _Fresh(self._ask_ready, clock)
 
     async def read(self) -> NodeFigures | None:
         """Return the node's figures; ``None``, with the reason in ``problem``, if it does not answer."""
-        async with self._lock:
-            if self._asked_at is None or self._clock() - self._asked_at >= FRESH_S:
-                self._latest = await self._ask()
-                self._asked_at = self._clock()
-            return self._latest
+        return await self._figures.read()
+
+    async def is_ready(self) -> bool:
+        """Return whether the node answers, and says that it is ready."""
+        return await self._is_ready.read()
+
+    async def _ask_ready(self) -> bool:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return bool((await self._source.health()).get("ready"))
+        except (TimeoutError, EnmasseError):
+            return False
 
     async def _ask(self) -> NodeFigures | None:
         try:

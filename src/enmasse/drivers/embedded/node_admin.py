@@ -297,6 +297,11 @@ class AmqpNodeAdmin:
         has_more = len(addresses) > _MAX_ADDRESSES
         return NodeFigures(statistics[0], health[0], spaces, addresses[:_MAX_ADDRESSES], has_more)
 
+    async def health(self) -> dict[str, Any]:
+        """Return what the node says of its health."""
+        with _Errors():
+            return (await self._reachable(self._management).query(_HEALTH))[0]
+
     async def ping(self) -> None:
         """Send a message through an address of its own and wait until it has come back."""
         with _Errors():
