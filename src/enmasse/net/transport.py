@@ -20,9 +20,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
+import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from fcntl import ioctl
 from termios import TIOCOUTQ
 from time import perf_counter
@@ -92,6 +95,9 @@ HANDSHAKE_FLUSHES = 8
 """A handshake is over after fewer writes; until then the deadline may still come closer."""
 
 _NOTHING = memoryview(b"")
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""A socket that lingers for no time is reset as it is closed."""
 
 _log = logging.getLogger(__name__)
 
@@ -766,6 +772,43 @@ class EngineProtocol(Borrower):
         """Drop the socket without another word."""
         if not self.is_lost:
             self.transport.abort()
+
+    def reset(self) -> None:
+        """Drop the socket so that the peer hears of it at once: one that waits for its socket to fail, say.
+
+        What the peer has not read yet may be lost.
+        """
+        if not self.is_lost:
+            sock = self.transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            self.abort()
+
+    def reset_later(self, seconds: float) -> None:
+        """Reset the connection if it has not ended by then."""
+        self._turn.loop.call_later(seconds, self.reset)
+
+    def reset_once_closed(self, seconds: float) -> None:
+        """Have the peer's socket fail, if the peer has not closed it within so many seconds of this end."""
+        sock = self.transport.get_extra_info("socket")
+        if self.is_lost or sock is None:
+            return
+        loop = self._turn.loop
+        with suppress(OSError):  # there are too many files
+            kept = socket.socket(fileno=os.dup(sock.fileno()))
+
+            def reset() -> None:
+                kept.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                kept.close()
+
+            def end(_closed: object) -> None:
+                with suppress(OSError):  # the peer is gone
+                    kept.shutdown(socket.SHUT_WR)
+                loop.call_later(seconds, reset)
+
+            if self._closed is None:
+                self._closed = loop.create_future()
+            self._closed.add_done_callback(end)
 
     def _guard(self, what: str, call: Callable[..., None], *arguments: Any) -> None:
         """Call into the engine; should it fail, drop the connection."""

@@ -33,7 +33,7 @@ from enmasse.net.loop import Turn
 from enmasse.net.peers import PeerLayer, path_of
 from enmasse.net.proxy_layer import AwaitedHeaders
 from enmasse.net.transport import EngineProtocol
-from enmasse.node.connections.connections import Connections, LaneWatcher
+from enmasse.node.connections.connections import AGAIN, Connections, LaneWatcher
 from enmasse.node.connections.handover import MIN_SECRET_BYTES, Handovers
 from enmasse.node.connections.logs import EventLog
 from enmasse.node.connections.review import Reviews
@@ -728,12 +728,12 @@ class Server:
             if self.is_draining and number % CLOSED_AT_ONCE == 0:
                 await asyncio.sleep(CLOSE_EVERY_S)
             if connection in self.connections.shells:  # or it has gone meanwhile
-                connection.close("amqp:connection:forced", "the node is stopping; connect again")
+                connection.close(AGAIN, "the node is stopping; connect again")
         waits = [asyncio.ensure_future(shell.wait_closed()) for _, shell in shells]
         if waits:
             _, late = await asyncio.wait(waits, timeout=CLOSE_S)
             for _, shell in shells:
-                shell.abort()
+                shell.reset()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
         # Homes that stop, too, say so to their clients themselves; the others do not, and nobody else can.

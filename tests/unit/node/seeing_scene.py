@@ -31,6 +31,9 @@ class Shell:
     is_stalled = False
     tls = via = ""
 
+    def reset_later(self, _seconds: float) -> None:
+        """Do nothing: there is no socket."""
+
 
 class SeenNode:
     """A node with the space ``ns/shop`` and the queue ``q``; ``$admin`` is the administrator's."""

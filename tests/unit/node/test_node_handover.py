@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import select
 import shutil
 import socket
 import ssl
@@ -34,6 +35,8 @@ from enmasse.node.patterns import matcher_of
 from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
 from enmasse.node.users.admission import credential_of
+from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
+from enmasse.wire.amqp.performatives import Open
 from enmasse.wire.mqtt.packets import Reason, Version
 from enmasse.wire.peer_header import PeerDevice, PeerHeader, PeerToken, PeerUser, write_peer_header
 from enmasse.wire.proxy_header import BalancerTls, ProxyHeader
@@ -696,6 +699,33 @@ def test_a_front_that_knows_an_old_home_says_so_and_has_clients_come_again(play:
             # Whoever is there goes when the space goes.
             await stage.change(stage.home, "update", SPACE_TYPE, GUARDED, {"home": "front", "homeGeneration": 5})
             await until_async(lambda: not stage.rows())
+
+    play(story)
+
+
+@pytest.mark.parametrize("way", ["at its home", "at a front", "at a front whose home stops"])
+def test_who_answers_no_close_but_waits_for_its_socket_to_fail_as_proton_does_has_it_fail(
+    play: Play, way: str
+) -> None:
+    async def story(stage: Stage) -> None:
+        reached = stage.home if way == "at its home" else stage.front
+        client = socket.create_connection(("127.0.0.1", reached.listeners[-1].port))
+        with client:
+            client.sendall(AMQP_HEADER + amqp_frame(0, Open("c", hostname="open.ns")))
+            await until_async(stage.rows)
+            ends = select.poll()
+            ends.register(client, 0)
+            if way == "at a front whose home stops":
+                await stage.home.stop()
+            else:
+                (row,) = stage.rows()
+                assert stage.home.connections.close(row["name"], "connect again")
+            await until_async(lambda: any(event & select.POLLERR for _, event in ends.poll(0)))
+            heard = b""
+            with suppress(ConnectionResetError):
+                while part := client.recv(4096):
+                    heard += part
+            assert b"amqp:connection:forced" in heard
 
     play(story)
 

@@ -111,6 +111,7 @@ class Binding(ClientConnection):
     serves_devices = True
     host_words = HostWords("the host in sasl-init", "the host in open or sasl-init")
     first_words = AMQP_HEADER
+    waits_for_reset = True  # proton answers no close with `amqp:connection:forced`
     engine: Connection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

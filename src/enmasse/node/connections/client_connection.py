@@ -263,6 +263,9 @@ class ClientConnection:
     """The bytes that its client has been told when it enters, and which the home says again, as the connection is
     handed over; None: its connections are not."""
 
+    waits_for_reset: ClassVar[bool] = False
+    """True if there are clients that come again, as they were told to, no sooner than their sockets fail."""
+
     engine: Traced
 
     def __init__(

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+AGAIN: Final = "amqp:connection:forced"
+"""The condition that has clients connect again."""
+
+LINGER_S: Final = 1.0
+"""Seconds in which a client may go that was told to come again, before its socket is reset."""
+
 UNREAD_BYTES: Final = 16 << 20
 """The bytes, of a node, that were made for clients and wait for them to read. One answer may be larger."""
 
@@ -175,13 +181,19 @@ class Connections:
         """The number of attached links."""
         return sum(len(connection.links) for connection in self._open)
 
+    def force(self, connection: ClientConnection, reason: str) -> None:
+        """Close a connection so that its client may connect again."""
+        connection.close(AGAIN, reason)
+        if connection.waits_for_reset and connection in self.shells:
+            self.shells[connection].reset_later(LINGER_S)
+
     def close_space(self, space: Space) -> None:
         """Close the connections of a space that is deleted, in turns if they are many."""
         space.core.chores.add(f"connections of space {space.name}", self._close_space(space))
 
     def _close_space(self, space: Space) -> Iterator[int]:
         for connection, _ in self._of(space):
-            connection.close("amqp:connection:forced", f"space {space.name!r} was deleted")
+            self.force(connection, f"space {space.name!r} was deleted")
             yield ENDING_UNITS
 
     def rehome(self, space: Space) -> None:
@@ -191,7 +203,7 @@ class Connections:
     def _rehome(self, space: Space) -> Iterator[int]:
         for connection, _ in self._of(space):
             if not connection.admission.is_administrator:
-                connection.close("amqp:connection:forced", "the space has another home now: connect again")
+                self.force(connection, "the space has another home now: connect again")
                 yield ENDING_UNITS
 
     def meter(self, space: Space) -> None:
@@ -204,7 +216,7 @@ class Connections:
         """Close the connection of a number, if there is one (in a space); its client may connect again at once."""
         for connection, number in self._open.items():
             if str(number) == name and (space is None or connection.space is space):
-                connection.close("amqp:connection:forced", reason)
+                self.force(connection, reason)
                 return True
         return False
 

@@ -15,8 +15,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import socket
-import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,6 +26,7 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.budget import Holder
 from enmasse.net.peers import Failure, PeerCall, is_ending, path_of
 from enmasse.net.pipe import HomeProtocol, PipeEnd, PipeProtocol
+from enmasse.node.connections.connections import AGAIN, LINGER_S
 from enmasse.wire.peer_header import Answer, PeerHeader, write_peer_header
 from enmasse.wire.proxy_header import BalancerTls, ProxyHeader, ProxyHeaderError
 
@@ -41,12 +40,6 @@ if TYPE_CHECKING:
     from enmasse.node.connections.client_connection import ClientConnection
     from enmasse.node.connections.connections import Connections
     from enmasse.node.entity_records import Record
-
-AGAIN: Final = "amqp:connection:forced"
-"""The condition that has clients connect again."""
-
-LINGER_S: Final = 1.0
-"""Seconds in which a client may read why it is refused, before its socket is closed."""
 
 MIN_SECRET_BYTES: Final = 16
 
@@ -237,7 +230,7 @@ class Handovers:
         self._turn.begin()
         shell = self._connections.shells[connection]
         party = space.name, connection.admission.name, connection.party[-1]
-        near = PipeEnd(lambda: self._ended(near))
+        near = PipeEnd(lambda: self._ended(near, comes_again=connection.waits_for_reset))
         far = PipeEnd()
         near.join(far)
         self._pipes[near] = shell
@@ -254,8 +247,11 @@ class Handovers:
             home.data_received(heard)
         former.lost()
 
-    def _ended(self, near: PipeEnd) -> None:
-        self._pipes.pop(near, None)
+    def _ended(self, near: PipeEnd, *, comes_again: bool) -> None:
+        shell = self._pipes.pop(near)
+        if comes_again:
+            # Its home may have said before it went that it goes.
+            shell.reset_once_closed(LINGER_S)
 
     def _reach(
         self,
@@ -309,7 +305,7 @@ class Handovers:
         shell = self._connections.shells[connection]
         connection.close(error.condition, error.description)
         connection.ignore_rest()
-        self._turn.loop.call_later(LINGER_S, _reset, shell)
+        shell.reset_later(LINGER_S)
 
     def problem(self, connection: ClientConnection, space: Space, home: Home, failure: Failure) -> RemoteError:
         """Log that a home has not taken the connection of a client, and return what the client is told."""
@@ -372,14 +368,6 @@ class Handovers:
 
 def _holder(connections: Connections, party: tuple[object, ...], give_way: Callable[[], None]) -> Holder:
     return Holder(connections.unread, party, give_way)
-
-
-def _reset(shell: EngineProtocol) -> None:
-    """Cut off a client that was refused and has not gone: proton comes again by itself when its socket fails."""
-    if not shell.is_lost:
-        sock = shell.transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        shell.abort()
 
 
 def _client_of(shell: EngineProtocol) -> ProxyHeader:
