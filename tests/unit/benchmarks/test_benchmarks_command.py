@@ -135,3 +135,17 @@ def test_what_tls_adds_is_measured_for_every_size_or_what_is_missing_is_said(
     assert figures["the same bytes through the TLS library alone"] > 0
     assert figures["multiple"] == figures["what TLS adds"] / figures["the same bytes through the TLS library alone"]
     assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.slow
+def test_what_several_nodes_cost_is_measured_beside_bytes_alone(tmp_path: Path, short: tuple[str, ...]) -> None:
+    for case, wanted in (("pipe", "STOMP, 100 B"), ("open", "a bare proxy")):
+        done = benchmarks("nodes", "--case", case, *short)
+        assert done.returncode == 0, done.stdout + done.stderr
+        kept = max(tmp_path.glob("*.jsonl"))
+        _, measured = map(json.loads, kept.read_text().splitlines())
+        kept.unlink()
+        assert measured["failure"] == ""
+        assert any(wanted in line["what"] for line in measured["lines"])
+        assert all(line["value"] > 0 for line in measured["lines"])
+    assert list(tmp_path.iterdir()) == []
