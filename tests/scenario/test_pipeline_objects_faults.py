@@ -77,8 +77,10 @@ def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoeve
         "trigger": "200ms",
     }
 
+    addresses = {"numbers": {"type": "stream"}}
+
     def put() -> None:
-        place.put("demo.n", spec, {"numbers": {"type": "stream"}})
+        place.put("demo.n", spec, addresses)
 
     def kill() -> None:
         place.kill()
@@ -102,7 +104,8 @@ def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoeve
         relay.cut()
         send()
         place.until(lambda: "the storage does not answer; it goes on when it does" in error())
-        kill()
+        place.interrupt("demo.n", spec, addresses)
+        put()
         relay.mend()
         place.until(is_there)
         relay.slowness_s = 0.1

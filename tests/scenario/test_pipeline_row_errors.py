@@ -286,9 +286,7 @@ def test_each_row_is_in_the_results_or_among_the_letters_once_whatever_is_killed
         before, sent = place.count("killed_rows"), sent + more
         place.until(lambda: place.count("killed_rows") > before)  # noqa: B023  # called at once
         time.sleep(story_chance.uniform(0.0, 1.0))  # anywhere in the batches that follow
-        place.kill()
-        place.start()
-        place.next_event("ready")
+        place.interrupt("demo.killed", spec, kinds)
     place.put("demo.killed", spec, kinds)
     good = [n for n in range(sent) if n % 5]
     # What each kill left behind comes in small batches.
