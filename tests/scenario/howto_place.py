@@ -86,12 +86,12 @@ class Place:
         told: dict[str, Any] = self.api(f"pipelines/{name}").get("status", {})
         return {"phase": "", "rows": 0, "lag": None, "conditions": []} | told
 
-    def run(self, commands: str, *, may_warn: bool = False) -> str:
+    def run(self, commands: str) -> str:
         """Run commands of a shell, or a program of Python, and return what they say."""
         for customary, port in self.ports.items():
             commands = commands.replace(f"127.0.0.1:{customary}", f"127.0.0.1:{port}")
         done = subprocess.run(
-            [sys.executable, "-W", "default" if may_warn else "error", "-c", commands]
+            [sys.executable, "-W", "error", "-c", commands]
             if re.search(r"^(import|from) ", commands, re.MULTILINE)
             else ["bash", "-euc", commands],
             env=self.environment,

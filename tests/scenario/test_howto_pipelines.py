@@ -186,15 +186,3 @@ def test_spark_is_looked_into_as_the_howto_says(place: Place) -> None:
     log = next((place.directory / "disk/pipelines/default.kiln/events").glob("eventlog_v2_*/events_*"))
     with pa.input_stream(log, compression="zstd") as file:
         assert b'JWSFilter.param.secretKey":"*********(redacted)' in file.read()
-
-
-def test_results_are_written_as_the_howto_says(place: Place) -> None:
-    found = {name: commands for name, (commands, _) in blocks("write-results-to-an-address.md").items()}
-    assert list(found) == ["prepare", "write", "read", "refused"]
-    place.run(found["prepare"])
-    place.run(found["write"], may_warn=True)
-    told = place.run(found["read"])
-    assert told.count("boiler-1") >= 2
-    assert "95.0" in told
-    assert "97.0" in told
-    assert place.run(found["refused"]).endswith("nothing was refused\n")

@@ -1,4 +1,4 @@
-"""The how-to of reading streams, block by block, in the session of the tests."""
+"""The how-tos of reading streams and of writing to addresses, block by block, in the session of the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.scenario.howto_place import blocks
+from enmasse.pipeline import session
+from tests.scenario.howto_place import Place, blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,3 +85,32 @@ def test_a_stream_is_read_as_the_page_says(
     assert spark.read.parquet(str(tmp_path / "tables/telemetry")).count() == 2
     command("certificate")
     assert run("secure") == "0 rows\n"
+
+
+def test_results_are_written_as_the_page_says(
+    spark: SparkSession, own: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = Place(tmp_path, ())
+    place.environment["ENMASSE_DATA"] = str(own.data)
+    found = {name: commands for name, (commands, _) in blocks("write-results-to-an-address.md").items()}
+    assert list(found) == ["prepare", "write", "read", "refused"]
+    place.run(found["prepare"])
+    started = []
+
+    def start(name: str, work: Path, *, quick: bool) -> SparkSession:
+        started.append((name, work, quick))
+        return spark
+
+    # The session of the run has been started as the program starts its own, and goes on.
+    monkeypatch.setattr(session, "start_session", start)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    program = found["write"].replace("amqp://127.0.0.1:5672", own.url("amqp"))
+    program = program.replace('"checkpoint"', f'"{tmp_path / "checkpoint"}"')  # Java's directory is another
+    exec(compile(program, "write", "exec"), {})
+    assert started == [("alerts", Path("work"), True)]
+    told = place.run(found["read"])
+    assert told.count("boiler-1") >= 2
+    assert "95.0" in told
+    assert "97.0" in told
+    assert place.run(found["refused"]).endswith("nothing was refused\n")
