@@ -21,7 +21,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=2
 TOPIC = st.text(st.characters(codec="utf-8", exclude_characters="\0+#"), min_size=1, max_size=20)
 PROPERTIES = st.builds(
     PublishProperties,
-    st.sampled_from((0, 1)),
+    st.sampled_from((None, 0, 1)),
     st.none() | st.integers(0, 0xFFFFFFFF),
     st.none() | TEXT,
     st.none() | TOPIC,
@@ -77,6 +77,14 @@ def test_a_long_expiry_is_a_time_of_day() -> None:
 def test_bodies_of_amqp(body: Any, payload: bytes, told: PublishProperties) -> None:
     content = from_sections(encode_message(body), NOW_MS)
     assert (content.payload, content.properties) == (payload, told)
+
+
+@pytest.mark.parametrize("said", [None, 0, 1])
+def test_a_payload_format_is_told_as_it_was_said(said: int | None) -> None:
+    parts = to_sections(0, False, PublishProperties(payload_format=said), NOW_MS)
+    content = from_sections(parts.encode(b"x"), NOW_MS)
+    assert content.properties.payload_format == said
+    assert encode_publish_properties(content.properties) == (b"\0" if said is None else bytes((2, 1, said)))
 
 
 def test_what_mqtt_has_no_place_for_are_user_properties() -> None:

@@ -139,8 +139,8 @@ def to_sections(
             parts.header.ttl = expiry_s * 1000 or 1
         else:
             fields["absolute_expiry_time"] = now_ms + expiry_s * 1000
-    if properties.payload_format:
-        annotations[_PAYLOAD_FORMAT] = UByte(1)
+    if properties.payload_format is not None:
+        annotations[_PAYLOAD_FORMAT] = UByte(properties.payload_format)
     if properties.content_type is not None:
         if properties.content_type.isascii():
             fields["content_type"] = properties.content_type
@@ -249,7 +249,10 @@ def _read(sections: Sections, now_ms: int) -> Content:
     if header.durable:
         content.qos = 1 if annotations.get(QOS) == 1 else 2
     told = content.properties
-    if annotations.get(_PAYLOAD_FORMAT) == 1 or isinstance(value, str):
+    said = annotations.get(_PAYLOAD_FORMAT)
+    if isinstance(said, UByte) and said <= 1:
+        told.payload_format = int(said)
+    elif isinstance(value, str):
         told.payload_format = 1
     if header.ttl is not None:
         told.message_expiry_s = (header.ttl + 500) // 1000

@@ -159,14 +159,14 @@ class PublishProperties:
     """The properties of a message, but for the topic alias, which is the connection's own affair.
 
     Attributes:
-        payload_format: 1 if the payload is UTF-8, 0 if that is not said.
+        payload_format: 1 if the payload is UTF-8, 0 if it is said to be bytes; None if nothing is said.
         message_expiry_s: the seconds after which the message is worth nothing; None if it is always worth something.
         response_topic: the topic for an answer; None if none is asked for.
         correlation_data: the bytes that an answer is to carry.
         subscription_identifiers: of the subscriptions that a message to a client matches; none from clients.
     """
 
-    payload_format: int = 0
+    payload_format: int | None = None
     message_expiry_s: int | None = None
     content_type: str | None = None
     response_topic: str | None = None

@@ -151,7 +151,7 @@ def _message_properties(found: Properties) -> PublishProperties:
     if response_topic is not None:  # [MQTT-3.3.2-14]
         check_name(response_topic)
     return PublishProperties(
-        found.get(_P.PAYLOAD_FORMAT_INDICATOR, 0),
+        found.get(_P.PAYLOAD_FORMAT_INDICATOR),
         found.get(_P.MESSAGE_EXPIRY_INTERVAL),
         found.get(_P.CONTENT_TYPE),
         response_topic,

@@ -113,8 +113,8 @@ def _user_properties(pairs: UserProperties) -> _Properties:
 
 
 def _message(properties: PublishProperties) -> Iterator[tuple[int, bytes]]:
-    if properties.payload_format:
-        yield _P.PAYLOAD_FORMAT_INDICATOR, b"\1"
+    if properties.payload_format is not None:  # [MQTT-3.3.2-4]
+        yield _P.PAYLOAD_FORMAT_INDICATOR, bytes((properties.payload_format,))
     if properties.message_expiry_s is not None:
         yield _P.MESSAGE_EXPIRY_INTERVAL, _four(min(properties.message_expiry_s, 0xFFFF_FFFF))
     if properties.content_type is not None and is_encodable(properties.content_type):
@@ -238,7 +238,8 @@ def encode_codes(first: int, version: Version, packet_id: int, codes: bytes, tex
 
 def encode_connack(version: Version, connack: Connack) -> bytes:
     """Return a CONNACK; before version 5, without its properties."""
-    head = bytes((connack.is_session_present, connack.reason))
+    # In 3.1 that byte is reserved.
+    head = bytes((connack.is_session_present and version is not Version.V3_1, connack.reason))
     if version is not Version.V5:
         return encode_packet(PacketType.CONNACK << 4, head)
     return encode_packet(PacketType.CONNACK << 4, head, encode_properties(_connack(connack.properties)))
