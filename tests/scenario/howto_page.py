@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.foreign_tools import require
@@ -30,13 +31,14 @@ FOREIGN = ("nginx", "caddy")
 """Files of programs that are not run here."""
 
 
-def play(name: str, installation: Installation, place: Path) -> None:
+def play(name: str, installation: Installation, place: Path, ports: Mapping[str, str] | None = None) -> None:
     """Make what a page expects, and run it block by block.
 
     Args:
         name: of the page.
         installation: where, with the space that the page expects.
         place: a directory for what its commands write.
+        ports: those of other programs that the page starts, and the free ones in their places.
     """
     document = (HOWTOS / name).read_text()
     for text, tool in NEEDED.items():
@@ -61,6 +63,8 @@ def play(name: str, installation: Installation, place: Path) -> None:
         if kind in FOREIGN:
             continue
         script = re.sub(rf"\b({'|'.join(PORTS)})\b", port, content)
+        for named, free in (ports or {}).items():
+            script = re.sub(rf"\b{named}\b", free, script)
         for words in re.findall(r"^export (.+)$", script, re.MULTILINE) if kind == "sh" else ():
             # The reader has one shell, in which it lasts.
             environment |= dict(word.split("=", 1) for word in shlex.split(words))

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.scenario.howto_page import play
+from tests.support.foreign_tools import require
 from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
 
 
 def test_moving_from_mosquitto_takes_what_its_howto_says(installation: Installation, tmp_path: Path) -> None:
+    require("mosquitto")
     installation.be_empty()
-    play("move-from-mosquitto.md", installation, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        old = str(found.getsockname()[1])
+    try:
+        play("move-from-mosquitto.md", installation, tmp_path, {"1884": old})
+    finally:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(int((tmp_path / "bridge.pid").read_text()), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")

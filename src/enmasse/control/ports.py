@@ -116,6 +116,23 @@ class ConnectorEntity:
 
 
 @dataclass(frozen=True, slots=True)
+class MqttBounds:
+    """The bounds of the MQTT clients of a space; 0 is the node's own.
+
+    Attributes:
+        packet_bytes: the bytes of a packet that a client sends.
+        receive_maximum: the messages of QoS 1 and 2 that a client sends without their answers.
+        keep_alive_s: the longest keep-alive, in seconds.
+        inflight: the messages of QoS 1 and 2 that a client is sent without its answers.
+    """
+
+    packet_bytes: int = 0
+    receive_maximum: int = 0
+    keep_alive_s: int = 0
+    inflight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceEntity:
     """A space as a node has it.
 
@@ -134,6 +151,8 @@ class SpaceEntity:
         oidc: the agreement with the provider that knows its users; None where there is none.
         acknowledges_undeliverable: whether clients of MQTT 3.1.1 have messages acknowledged that lead nowhere.
         copies_overlapping: whether sessions of MQTT have a copy of a message for each of their filters that match.
+        takes_dollar_names: whether the topic ``#`` has names that begin with ``$``.
+        mqtt: the bounds of clients of MQTT that differ from the node's own.
         connectors: the other containers that its names lead to.
     """
 
@@ -151,6 +170,8 @@ class SpaceEntity:
     oidc: Mapping[str, Any] | None = field(default=None, repr=False)
     acknowledges_undeliverable: bool = False
     copies_overlapping: bool = False
+    takes_dollar_names: bool = False
+    mqtt: MqttBounds = MqttBounds()
     connectors: tuple[ConnectorEntity, ...] = ()
     home: str = ""
     home_generation: int = 0

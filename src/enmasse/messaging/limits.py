@@ -92,6 +92,10 @@ class SpaceLimits(NamedTuple):
         connector_sessions: sessions on these.
         connector_unsettled: messages of one sender that another container has not decided about.
         connector_bytes: bytes that wait for other containers, or for receivers of what comes from there.
+        mqtt_packet_bytes: the bytes of a packet that a client of MQTT sends.
+        mqtt_receive_maximum: messages of QoS 1 and 2 that such a client sends without their answers.
+        mqtt_keep_alive_s: the longest keep-alive of such a client, in seconds.
+        mqtt_inflight: messages of QoS 1 and 2 that such a client is sent without its answers.
     """
 
     connections: int = 0
@@ -114,6 +118,10 @@ class SpaceLimits(NamedTuple):
     connector_sessions: int = MAX_CONNECTOR_SESSIONS
     connector_unsettled: int = MAX_CONNECTOR_UNSETTLED
     connector_bytes: int = MAX_CONNECTOR_BYTES
+    mqtt_packet_bytes: int = 0
+    mqtt_receive_maximum: int = 0
+    mqtt_keep_alive_s: int = 0
+    mqtt_inflight: int = 0
 
 
 def least(*limits: int) -> int:

@@ -131,10 +131,15 @@ class PatternTrie(Generic[ValueT]):
             _remove_child(path[depth], words[depth])
 
     def find(self, name: str) -> list[ValueT]:
-        """Return the values whose patterns match a name; each once, also if it has several such patterns."""
+        """Return the values whose patterns match a name; each once, also if it has several such patterns.
+
+        A wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
+        """
         if not self._count:
             return []
         root = self._root
+        if name.startswith("$"):
+            root = _without_wildcards(root)
         here = [root] if root.rest is None else [root, root.rest]
         for word in name.split("/"):
             following: list[_Node[ValueT]] = []
@@ -230,6 +235,13 @@ def _simplified(pattern: Pattern) -> Pattern:
         return pattern
     return tuple(word for word, after in zip(pattern, (*following, None), strict=True)
                  if not (word is Wild.REST and after is Wild.REST))  # fmt: skip
+
+
+def _without_wildcards(node: _Node[ValueT]) -> _Node[ValueT]:
+    """Return a node as it is for names that only words and their beginnings lead on from."""
+    found: _Node[ValueT] = _Node()
+    found.word, found.only, found.words, found.starts = node.word, node.only, node.words, node.starts
+    return found
 
 
 def _child(node: _Node[ValueT], word: str | Wild | Start) -> _Node[ValueT] | None:

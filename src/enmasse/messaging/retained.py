@@ -122,29 +122,25 @@ class Retained:
         value = self._values.get(name)
         return None if value is None or value.is_over(self.core) else value
 
-    def match(
-        self, pattern: Pattern, *, home: RetainedLog | None = None, skips_system: bool = False
-    ) -> Iterator[Value]:
+    def match(self, pattern: Pattern, *, home: RetainedLog | None = None) -> Iterator[Value]:
         """Iterate over the values whose names match a pattern; see ``search``."""
-        return (value for value in self.search(pattern, home=home, skips_system=skips_system) if value is not None)
+        return (value for value in self.search(pattern, home=home) if value is not None)
 
     def has(self, value: Value) -> bool:
         """Return true if a value is there still, as it was or changed."""
         return self._values.get(value.name) is value and not value.is_over(self.core)
 
-    def search(
-        self, pattern: Pattern, *, home: RetainedLog | None = None, skips_system: bool = False
-    ) -> Iterator[Value | None]:
+    def search(self, pattern: Pattern, *, home: RetainedLog | None = None) -> Iterator[Value | None]:
         """Iterate over the values whose names match a pattern, with ``None`` wherever others may go on.
 
-        Values may come, change and go meanwhile: one that is there all the time comes once, as it is then.
+        Values may come, change and go meanwhile: one that is there all the time comes once, as it is then. A wildcard
+        in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
 
         Args:
             pattern: the pattern of names; where only ``+`` and ``#`` are wildcards, ``*`` is a word in it.
             home: the values of one address alone.
-            skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
         """
-        skips_system = skips_system and isinstance(pattern[0], Wild)
+        skips_system = isinstance(pattern[0], Wild)
         is_match = matcher(pattern)
         for looked, value in enumerate(self._candidates(pattern, home), 1):
             name = value.name

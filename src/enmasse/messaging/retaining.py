@@ -310,12 +310,11 @@ class Feed:
         return subscription.free_bytes > 0
 
 
-def feed(subscription: Subscription, *, skips_system: bool = False, pattern: Pattern = (), number: int = 0) -> None:
+def feed(subscription: Subscription, *, pattern: Pattern = (), number: int = 0) -> None:
     """Give a topic's subscription all retained values of the topic that match a pattern, beginning in this turn.
 
     Args:
         subscription: belongs to a topic; values that it was being given are given again from the first one on.
-        skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
         pattern: the names that are asked for; all that the subscription wants, unless it is said.
         number: the number of the filter that asks, where the subscription is for several.
     """
@@ -324,7 +323,7 @@ def feed(subscription: Subscription, *, skips_system: bool = False, pattern: Pat
     index = topic.retained.index
     if index is None or not topic.retained.values:
         return
-    found = index.search(pattern or subscription.pattern, home=topic.retained, skips_system=skips_system)
+    found = index.search(pattern or subscription.pattern, home=topic.retained)
     if subscription.feed is None:
         subscription.feed = Feed(subscription)
     subscription.feed.add(number, found, index.version)

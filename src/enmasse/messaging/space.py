@@ -29,7 +29,7 @@ from enmasse.messaging.sessions.filters import ROOT
 
 # Sessions know the space that they are of.
 from enmasse.messaging.sessions.sessions import Sessions
-from enmasse.model.schema.names import MAX_ADDRESS_CHARACTERS
+from enmasse.model.schema.names import MAX_ADDRESS_CHARACTERS, is_own
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -72,6 +72,8 @@ class Space:
         self.acknowledges_undeliverable = False
         """True if clients of MQTT before version 5 have messages acknowledged that lead nowhere; else they are
         disconnected."""
+        self.takes_dollar_names = False
+        """True if the topic ``#`` has names that begin with ``$``, too, but for those of the service itself."""
         self.copies_overlapping = False
         """True if sessions of MQTT that begin now get a copy for each of their filters that match."""
         self.addresses: dict[str, Address] = {}
@@ -249,7 +251,7 @@ class Space:
 
         That is, in this order: the address of that very name, the connector that is its first word,
         ``topic::subscription``, the topic with the longest name above it at a ``/``, and the topic ``#``, which has
-        all other names that do not begin with ``$``.
+        all other names that do not begin with ``$``, or these as well.
 
         Raises:
             AttachError: no address of the space has that name.
@@ -298,10 +300,18 @@ class Space:
 
     def _root(self, name: str) -> Address | None:
         """Return the topic that owns names which nothing else does, if there is one and the name may be its."""
-        if not name or name.startswith("$") or ("::" in name and self.address(name.partition("::")[0]) is not None):
+        if (
+            not name
+            or not self.may_name(name)
+            or ("::" in name and self.address(name.partition("::")[0]) is not None)
+        ):
             return None
         root = self.address(ROOT)
         return root if root is not None and root.owns_subtree else None
+
+    def may_name(self, name: str) -> bool:
+        """Return true if a name or filter may be one of the space: with a dollar sign only if the space says so."""
+        return not name.startswith("$") or (self.takes_dollar_names and not is_own(name))
 
     def add_dynamic(self, request: DynamicRequest | None = None, owner: str = "", user: str = "") -> Address:
         """Make an address with a name of its own, for replies if nothing else is requested; see ``DynamicNodes``.

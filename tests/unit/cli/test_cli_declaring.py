@@ -149,6 +149,8 @@ def test_a_space_may_be_created_with_a_topic_for_any_name(cli: Cli) -> None:
     assert cli("create", "space", "shop", "--any-name", "--wait", "0").out.startswith("addressspace/shop created\n")
     (topic,) = json.loads(cli("get", "addresses", "-o", "json").out)["items"]
     assert (topic["spec"]["address"], topic["spec"]["type"]) == ("#", "topic")
+    (space,) = json.loads(cli("get", "addressspaces", "-o", "json").out)["items"]
+    assert space["spec"]["mqtt"] == {"undeliverable": "acknowledge"}
 
 
 def test_a_second_space_is_created_with_a_warning_that_it_has_to_be_named_now(cli: Cli) -> None:

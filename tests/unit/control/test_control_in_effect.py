@@ -467,7 +467,8 @@ spec:
 apiVersion: enmasse.io/v1beta1
 kind: AddressSpace
 metadata: {name: kept, namespace: default}
-spec: {authenticationService: {name: keycloak}, mqtt: {undeliverable: acknowledge, overlapping: each}}
+spec: {authenticationService: {name: keycloak}, mqtt: {undeliverable: acknowledge, overlapping: each,
+  dollarNames: true, maximumPacketSize: 4096, receiveMaximum: 20, keepAlive: 60, inflight: 10}}
 ---
 apiVersion: enmasse.io/v1beta1
 kind: AddressSpace

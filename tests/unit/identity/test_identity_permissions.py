@@ -47,6 +47,9 @@ def test_all_is_every_operation() -> None:
         ("*/eu", ["orders/eu", "*/eu"], ["#/eu", "orders/us", "eu"]),
         ("order*", ["order", "orders", "orders/eu/1", "order-1/#"], ["orde", "*", "#", "an/order"]),
         ("in/order*", ["in/order", "in/orders/eu"], ["in", "order", "in/*", "in/#", "out/orders"]),
+        ("$aws/#", ["$aws/x", "$aws", "$aws/#"], ["aws/x", "$management", "$SYS/x", "#"]),
+        ("$*", ["$aws/x"], ["aws", "#", "$management", "$SYS/x", "$dynamic/1", "$addresses", "$share/g/x"]),
+        ("$dynamic/#", [], ["$dynamic/1"]),
         ("a/#/z", ["a/z", "a/b/z", "a/b/c/z", "a/#/z", "a/*/z"], ["a", "z", "a/#", "#/z"]),
     ],
 )

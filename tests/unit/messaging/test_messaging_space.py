@@ -78,6 +78,18 @@ def test_the_topic_of_all_names_has_none_of_the_service_s_nor_a_subscription_tha
         scene.space.find(name)
 
 
+@pytest.mark.parametrize("name", ["$aws/things/x", "$", "$SYSTEM/x"])
+def test_a_space_may_take_names_with_a_dollar_sign_that_are_not_the_service_s(scene: Scene, name: str) -> None:
+    root = scene.add(Topic, "#")
+    with pytest.raises(AttachError, match="has no address"):
+        scene.space.find(name)
+    scene.space.takes_dollar_names = True
+    assert scene.space.find(name) is root
+    for own in ("$SYS/broker/uptime", "$share/g/x", "$dynamic/x", "$management", "$addresses", "$lwt"):
+        with pytest.raises(AttachError, match="has no address"):
+            scene.space.find(own)
+
+
 def test_only_a_topic_can_have_all_names(scene: Scene) -> None:
     scene.add(Queue, "#")
     with pytest.raises(AttachError, match="has no address"):

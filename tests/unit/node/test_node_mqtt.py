@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from enmasse.message.sections import Header, Sections, encode_message
-from enmasse.node.management.entity_fields import ADDRESS_TYPE
-from enmasse.wire.mqtt.packets import PublishProperties, Reason, Version
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.wire.mqtt.packets import PublishProperties, Reason, Version, Will
 from tests.conformance.clause_list import clause
 from tests.unit.node.mqtt_scene import KINDS, V3, V5, Scene
 
@@ -191,6 +193,84 @@ def test_a_space_may_have_acknowledged_what_leads_nowhere(scene: Scene, qos: int
     assert client.answer("nowhere", qos=qos) == 0
     assert scene.space.unroutable == 1
     assert scene.client().answer("nowhere") == Reason.TOPIC_NAME_INVALID
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize("has_root", [True, False])
+def test_what_a_client_would_have_be_statistics_is_acknowledged_and_reaches_nobody(
+    scene: Scene, version: Version, has_root: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    if has_root:
+        scene.node.address("#", "topic")
+    caplog.set_level(logging.INFO, logger="enmasse.node")
+    state = "$SYS/broker/connection/bridge.plant/state"
+    watcher = scene.client()
+    watcher.subscribed("$SYS/#")
+    watcher.told()
+    client = scene.client(version, will=Will(state, b"0", 1, True))
+    client.publish(state, b"1", 1, retain=True)
+    answer = client.one("puback")
+    assert answer.reason == (Reason.NO_MATCHING_SUBSCRIBERS if version is V5 else 0)
+    assert client.answer(state, b"1", qos=2) == answer.reason
+    client.publish(state, b"1")
+    assert client.told() == []
+    assert scene.space.unroutable == 4
+    client.node_engine.lost()
+    scene.go_on()
+    assert (scene.space.sessions.wills.sent, len(scene.space.retained), watcher.told()) == (0, 0, [])
+    assert [record.getMessage() for record in caplog.records].count("link-refused") == 1
+
+
+def test_names_with_a_dollar_sign_are_those_of_a_space_that_takes_them(scene: Scene) -> None:
+    scene.node.address("#", "topic")
+    sender, all_of_it, below = scene.client(), scene.client(), scene.client()
+    name = "$aws/things/pump/shadow"
+    assert sender.answer(name) == Reason.TOPIC_NAME_INVALID
+    for text in ("$aws/#", "$share/g/$aws/#", name):
+        assert below.subscribed(text) == [Reason.TOPIC_FILTER_INVALID]
+    scene.node.entities.update(SPACE_TYPE, "ns/shop", {"takeDollarNames": True}, lambda *_answer: None)
+    assert below.subscribed("$aws/+/pump/#", "$share/g/$aws/#") == [0, 0]
+    assert all_of_it.subscribed("#", "+/things/#") == [0, 0]
+    assert sender.answer(name, b"new", retain=True) == 0
+    assert below.bodies() == [b"new", b"new"]
+    assert sender.answer("$share/g/x") == Reason.TOPIC_NAME_INVALID
+    assert below.subscribed("$share/g/$share/#", "$dynamic/#") == [Reason.TOPIC_FILTER_INVALID] * 2
+    late = scene.client()
+    assert late.subscribed("#", "$aws/#") == [0, 0]
+    assert late.bodies() == [b"new"]
+    assert all_of_it.messages() == []
+
+
+def test_a_space_may_narrow_what_its_clients_send_and_are_sent(scene: Scene) -> None:
+    bounds = {"mqttPacketBytes": 2_000, "mqttReceiveMaximum": 2, "mqttKeepAlive": 60, "mqttInflight": 3}
+    scene.node.entities.update(SPACE_TYPE, "ns/shop", bounds, lambda *_answer: None)
+    scene.harness.commit()
+    client = scene.client()
+    assert client.connack is not None
+    told = client.connack.said.properties
+    assert (told.maximum_packet_size, told.receive_maximum, told.server_keep_alive_s) == (2_000, 2, 60)
+    asked = scene.client(keep_alive_s=30).connack
+    assert asked is not None
+    assert asked.said.properties.server_keep_alive_s is None
+    receiver = scene.client()
+    assert receiver.subscribed("topic", qos=1) == [1]
+    for number in range(5):
+        assert client.answer("topic", b"%d" % number) == 0
+    waiting = receiver.told()
+    assert [one.payload for one in waiting] == [b"0", b"1", b"2"]
+    for one in waiting:
+        receiver.acknowledge(one)
+    assert receiver.bodies() == [b"3", b"4"]
+    for version in (V3, V5):
+        large = scene.client(version)
+        large.publish("topic", b"x" * 2_000)
+        large.told()
+        assert large.is_cut
+    held = scene.client(V3)
+    for _ in range(2):
+        held.publish("any", qos=1)
+    held.told()
+    assert held.is_held()
 
 
 def test_a_name_is_resolved_again_when_addresses_come_and_go(scene: Scene) -> None:

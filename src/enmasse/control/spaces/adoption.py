@@ -137,12 +137,21 @@ def _connectors_of(entity: SpaceEntity) -> list[Document]:
     return found
 
 
-def _mqtt_of(entity: SpaceEntity) -> dict[str, str] | None:
-    options = {}
+def _mqtt_of(entity: SpaceEntity) -> Document | None:
+    options: Document = {}
     if entity.acknowledges_undeliverable:
         options["undeliverable"] = "acknowledge"
     if entity.copies_overlapping:
         options["overlapping"] = "each"
+    if entity.takes_dollar_names:
+        options["dollarNames"] = True
+    bounds = entity.mqtt
+    options |= _given(
+        maximumPacketSize=bounds.packet_bytes or None,
+        receiveMaximum=bounds.receive_maximum or None,
+        keepAlive=bounds.keep_alive_s or None,
+        inflight=bounds.inflight or None,
+    )
     return options or None
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from enmasse.control.ports import SpaceEntity
+from enmasse.control.ports import MqttBounds, SpaceEntity
 from enmasse.control.runtime.node_mirror import Outcome
 from enmasse.control.runtime.verdicts import ADMITTED, PlanCatalog, Verdict, condition, judge_space_plan
 from enmasse.control.spaces.effective import effective_space_limits, limit_settings
 from enmasse.control.users.authentication_services import Authentication, is_realm_missing
+from enmasse.model.kinds.spaces import MqttOptions
 from enmasse.model.schema.conditions import READY, Condition, is_served
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
     """Return the entity of a space for nodes."""
     space, metadata = view.space, view.space.metadata
     limits = effective_space_limits(space.spec, view.plan.spec if view.plan else None)
+    mqtt = space.spec.mqtt or MqttOptions()
     return SpaceEntity(
         space.key,
         space.spec.type,
@@ -87,8 +89,12 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         hosts=view.hosts,
         port=view.port,
         oidc=view.authentication.oidc,
-        acknowledges_undeliverable=space.spec.mqtt is not None and space.spec.mqtt.undeliverable == "acknowledge",
-        copies_overlapping=space.spec.mqtt is not None and space.spec.mqtt.overlapping == "each",
+        acknowledges_undeliverable=mqtt.undeliverable == "acknowledge",
+        copies_overlapping=mqtt.overlapping == "each",
+        takes_dollar_names=bool(mqtt.dollar_names),
+        mqtt=MqttBounds(
+            mqtt.maximum_packet_size or 0, mqtt.receive_maximum or 0, mqtt.keep_alive or 0, mqtt.inflight or 0
+        ),
         connectors=view.connectors,
         home=view.home.node if view.home is not None else "",
         home_generation=view.home.generation if view.home is not None else 0,

@@ -25,6 +25,7 @@ from enmasse.control.ports import (
     Entity,
     EntityType,
     LogNumbers,
+    MqttBounds,
     NodeFigures,
     NodeRevision,
     ObservedEntity,
@@ -548,6 +549,11 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "connectors": _connectors(entity),
             "acknowledgeUndeliverable": entity.acknowledges_undeliverable,
             "copyOverlapping": entity.copies_overlapping,
+            "takeDollarNames": entity.takes_dollar_names,
+            "mqttPacketBytes": entity.mqtt.packet_bytes,
+            "mqttReceiveMaximum": entity.mqtt.receive_maximum,
+            "mqttKeepAlive": entity.mqtt.keep_alive_s,
+            "mqttInflight": entity.mqtt.inflight,
             **{name: getattr(entity.limits, field) for field, name in _SPACE_LIMITS.items()},
         }
     else:
@@ -646,6 +652,13 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         oidc=attributes.get("oidc"),
         acknowledges_undeliverable=bool(attributes.get("acknowledgeUndeliverable")),
         copies_overlapping=bool(attributes.get("copyOverlapping")),
+        takes_dollar_names=bool(attributes.get("takeDollarNames")),
+        mqtt=MqttBounds(
+            attributes.get("mqttPacketBytes") or 0,
+            attributes.get("mqttReceiveMaximum") or 0,
+            attributes.get("mqttKeepAlive") or 0,
+            attributes.get("mqttInflight") or 0,
+        ),
         connectors=tuple(_read_connector(name, one) for name, one in (attributes.get("connectors") or {}).items()),
         home=attributes.get("home") or "",
         home_generation=attributes.get("homeGeneration") or 0,

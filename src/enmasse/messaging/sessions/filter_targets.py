@@ -60,7 +60,10 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
             if is_new:
                 raise
             return []
-    if (problem := words_problem(wanted.topic)) is not None:
+    problem = words_problem(wanted.topic)
+    if problem is None and not space.may_name(wanted.topic):
+        problem = f"space {space.name!r} has no names that {wanted.topic!r:.200} matches: they begin with '$'"
+    if problem is not None:
         if is_new:
             raise AttachError("amqp:not-found", problem)
         return []
@@ -436,7 +439,7 @@ def give_retained(filter_: SessionFilter) -> None:
             consumer.give_retained(number)
         elif isinstance(consumer.address, Subscription) and isinstance(link.address, Topic):
             pattern = parse_filter(source_at(filter_, name))
-            feed(consumer.address, skips_system=True, pattern=pattern, number=number)
+            feed(consumer.address, pattern=pattern, number=number)
 
 
 def disconnect(filter_: SessionFilter) -> None:

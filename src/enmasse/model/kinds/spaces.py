@@ -150,6 +150,21 @@ class MqttOptions(Model):
     """The copies that a client has of a message that several of its filters match: one, with the highest QoS and
     the identifiers of all, or a copy for each of them. Of sessions that begin from then on. Left out: `once`.
     """
+    dollar_names: bool | None = None
+    """True if clients may use names that begin with `$`, such as `$aws/...`, below the topic `#`; those of the
+    service itself, such as `$SYS` and `$share`, are never among them. Left out: no.
+    """
+    maximum_packet_size: int | None = Field(default=None, ge=1_024, le=16 << 20)
+    """The bytes of the largest packet that a client may send, 1,024 at least; clients of version 5 are told. Left
+    out: 16 MiB and a bit."""
+    receive_maximum: int | None = Field(default=None, ge=1, le=1_000)
+    """The messages of QoS 1 and 2 that a client may send without their answers; clients of version 5 are told, others
+    are not read while they have as many. Left out: 1,000."""
+    keep_alive: int | None = Field(default=None, ge=1, le=65_535)
+    """The seconds of the longest keep-alive, which clients of version 5 are told that ask for a longer one, or for
+    none. Left out: 3,600."""
+    inflight: int | None = Field(default=None, ge=1, le=1_000)
+    """The messages of QoS 1 and 2 that a client is sent without its answers, if it takes as many. Left out: 1,000."""
 
 
 class SparkOptions(Model):

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
-from enmasse.model.schema.names import pattern_problem
+from enmasse.model.schema.names import is_own, pattern_problem
 from enmasse.model.schema.resource import ResourceStatus, SpaceMember
 from enmasse.model.schema.schema import Model, describe_value
 
@@ -71,7 +71,8 @@ class Authorization(Model):
     """`send` and `recv` on the addresses; `view` the space's statistics, `manage` it."""
     addresses: tuple[str, ...] = Field(default=(), strict=False)
     """Patterns: `*` and `+` are one word, `#` any rest; `${username}` is the user's name. As in EnMasse 1.0, `*`
-    alone is every address, and a last word that ends with `*`, such as `top*`, every address that begins so."""
+    alone is every address, and a last word that ends with `*`, such as `top*`, every address that begins so. Names
+    that begin with `$` are covered only by patterns that do."""
 
 
 class MessagingUserSpec(Model):
@@ -110,7 +111,9 @@ class MessagingUser(SpaceMember):
             if not grant.addresses and not {"view", "manage"}.issuperset(grant.operations):
                 yield Problem(path, "required where send or recv is allowed; '*' is every address")
             for number, pattern in enumerate(grant.addresses):
-                if problem := pattern_problem(pattern):
+                # Names with a dollar sign are those of a space that takes them.
+                is_dollar = pattern.startswith("$") and not (pattern.startswith("${") or is_own(pattern))
+                if problem := pattern_problem(pattern[1:] if is_dollar else pattern):
                     yield Problem(f"{path}[{number}]", problem)
 
     def unapplied(self) -> Iterator[Unapplied]:

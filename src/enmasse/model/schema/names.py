@@ -59,6 +59,15 @@ ROOT_TOPIC = "#"
 """The name of a topic that owns all names which no other address has."""
 
 
+OWN_WORDS: Final = frozenset(("$SYS", "$share", "$dynamic", "$management", "$addresses", "$lwt", "$trace"))
+"""The first words of names that are the service's own in every space."""
+
+
+def is_own(name: str) -> bool:
+    """Return True if a name is one of the service itself, which no space has as its own."""
+    return name.startswith("$") and name.partition("/")[0] in OWN_WORDS
+
+
 def address_problem(address: str) -> str | None:
     """Return what is wrong with an address, or None."""
     if not address:

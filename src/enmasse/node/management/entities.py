@@ -538,3 +538,8 @@ def _set_mqtt(space: Space, record: Record) -> None:
     """Set what clients of MQTT meet in a space, as its record says."""
     space.acknowledges_undeliverable = record.get("acknowledgeUndeliverable", False)
     space.copies_overlapping = record.get("copyOverlapping", False)
+    takes_dollar_names = record.get("takeDollarNames", False)
+    if space.takes_dollar_names is not takes_dollar_names:
+        space.takes_dollar_names = takes_dollar_names
+        # Names that led nowhere, or to the topic, are looked up again.
+        space.version += 1

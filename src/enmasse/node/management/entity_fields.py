@@ -143,6 +143,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         "connectors": Field(dict, is_changeable=True),
         "acknowledgeUndeliverable": Field(bool, is_changeable=True),
         "copyOverlapping": Field(bool, is_changeable=True),
+        "takeDollarNames": Field(bool, is_changeable=True),
+        "mqttPacketBytes": Field(int, is_changeable=True, most=16 << 20),
+        "mqttReceiveMaximum": Field(int, is_changeable=True, most=1_000),
+        "mqttKeepAlive": Field(int, is_changeable=True, most=0xFFFF),
+        "mqttInflight": Field(int, is_changeable=True, most=1_000),
     },
     ADDRESS_TYPE: {
         "space": Field(str),
@@ -317,6 +322,10 @@ def space_limits(record: Record) -> SpaceLimits:
         connector_sessions=record.get("maxConnectorSessions") or MAX_CONNECTOR_SESSIONS,
         connector_unsettled=record.get("maxConnectorUnsettled") or MAX_CONNECTOR_UNSETTLED,
         connector_bytes=record.get("maxConnectorBytes") or MAX_CONNECTOR_BYTES,
+        mqtt_packet_bytes=record.get("mqttPacketBytes", 0),
+        mqtt_receive_maximum=record.get("mqttReceiveMaximum", 0),
+        mqtt_keep_alive_s=record.get("mqttKeepAlive", 0),
+        mqtt_inflight=record.get("mqttInflight", 0),
     )
 
 

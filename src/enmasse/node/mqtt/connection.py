@@ -30,7 +30,7 @@ from enmasse.node.mqtt.login import Login, Refusal
 from enmasse.node.mqtt.messages import to_sections
 from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
 from enmasse.node.mqtt.receiving import Encoders
-from enmasse.node.mqtt.statistics import Statistics
+from enmasse.node.mqtt.statistics import FED_BY_NODE, Statistics, is_of_statistics
 from enmasse.node.mqtt.subscriptions import Subscriptions
 from enmasse.wire.mqtt.connection import Connection
 from enmasse.wire.mqtt.handler import PublishSink
@@ -86,8 +86,9 @@ class MqttConnection(ClientConnection):
     """
 
     __slots__ = (
-        "_authentication_data", "_connect", "_failure", "_has_session", "_is_clean_close", "_login", "_login_error",
-        "_publications", "_refusals", "_session_expiry_s", "_waker", "is_due", "session", "subscriptions",
+        "_authentication_data", "_connect", "_failure", "_has_session", "_has_told_statistics", "_is_clean_close",
+        "_login", "_login_error", "_publications", "_refusals", "_session_expiry_s", "_waker", "is_due",
+        "session", "subscriptions",
     )  # fmt: skip
     protocol: ClassVar[str] = "mqtt"
     serves_devices: ClassVar[bool] = True
@@ -115,6 +116,8 @@ class MqttConnection(ClientConnection):
         self._authentication_data: bytes | None = None
         self._refusals = 0
         """Refused names that were logged."""
+        self._has_told_statistics = False
+        """True once it was logged that the client publishes to ``$SYS``."""
 
     @property
     def publications(self) -> Publications:
@@ -313,10 +316,10 @@ class MqttConnection(ClientConnection):
             may_manage=rights.may_manage,
             is_clean=connect.is_clean,
             expiry_s=connect.session_expiry_s,
-            receive_maximum=min(connect.receive_maximum, MAX_INFLIGHT),
+            receive_maximum=min(connect.receive_maximum, space.usage.limits.mqtt_inflight or MAX_INFLIGHT),
             may_receive=self._may_receive,
             may_send=self._may_send,
-            will=None if connect.will is None else self._will(connect.will),
+            will=None if connect.will is None or self._is_for_nobody(connect.will) else self._will(connect.will),
         )
 
         found: list[str | None] = []
@@ -342,10 +345,12 @@ class MqttConnection(ClientConnection):
             self.engine.refuse(Reason.SERVER_UNAVAILABLE, f"the session cannot be kept: {problem}")
 
     def _accept(self, connect: Connect, client_id: str) -> None:
-        session, engine = self.session, self.engine
+        session, engine, space = self.session, self.engine, self.space
+        assert space is not None
+        limits = space.usage.limits
         told = ConnackProperties(
-            receive_maximum=RECEIVE_MAXIMUM,
-            maximum_packet_size=MAX_PACKET_BYTES,
+            receive_maximum=limits.mqtt_receive_maximum or RECEIVE_MAXIMUM,
+            maximum_packet_size=limits.mqtt_packet_bytes or MAX_PACKET_BYTES,
             topic_alias_maximum=TOPIC_ALIASES,
             authentication_data=self._authentication_data,
         )
@@ -353,8 +358,9 @@ class MqttConnection(ClientConnection):
             told.session_expiry_s = session.expiry_s
         if not connect.client_id:
             told.assigned_client_id = client_id
-        if not 0 < connect.keep_alive_s <= MAX_KEEP_ALIVE_S:
-            told.server_keep_alive_s = MAX_KEEP_ALIVE_S
+        longest_s = limits.mqtt_keep_alive_s or MAX_KEEP_ALIVE_S
+        if not 0 < connect.keep_alive_s <= longest_s:
+            told.server_keep_alive_s = longest_s
         if connect.wants_response_information:
             told.response_information = self._response_information(client_id)
         engine.accept(session.is_present, told)
@@ -383,6 +389,21 @@ class MqttConnection(ClientConnection):
         except AttachError:
             return False
         return True
+
+    def _is_for_nobody(self, will: Will) -> bool:
+        """Return true if a will is to be sent where the node alone tells something, as those of bridges are."""
+        if not is_of_statistics(will.topic):
+            return False
+        self.drop_statistics(will.topic)
+        return True
+
+    def drop_statistics(self, topic: str) -> None:
+        """Count a message that would be statistics of the node, and log the first: nobody else feeds these."""
+        assert self.space is not None
+        self.space.unroutable += 1
+        if not self._has_told_statistics:
+            self._has_told_statistics = True
+            self.log("link-refused", AttachError("amqp:not-allowed", FED_BY_NODE), role="sender", address=topic)
 
     def _will(self, will: Will) -> WillMessage:
         assert self.space is not None

@@ -38,6 +38,8 @@ from enmasse.node.devices.tenants import COMMAND, INQUIRY, MQTT, Device
 from enmasse.node.large_messages import Gathered
 from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic
 from enmasse.node.mqtt.publications import Publications
+from enmasse.node.mqtt.publishing import Overruled
+from enmasse.node.mqtt.statistics import is_of_statistics
 from enmasse.node.plain_values import as_bytes
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import (
@@ -147,7 +149,8 @@ class DevicePublications(Publications):
         try:
             return DevicePublishing(self, topic, properties)
         except DeviceError as error:
-            return _Refusing(self, error)
+            # A bridge of Mosquitto that is a gateway tells of itself, too.
+            return Overruled(self, topic) if is_of_statistics(topic) else _Refusing(self, error)
 
     def publish(self, sink: DevicePublishing, device: Device, payload: bytes, flags: int, packet_id: int) -> None:
         """Send a message of a device to its address, or answer it with the reason why that is not possible."""
@@ -219,10 +222,10 @@ class DevicePublications(Publications):
         self._policies.pop(packet_id, None)
         self._acknowledge(packet_id, reason, text)
 
-    def accepted(self, number: int, reason: int) -> None:
+    def accepted(self, number: int, reason: int, text: str = "") -> None:
         """Answer a message that was accepted."""
         self._policies.pop(number, None)
-        super().accepted(number, reason)
+        super().accepted(number, reason, text)
 
     def answer(self, number: int, reason: Reason, text: str) -> None:
         """Answer a message that was not accepted."""

@@ -25,10 +25,12 @@ from enmasse.node.mqtt.publishing import (
     MAX_KEPT_BYTES,
     ONCE,
     Dropping,
+    Overruled,
     Publishing,
     Sender,
     Target,
 )
+from enmasse.node.mqtt.statistics import FED_BY_NODE, is_of_statistics
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import PublishProperties, Reason, Version, protocol_error
 
@@ -84,8 +86,9 @@ class Publications:
         self.is_v5 = connection.engine.version is Version.V5
         self.unanswered: dict[int, tuple[Target, bytes, float]] = {}
         self.kept_bytes = 0
+        most = connection.space.usage.limits.mqtt_receive_maximum or RECEIVE_MAXIMUM
         # Clients of version 5 keep to what they were told, or are disconnected by the engine.
-        self.most_unanswered = RECEIVE_MAXIMUM + self.is_v5
+        self.most_unanswered = most + self.is_v5
         self.once: set[int] = set()
         self._connection = connection
         self._engine = connection.engine
@@ -113,6 +116,8 @@ class Publications:
         try:
             target = self._target(topic)
         except RemoteError as error:
+            if is_of_statistics(topic):
+                return Overruled(self, topic)
             self._connection.log_refused("sender", topic, error)
             return Dropping(self, topic, properties, error)
         may_last = is_lasting(properties) and len(topic) <= MAX_NAME_CHARACTERS
@@ -232,16 +237,16 @@ class Publications:
         if kept is not None and len(kept[1]) > LARGE_BYTES:
             self.kept_bytes -= len(kept[1])
 
-    def accepted(self, number: int, reason: int) -> None:
+    def accepted(self, number: int, reason: int, text: str = "") -> None:
         """Answer a message that was accepted, or was received before."""
         if number < ONCE:
-            self._engine.put_puback(number, reason)
+            self._engine.put_puback(number, reason, text)
         elif self._is_lasting:
             packet_id = number - ONCE
-            self._session.incoming.note(packet_id, lambda: self._engine.put_pubrec(packet_id, reason))
+            self._session.incoming.note(packet_id, lambda: self._engine.put_pubrec(packet_id, reason, text))
         else:
             self.once.add(number - ONCE)
-            self._engine.put_pubrec(number - ONCE, reason)
+            self._engine.put_pubrec(number - ONCE, reason, text)
         if self.is_held:
             self._go_on_reading()
 
@@ -255,6 +260,12 @@ class Publications:
             self._engine.put_pubrec(number - ONCE, reason, text)
         if self.is_held:
             self._go_on_reading()
+
+    def drop_statistics(self, topic: str, number: int) -> None:
+        """Acknowledge a message that only the node may send, which reaches nobody."""
+        self._connection.drop_statistics(topic)
+        if number:
+            self.accepted(number, Reason.NO_MATCHING_SUBSCRIBERS if self.is_v5 else 0, FED_BY_NODE)
 
     def refuse_message(self, number: int, error: RemoteError) -> None:
         """Answer a message that leads nowhere, or may not be published."""

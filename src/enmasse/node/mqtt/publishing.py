@@ -381,3 +381,24 @@ class Dropping:
         if packet_id:
             number = packet_id if flags & 2 else packet_id + ONCE
             home.refuse_message(number, self._error)
+
+
+class Overruled:
+    """The ``PublishSink`` of messages that a client would have be statistics of the node, as bridges do on their own.
+
+    Args:
+        home: the client's publications.
+        topic: the topic.
+    """
+
+    __slots__ = ("_home", "_topic", "is_lasting")
+
+    def __init__(self, home: Publications, topic: str) -> None:
+        self.is_lasting = True
+        self._home = home
+        self._topic = topic
+
+    def on_publish(self, payload: bytes, flags: int, packet_id: int) -> None:
+        """Drop and count a message, and acknowledge it: nothing is wrong with the client."""
+        number = packet_id if flags & 2 or not packet_id else packet_id + ONCE
+        self._home.drop_statistics(self._topic, number)

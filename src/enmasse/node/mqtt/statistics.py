@@ -34,9 +34,12 @@ MAX_WORDS: Final = 8
 
 ROOT: Final = "$SYS"
 
+FED_BY_NODE: Final = f"names below {ROOT} are statistics of the service, which nobody else may publish"
+"""The reason why what a client publishes there reaches nobody."""
+
 
 def is_of_statistics(text: str) -> bool:
-    """Return true if a filter is for statistics."""
+    """Return true if a name or filter is that of statistics."""
     return text == ROOT or text.startswith(f"{ROOT}/")
 
 

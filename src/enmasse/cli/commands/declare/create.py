@@ -65,7 +65,10 @@ def create_space(
     ] = None,
     takes_any_name: Annotated[
         bool,
-        typer.Option("--any-name", help="Declare the topic #, too: clients of MQTT may then use any name."),
+        typer.Option(
+            "--any-name",
+            help="Declare the topic #, too: clients of MQTT may use any name; what leads nowhere is acknowledged.",
+        ),
     ] = False,
     namespace: Namespace = None,
     wait: Wait = 10.0,
@@ -83,6 +86,9 @@ def create_space(
     spec: dict[str, Any] = {"type": space_type, "plan": plan}
     if authentication is not None:
         spec["authenticationService"] = {"type" if authentication in _BUILT_IN else "name": authentication}
+    if takes_any_name:
+        # As brokers do that take any name: to bridges and old clients an end of the connection says nothing.
+        spec["mqtt"] = {"undeliverable": "acknowledge"}
     _create(ADDRESS_SPACE, name, namespace, spec, wait, output, data)
     if takes_any_name:
         topic = {"address": ROOT_TOPIC, "type": "topic"}
