@@ -168,7 +168,7 @@ def test_the_space_is_chosen_by_its_host_name(spark: SparkSession, stream_node: 
     stream_node.manage(lambda m: m.create("io.enmasse.space", "default/other", space))
     values = [bytes(row["value"]) for row in table(spark, stream_node, "t", space="demo.default").collect()]
     assert values == [b"here"]
-    with pytest.raises(PySparkException, match="name one by the host"):
+    with pytest.raises(PySparkException, match="name the space: USER@SPACE"):
         table(spark, stream_node, "t").count()
 
 

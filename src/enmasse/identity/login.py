@@ -5,7 +5,9 @@ Rules:
 2. The space is found before the user: users of different spaces may have the same name.
 3. Names are compared as they are sent. Only where a password of our own is checked are they prepared first, as
    SASL demands; a name that would change by that is nobody's, as it is refused when it is registered.
-4. ``Passwords`` has passwords checked against SCRAM keys, which is slow on purpose; a ``TokenAuthority`` checks
+4. Nothing is checked of a client that names no space where there are several: it is let in as nobody, which no space
+   takes, and so it is told. SCRAM, which proves both sides, cannot: it is refused.
+5. ``Passwords`` has passwords checked against SCRAM keys, which is slow on purpose; a ``TokenAuthority`` checks
    tokens, and the passwords that are not ours.
 """
 
@@ -65,6 +67,11 @@ class TokenAuthority(Protocol):
 MAX_CREDENTIAL_LENGTH = 4_096
 """A longer name or password is nobody's: SASLprep takes microseconds for each of its characters."""
 
+USER_AND_SPACE = "USER@SPACE.NAMESPACE"
+
+NAME_THE_SPACE = f"the login names no space; name the space: {USER_AND_SPACE}"
+"""The reason why a login fails that names no space where there are several."""
+
 TOKEN_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
 
 
@@ -83,6 +90,11 @@ class LoginTarget:
     user: str
     is_open: bool
     reason: str = ""
+
+    @property
+    def is_unnamed(self) -> bool:
+        """True if the client has named no space, and has to."""
+        return self.space is None and not self.is_open and not self.reason
 
 
 def offered_mechanisms(
@@ -143,6 +155,7 @@ class Login:
         user: once authenticated; None in an open space.
         named: the name that the client sent.
         reason: the reason of a refusal.
+        names_no_space: true if it has named no space, and has to.
         guess: a hash of the password that was sent, valid in this process alone.
     """
 
@@ -162,6 +175,7 @@ class Login:
         self.user: User | None = None
         self.named = ""
         self.reason = ""
+        self.names_no_space = False
         self.guess = 0
         self._users = users
         self._target_of = target_of
@@ -194,8 +208,9 @@ class Login:
     def _find_target(self, named: str) -> LoginTarget:
         self.named = named
         target = self._target_of(named)
+        self.names_no_space = target.is_unnamed
         if target.space is None and not target.is_open:
-            self.reason = target.reason or "the client has not named a space"
+            self.reason = target.reason or NAME_THE_SPACE
         return target
 
     def _refuse(self, reason: str) -> bool:
@@ -226,6 +241,8 @@ class Login:
             return True
         if not self._is_private:
             return self._refuse("a password was sent without encryption; use TLS or SCRAM")
+        if target.is_unnamed:
+            return True
         self.guess = hash((named, password))
         if self._tokens is not None and target.space is not None and self._tokens.knows(target.space):
             if not self._tokens.takes_passwords(target.space):
@@ -253,6 +270,8 @@ class Login:
     def _scram(self, mechanism: str, response: bytes) -> Verdict:
         first = read_client_first(response)
         target = self._find_target(first.user)
+        if target.is_unnamed:
+            return False
         space = target.space or ""
         is_ours = self._tokens is None or not self._tokens.knows(space)
         user = self._users.find(space, target.user) if is_ours else None
@@ -278,11 +297,14 @@ class Login:
     def certificate(self, named: str) -> Verdict:
         """Authenticate by the certificate that TLS has verified, and the name of the user, if the client sent one."""
         target = self._find_target(named)
-        self.reason = ""
+        self.reason, self.names_no_space = "", False
         found = [
             user for user in self._users.certified(self._certified, target.space) if target.user in ("", user.name)
         ]
         if target.is_open and (target.space is not None or len(found) != 1):
+            return True
+        if target.is_unnamed and len(found) > 1:
+            self.reason, self.names_no_space = NAME_THE_SPACE, True
             return True
         if len(found) != 1:
             return self._refuse(f"the certificate authenticates {len(found)} users, not one")
@@ -312,6 +334,8 @@ class Login:
             return True
         if not self._is_private:
             return self._refuse("a token was sent without encryption; use TLS")
+        if target.is_unnamed:
+            return True
         if self._tokens is None or target.space is None or not self._tokens.knows(target.space):
             return self._refuse("no identity provider is configured for the space")
         return self._judged(self._tokens.judge_token(token, target.space), target, refused)

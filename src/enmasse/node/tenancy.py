@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from enmasse.identity.login import USER_AND_SPACE
 from enmasse.node.errors import TenancyError
 
 if TYPE_CHECKING:
@@ -96,15 +97,17 @@ def _how(spaces: Mapping[str, Space], is_open: Callable[[str], bool], names: Nam
     # Names of spaces are not given to clients who may not enter them.
     hosts = sorted(".".join(reversed(name.split("/"))) for name in spaces if is_open(name))
     some = ", ".join(hosts[:5]) + (", ..." if len(hosts) > 5 else "")
-    how = (
-        f"name one by {names.said} (in full: <space>.<namespace>.{names.domain}), or by the user's realm "
-        "(user@space.namespace)"
-    )
+    how = f"name the space: {USER_AND_SPACE}, or by {names.said} (in full: <space>.<namespace>.{names.domain})"
     return f"{how}: {some}" if hosts else how
 
 
 def _nobody(_space: str) -> bool:
     return False
+
+
+def how_to_name(spaces: Mapping[str, Space], is_open: Callable[[str], bool] = _nobody, names: Names = OURS) -> str:
+    """Return what a client is told that names no space."""
+    return f"the connection names no space; {_how(spaces, is_open, names)}"
 
 
 def named_space(
@@ -217,4 +220,4 @@ def choose_space(
         return chosen
     if default is not None:
         raise TenancyError("amqp:not-found", "the listener's default space does not exist (yet)")
-    raise TenancyError("amqp:not-found", f"the connection names no space; {_how(spaces, is_open, names)}")
+    raise TenancyError("amqp:not-found", how_to_name(spaces, is_open, names))

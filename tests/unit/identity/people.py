@@ -63,8 +63,8 @@ class Door:
 
     def target_of(self, named: str) -> LoginTarget:
         user, _, realm = named.rpartition("@")
-        if realm == "nowhere":
-            return LoginTarget(None, user, is_open=False)
+        if realm in ("nowhere", "unsaid"):
+            return LoginTarget(None, user, is_open=False, reason=realm.replace("unsaid", ""))
         if realm == "wrong":
             raise RemoteError("amqp:not-found", "there is no such space")
         space = f"ns/{realm}" if user else "ns/shop"

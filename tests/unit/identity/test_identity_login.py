@@ -78,6 +78,17 @@ def test_the_same_name_is_another_user_in_another_space() -> None:
         assert place.login.user.space == ("ns/factory" if "@" in user else "ns/shop")
 
 
+def test_nothing_is_checked_of_who_names_no_space_where_there_are_several() -> None:
+    place = door()
+    assert place.admits(Plain("jo@unsaid", "secret")) == "", "it is nobody, whom no space takes"
+    assert place.login.names_no_space
+    assert "name the space: USER@SPACE.NAMESPACE" in place.login.reason
+    assert place.admits(Scram("SCRAM-SHA-256", "jo@unsaid", "secret", nonce)) is None
+    assert place.login.names_no_space
+    place.is_private = False
+    assert place.admits(Plain("jo@unsaid", "secret")) is None
+
+
 def test_a_password_is_not_taken_where_others_can_read_it() -> None:
     place = door()
     place.is_private = False

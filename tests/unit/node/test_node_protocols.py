@@ -214,7 +214,9 @@ def test_a_second_protocol_is_spoken_on_every_port_in_the_clear_in_tls_and_in_we
             assert await client.ask("HELLO - - - here") == "WELCOME here", "the host for TLS names the space"
         async with scene.line() as client:
             lost = await client.ask("HELLO - - - here")
-            assert lost.startswith("BYE amqp:not-found the connection names no space; name one by the host (in full")
+            assert lost.startswith(
+                "BYE amqp:not-found the connection names no space; name the space: USER@SPACE.NAMESPACE, or by"
+            )
         own = await scene.server._open_space_port("127.0.0.1", 0, "ns/open")
         scene.ports["of a space"] = own.sockets[0].getsockname()[1]
         async with scene.line("of a space", tls=False) as client:
@@ -249,8 +251,8 @@ def test_a_password_is_judged_throttled_and_counted_whatever_the_protocol(tmp_pa
             assert await client.ask("HELLO jo secret shop.ns here") == refused, "others could have read it"
         async with scene.line() as client:
             assert await client.ask("HELLO - - shop.ns here") == (
-                "BYE amqp:unauthorized-access the space is for its users: authenticate, and name the space by the "
-                "host or by the user's realm"
+                "BYE amqp:unauthorized-access the space is for its users: authenticate, and name the space: "
+                "USER@SPACE.NAMESPACE, or by the host"
             )
         for number in range(4):
             async with scene.line() as client:

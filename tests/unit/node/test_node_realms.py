@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -337,5 +338,64 @@ def test_who_guesses_at_what_there_is_not_waits_as_others_do(
         assert (told[:5], told[6]) == (["refused"] * 5, "later")
         assert isinstance(asked, ProcessChecker)
         assert asked.checked == told.count("refused"), "each was held against something, in the queue of all"
+
+    play(tmp_path, story)
+
+
+# At a node with two spaces, each for its users
+
+HOW = "the connection names no space; name the space: USER@SPACE.NAMESPACE"
+
+
+async def _told_over_amqp(port: int, mechanism: str) -> str:
+    options: dict[str, Any] = {"user": "jo", "sasl": [mechanism], "allow_insecure_plain": True, "reconnect": False}
+    options |= {"token": "a token"} if mechanism == "XOAUTH2" else {"password": "any"}
+    with pytest.raises(ConnectionDeniedError) as refused:
+        # What open names comes too late, and whether there is such a space is nobody's business.
+        async with connect(f"amqp://127.0.0.1:{port}", **options):
+            pass
+    return refused.value.description
+
+
+async def _told_over_mqtt(port: int) -> str:
+    peer = MqttPeer(port, "", Version.V5, user_name="jo", password=b"any")
+    with suppress(AssertionError):
+        async with peer:
+            pass
+    assert peer.connack is not None
+    return f"{peer.connack.said.properties.reason_string}"
+
+
+async def _told_over_stomp(port: int, host: str = "/") -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"CONNECT\naccept-version:1.2\nhost:{host}\nlogin:jo\npasscode:any\n\n\0".encode())
+        return (await reader.readuntil(b"\0")).decode()
+    finally:
+        writer.close()
+
+
+def test_a_login_that_names_no_space_where_there_are_several_is_told_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "enmasse.node")
+
+    async def story(farm: Farm) -> None:
+        gate = farm.server.gate
+        gate.options.allow_insecure_plain = True
+        farm.server.entities.update(SPACE_TYPE, FARM, {"authentication": "standard"}, lambda _problem: None)
+        await farm.create(SPACE_TYPE, SHOP, authentication="standard")
+        for _ in range(10):  # nothing was guessed, so nobody has to wait
+            assert HOW in await _told_over_amqp(farm.port, "PLAIN")
+        assert HOW in await _told_over_mqtt(farm.port)
+        assert HOW in await _told_over_stomp(farm.port)
+        told = [await _over_mqtt(farm.port, "jo", "any", Version.V3_1_1), await _over_http(farm.port, "jo", "any")]
+        assert told == ["refused", "refused"]
+        about = [record.fields["description"] for record in caplog.records if hasattr(record, "fields")]
+        assert len(about) == 14
+        assert all(HOW in description for description in about), about
+        wrong = {await _told_over_stomp(farm.port, host) for host in ("shop.ns", "nosuch.ns")}
+        assert len(wrong) == 1
+        assert "passcode is wrong" in wrong.pop()
 
     play(tmp_path, story)

@@ -462,6 +462,8 @@ class ClientConnection:
         # A socket that never sent anything is not worth a line.
         if is_opened:
             self.log("connection-closed", error, connection=number)
+        elif self._is_logged:
+            pass
         elif login_error is not None:
             self.log(
                 "authentication-failed",
@@ -471,7 +473,7 @@ class ClientConnection:
                 mechanism=self.admission.mechanism,
                 user=self.admission.named or None,
             )
-        elif error is not None and not self._is_logged:
+        elif error is not None:
             self.log("connection-refused", error, connection=number or None)
         self.admission.forget_login()
 

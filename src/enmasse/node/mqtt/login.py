@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.identity.login import NAME_THE_SPACE
 from enmasse.pending import Pending
 from enmasse.wire.mqtt.packets import Auth, Connect, Reason
 from enmasse.wire.sasl.mechanisms import Admitted, SaslCode, Verdict
@@ -113,7 +114,8 @@ class Login:
             self._decided(Refusal(Reason.SERVER_BUSY, "the login cannot be checked now: try again later"))
         elif isinstance(verdict, int):
             is_readable = self._is_plain and not self._admission.is_private
-            self._decided(Refusal(Reason.BAD_USER_NAME_OR_PASSWORD, IN_THE_CLEAR if is_readable else NOT_GOOD))
+            wrong = NAME_THE_SPACE if self._admission.names_no_space else NOT_GOOD
+            self._decided(Refusal(Reason.BAD_USER_NAME_OR_PASSWORD, IN_THE_CLEAR if is_readable else wrong))
         else:
             self._question = verdict
             self._ask(verdict.challenge)

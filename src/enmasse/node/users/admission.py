@@ -18,11 +18,12 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Final
 
 from enmasse.errors import RemoteError
+from enmasse.identity.login import USER_AND_SPACE
 from enmasse.identity.permissions import Permissions
 from enmasse.identity.users import User
 from enmasse.node.errors import TenancyError
 from enmasse.node.patterns import matcher_of
-from enmasse.node.tenancy import choose_space, named_space, unnamed_space
+from enmasse.node.tenancy import choose_space, how_to_name, named_space, unnamed_space
 from enmasse.node.users.authentication import Authentication
 from enmasse.wire.peer_header import PeerDevice, PeerToken, PeerUser
 from enmasse.wire.sasl.mechanisms import SaslCode, Verdict
@@ -126,7 +127,12 @@ class Admission(Authentication):
         if self._peer_info.refusal is not None:
             raise RemoteError("amqp:resource-limit-exceeded", self._peer_info.refusal)
         spaces, user = self._spaces(), self.rights.user
+        if self.names_no_space:
+            # What is named now comes too late: who has proved nothing does not learn whether there is such a space.
+            raise TenancyError("amqp:unauthorized-access", how_to_name(spaces, names=self._names))
         if user is None:
+            if spaces and not any(map(self._is_open, spaces)):
+                raise self._for_users()  # whatever is named
             space = choose_space(
                 spaces,
                 server_name=self._peer_info.server_name,
@@ -139,11 +145,7 @@ class Admission(Authentication):
                 names=self._names,
             )
             if not self._is_open(space.name):
-                raise RemoteError(
-                    "amqp:unauthorized-access",
-                    f"the space is for its users: authenticate, and name the space by {self._words.login} or by the "
-                    "user's realm",
-                )
+                raise self._for_users()
         else:
             found = spaces.get(user.space)
             if found is None:
@@ -171,6 +173,10 @@ class Admission(Authentication):
         self._login = None
         self._waiting = bool
         return space
+
+    def _for_users(self) -> RemoteError:
+        how = f"authenticate, and name the space: {USER_AND_SPACE}, or by {self._words.login}"
+        return RemoteError("amqp:unauthorized-access", f"the space is for its users: {how}")
 
     @property
     def is_administrator(self) -> bool:

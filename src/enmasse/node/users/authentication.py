@@ -163,6 +163,11 @@ class Authentication:
         return self._excuse if self._login is None else self._login.reason
 
     @property
+    def names_no_space(self) -> bool:
+        """True if the client has logged in without a space, where it has to name one. It may be told so."""
+        return isinstance(self._login, Login) and self._login.names_no_space
+
+    @property
     def _names(self) -> Names:
         """The meaning of host names, and their name in errors."""
         return self._gate.names._replace(said=self._words.at_all)
@@ -482,6 +487,9 @@ class Authentication:
             return self._find_place(named)
         self._attempt = (self.host, "", named)
         place = self._find_place(named)
+        if place.is_unnamed:  # nothing is checked that could be guessed
+            self._attempt = None
+            return place
         # With the space: equal names in two spaces are two users, and neither locks the other out.
         self._attempt = (self.host, place.space or "", place.user)
         self._wait_for_turn()
@@ -498,13 +506,13 @@ class Authentication:
         is_anywhere_open = not spaces or any(map(self._is_open, spaces))
         try:
             meaning = self._meaning(named)
-        except TenancyError:
+        except TenancyError as error:
             if self.mechanism == "EXTERNAL":
                 raise  # a certificate would name a user of another space
             # If there are open spaces, the client gets the error when it opens. Otherwise it has to authenticate as
             # in a space that exists, and is refused: so nobody finds out which spaces there are.
             self._given_user = named
-            return LoginTarget(None, named, is_open=is_anywhere_open)
+            return LoginTarget(None, named, is_open=is_anywhere_open, reason=error.description)
         match meaning:
             case DeviceMeant(_, tenant):
                 reason = f"devices of tenant {tenant.id!r} do not log in by {self.mechanism}"
