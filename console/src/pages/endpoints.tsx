@@ -2,8 +2,9 @@ import { Button, Card, CardBody, CardTitle, Content, Flex, FormGroup, Label, Swi
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { type ReactElement, useState } from "react";
 import { useSearchParams } from "react-router";
-import { useObject } from "../api/live";
-import type { AddressSpace, EndpointStatus } from "../api/types";
+import { query } from "../api/client";
+import { useGet, useObject } from "../api/live";
+import type { AddressRow, AddressSpace, EndpointStatus, RowList } from "../api/types";
 import { useSpace } from "../app/space";
 import { CodeTabs, download } from "../parts/code";
 import { Teach } from "../parts/empty";
@@ -20,6 +21,9 @@ const PORTS: [string, string][] = [
   ["https", "HTTPS"],
 ];
 
+// What the programs send to and receive from as it stands; the first is the one that most have.
+const TYPES = ["queue", "anycast", "topic", "multicast"];
+
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host.startsWith("127.");
 }
@@ -33,24 +37,31 @@ export default function EndpointsPage(): ReactElement {
   const space = useSpace();
   const [search, setSearch] = useSearchParams();
   const { data, error } = useObject<AddressSpace>(`${space.inNamespace}/addressspaces`, space.name);
-  const address = search.get("address") ?? "orders";
+  const { data: rows } = useGet<RowList<AddressRow>>(query(`${space.api}/rows/addresses`, { limit: 100 }));
+  const known = TYPES.map((type) => rows?.items.find((row) => row.type === type)).find((row) => row !== undefined);
+  const address = search.get("address") ?? known?.address ?? "orders";
   const endpoints = data?.status?.endpointStatuses ?? [];
   const external = endpoints.find((endpoint) => endpoint.externalHost);
   // The installation's ports are on the machine that served this page.
-  const host = external?.externalHost ?? window.location.hostname.replace(/^\[|\]$/g, "");
-  const [tls, setTls] = useState(!isLoopback(host) || external !== undefined);
+  const serving = external?.externalHost ?? window.location.hostname.replace(/^\[|\]$/g, "");
+  const service = data?.spec.authenticationService;
+  const open = service?.type === "none" || service?.name?.startsWith("none") === true;
+  const [chosen, setTls] = useState<boolean>();
+  // Passwords are refused in the clear.
+  const tls = chosen ?? (!open || !isLoopback(serving) || external !== undefined);
+  // Certificates have it, and some clients compare no IP addresses.
+  const host = tls && isLoopback(serving) ? "localhost" : serving;
   const ports = external?.externalPorts ?? endpoints[0]?.servicePorts ?? {};
   // Whatever a port is listed as: all protocols are spoken at it.
   const port = (tls ? ports.amqps : ports.amqp) ?? Object.values(ports)[0];
-  const service = data?.spec.authenticationService;
-  const open = service?.type === "none" || service?.name?.startsWith("none") === true;
   const place = {
     host,
     port: port ?? 0,
     tls,
     space: `${space.name}.${space.namespace}`,
     address,
-    user: open ? null : "USER",
+    // Its realm names the space to every client, also to those that name no other host at login.
+    user: open ? null : `USER@${space.name}.${space.namespace}`,
   };
   const ca = data?.status?.caCert;
   return (
@@ -121,6 +132,7 @@ export default function EndpointsPage(): ReactElement {
                       First: <code>{snippet.install}</code>
                       {tls && ca && " and download ca.crt beside it"}
                       {open ? "" : ". Put a user of the space in the place of USER and PASSWORD"}.
+                      {!open && !tls && " In the clear only clients that log in by SCRAM are let in, unless the node was started with --allow-insecure-plain."}
                     </Content>
                   ),
                 }))}

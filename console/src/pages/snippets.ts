@@ -7,7 +7,7 @@ export interface Place {
   /** `<space>.<namespace>`: names the space where a host serves several. */
   space: string;
   address: string;
-  /** Null where everybody is let in. */
+  /** With the space as realm; null where everybody is let in. */
   user: string | null;
 }
 
@@ -24,6 +24,11 @@ const quoted = JSON.stringify;
 const scheme = (place: Place) => (place.tls ? "amqps" : "amqp");
 const host = (place: Place) => (place.host.includes(":") ? `[${place.host}]` : place.host);
 const password = "PASSWORD";
+const userOf = (place: Place) => place.user ?? `anonymous@${place.space}`;
+const passwordOf = (place: Place) => (place.user === null ? "none" : password);
+// Proton expects a certificate for the virtual host, and names it after the login alone: there the user's realm says it.
+const withRealm = (place: Place) => place.user !== null || place.tls;
+const isAddress = (place: Place) => place.host.includes(":") || /^[0-9.]+$/.test(place.host);
 
 /** One language after the other; a protocol adds its own. */
 export const SNIPPETS: Snippet[] = [
@@ -38,15 +43,14 @@ ${
     ? `
 tls = SSLDomain(SSLDomain.MODE_CLIENT)
 tls.set_trusted_ca_db("ca.crt")
-tls.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+tls.set_peer_authentication(SSLDomain.${isAddress(place) ? "VERIFY_PEER)  # Proton compares no IP addresses" : "VERIFY_PEER_NAME)"}
 `
     : ""
 }
 connection = BlockingConnection(
-    "${scheme(place)}://${host(place)}:${place.port}",
-    virtual_host=${quoted(place.space)},${place.tls ? "\n    ssl_domain=tls," : ""}${
-      place.user === null ? "" : `\n    user=${quoted(place.user)},\n    password="${password}",${place.tls ? "" : "\n    allow_insecure_mechs=True,"}`
-    }
+    "${scheme(place)}://${host(place)}:${place.port}",${
+      withRealm(place) ? `\n    user=${quoted(userOf(place))},\n    password="${passwordOf(place)}",${place.user === null ? '\n    allowed_mechs="PLAIN",' : ""}` : `\n    virtual_host=${quoted(place.space)},`
+    }${place.tls ? "\n    ssl_domain=tls," : ""}
 )
 sender = connection.create_sender(${quoted(place.address)})
 receiver = connection.create_receiver(${quoted(place.address)})
@@ -178,10 +182,10 @@ func main() {
 struct Hello : proton::messaging_handler {
   void on_container_start(proton::container& container) override {
     proton::connection_options options;
-    options.virtual_host(${quoted(place.space)});${place.tls ? '\n    options.ssl_client_options(proton::ssl_client_options("ca.crt"));' : ""}${
-      place.user === null ? "" : `\n    options.user(${quoted(place.user)}).password("${password}");${place.tls ? "" : "\n    options.sasl_allow_insecure_mechs(true);"}`
-    }
-    auto connection = container.connect("${scheme(place)}://${host(place)}:${place.port}", options);
+    ${
+      withRealm(place) ? `options.user(${quoted(userOf(place))}).password("${passwordOf(place)}");${place.user === null ? '\n    options.sasl_allowed_mechs("PLAIN");' : ""}` : `options.virtual_host(${quoted(place.space)});`
+    }${place.tls ? `\n    options.ssl_client_options(proton::ssl_client_options("ca.crt"${isAddress(place) ? ", proton::ssl::VERIFY_PEER));  // Proton compares no IP addresses" : "));"}` : ""}
+    proton::connection connection = container.connect("${scheme(place)}://${host(place)}:${place.port}", options);
     connection.open_receiver(${quoted(place.address)});
     connection.open_sender(${quoted(place.address)});
   }
@@ -206,8 +210,7 @@ int main() {
     install: "apt-get install mosquitto-clients",
     file: "hello.sh",
     text: (place) => {
-      const user = place.user === null ? `anonymous@${place.space}` : `${place.user}@${place.space}`;
-      const login = `-u ${user} -P ${place.user === null ? "none" : password}`;
+      const login = `-u ${shellQuoted(userOf(place))} -P ${shellQuoted(passwordOf(place))}`;
       const common = `-h ${place.host} -p ${place.port}${place.tls ? " --cafile ca.crt" : ""} ${login} -V 5`;
       return `mosquitto_sub ${common} -t ${shellQuoted(place.address)} -q 1 -C 1 -W 5 &
 sleep 1
@@ -223,7 +226,7 @@ wait
     text: (place) => {
       const path = `/v1/spaces/${place.space}/addresses/${encodeURIComponent(place.address)}`;
       const url = shellQuoted(`http${place.tls ? "s" : ""}://${host(place)}:${place.port}${path}`);
-      const common = `curl --silent --show-error${place.tls ? " --cacert ca.crt" : ""}${place.user === null ? "" : ` -u ${place.user}:${password}`}`;
+      const common = `curl --silent --show-error${place.tls ? " --cacert ca.crt" : ""}${place.user === null ? "" : ` -u ${shellQuoted(`${place.user}:${password}`)}`}`;
       return `ADDRESS=${url}
 # With auto=true messages are accepted as they come; without it each has a lease, to be settled.
 ${common} --data '' "$ADDRESS/receive?wait=5&auto=true" &
