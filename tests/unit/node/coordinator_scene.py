@@ -74,6 +74,9 @@ class Shell:
     is_stalled = False
     tls = via = ""
 
+    def reset_later(self, _seconds: float) -> None:
+        """Do nothing: there is no socket."""
+
 
 class Client(EnginePair):
     """A client's engine, joined to a node's."""

@@ -27,6 +27,9 @@ class Shell:
     is_stalled = False
     tls = via = ""
 
+    def reset_later(self, _seconds: float) -> None:
+        """Do nothing: there is no socket."""
+
 
 class Client:
     """One client of the node.

@@ -42,6 +42,9 @@ class Shell:
     is_stalled = False
     tls = via = ""
 
+    def reset_later(self, _seconds: float) -> None:
+        """Do nothing: there is no socket."""
+
 
 class Node:
     """Entities and connections of a node over a storage in memory."""
