@@ -795,15 +795,18 @@ class EngineProtocol(Borrower):
             return
         loop = self._turn.loop
         with suppress(OSError):  # there are too many files
-            kept = socket.socket(fileno=os.dup(sock.fileno()))
+            # A number, which may be left behind where the loop ends before that: so does the process then.
+            kept = os.dup(sock.fileno())
 
             def reset() -> None:
-                kept.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-                kept.close()
+                with socket.socket(fileno=kept) as ending:
+                    ending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
 
             def end(_closed: object) -> None:
+                ending = socket.socket(fileno=kept)
                 with suppress(OSError):  # the peer is gone
-                    kept.shutdown(socket.SHUT_WR)
+                    ending.shutdown(socket.SHUT_WR)
+                ending.detach()
                 loop.call_later(seconds, reset)
 
             if self._closed is None:
