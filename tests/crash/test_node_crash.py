@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
+RHEA = TESTS / "support" / "rhea_producer.js"
 
 ROUNDS = kills(2)
 """Kills in each story."""
@@ -201,11 +202,11 @@ class RheaProducer:
         }
         process = await asyncio.create_subprocess_exec(
             "node",
-            str(HERE / "rhea_producer.js"),
+            str(RHEA),
             json.dumps(asked),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "NODE_PATH": str(HERE.parent / "tools" / "node_modules")},
+            env={**os.environ, "NODE_PATH": str(TESTS / "tools" / "node_modules")},
         )
         stopping = asyncio.create_task(self._stop(process))
         assert process.stdout is not None

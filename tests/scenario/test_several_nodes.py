@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -12,9 +13,10 @@ import socket
 import subprocess
 from collections import Counter
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -30,18 +32,21 @@ from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.endpoints import Endpoints, read_endpoints
 from enmasse.errors import EnmasseError
 from enmasse.net.connection_limiter import room_for_connections
-from tests.support.chance import kills
+from tests.scenario.foreign_load import Load, Place, loads_at
+from tests.support.chance import is_long, kills
 from tests.support.installation import Installation
-from tests.support.polling import until, until_async
+from tests.support.polling import until
 from tests.support.processes import is_alive
 from tests.support.ready_commands import command_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 pytestmark = pytest.mark.slow
 
 NODES = 4
+STEP = 10
+"""What each client does from one kill to the next, at least."""
 SPACES = ("north", "east", "south", "west")
 HOWTO = (Path(__file__).parents[2] / "docs" / "howto" / "run-several-nodes.md").read_text()
 BLOCKS = dict(re.findall(r"<!-- (?:run: )?(\w+) -->\n```\w+\n(.*?)```", HOWTO, re.DOTALL))
@@ -211,50 +216,102 @@ def test_clients_of_other_nodes_notice_nothing_of_one_that_is_killed_and_comes_b
     several.ok("status", "--wait", "150")
 
 
-async def send_while(is_over: asyncio.Event, several: Installation, space: str, accepted: list[int]) -> Counter[int]:
-    """Send numbers until then, and receive all that was accepted; what came."""
-    received: Counter[int] = Counter()
-    host = f"{space}.default.enmasse.local"
-    async with connect_client(several.url("amqp"), hostname=host, patience=60) as connection:
-        sender = await connection.sender("orders")
-        while not is_over.is_set():
-            outcome = await sender.send(Message(len(accepted), durable=True), timeout=60)
-            assert outcome.name == "accepted"
-            accepted.append(len(accepted))
-        receiver = await connection.receiver("orders")
-        while set(accepted) > set(received):
-            delivery = await receiver.receive(timeout=60)
-            assert delivery is not None, set(accepted) - set(received)
-            received[int(delivery.message.body)] += 1
+def rows_of(installation: Installation) -> dict[tuple[str, str], dict[str, Any]]:
+    """The connections of clients, by their home and number, but those of HTTP, which come and go."""
+    found = {}
+    for home in nodes_of(installation):
+        with open_client(f"amqp+unix://{Layout(installation.data).admin_socket(home)}", patience=60) as admin:
+            for row in admin.management().query("io.enmasse.connection"):
+                if row["protocol"] != "http" and row["space"].startswith("default/"):
+                    found[home, str(row["identity"])] = dict(row)
+    return found
+
+
+def look(installation: Installation, homes: dict[str, str], space: str, address: str) -> list[str]:
+    """Take all that an address holds, as many messages as it has by the account of its home."""
+    with open_client(f"amqp+unix://{Layout(installation.data).admin_socket(homes[space])}") as admin:
+        stored = int(admin.management().read("io.enmasse.address", f"default/{space}.{address}")["messagesStored"])
+    found: list[str] = []
+    with (
+        open_client(installation.url("amqp"), hostname=f"{space}.default.enmasse.local") as client,
+        client.receiver(address, credit=1000) as receiver,
+    ):
+        for _ in range(stored):
+            delivery = receiver.receive(timeout=60)
+            assert delivery is not None, f"{stored} messages are stored in {address}, {len(found)} came"
+            body = delivery.message.body
+            found.append(body if isinstance(body, str) else bytes(body).decode())
             delivery.accept()
-    return received
+        assert receiver.drain(timeout=60) == 0, f"{stored} messages are stored in {address}, and more came"
+    return found
 
 
-async def kill_under_load(several: Installation, rounds: int) -> None:
-    is_over = asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        accepted: dict[str, list[int]] = {space: [] for space in SPACES}
-        loads = {space: tasks.create_task(send_while(is_over, several, space, accepted[space])) for space in SPACES}
-        for number in range(rounds):
-            goals = {space: len(numbers) + 50 for space, numbers in accepted.items()}
-            await until_async(lambda: all(len(accepted[space]) >= goal for space, goal in goals.items()))  # noqa: B023
-            await asyncio.to_thread(kill_and_wait, several, f"node-{number % NODES}")
-        is_over.set()
-    for space, load in loads.items():
-        assert set(accepted[space]) <= set(load.result())
+def await_work(loads: Sequence[Load]) -> None:
+    """Wait until every client has done something more."""
+    goals = [load.count() + STEP for load in loads]
+
+    def is_done() -> bool:
+        for load in loads:
+            if load.failure is not None:
+                raise AssertionError(type(load).__name__) from load.failure
+        return all(load.count() >= goal for load, goal in zip(loads, goals, strict=True))
+
+    until(
+        is_done, lambda: {type(load).__name__: load.count() - goal for load, goal in zip(loads, goals, strict=True)}
+    )
 
 
-def kill_and_wait(several: Installation, name: str) -> None:
-    pid = nodes_of(several)[name]
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: nodes_of(several).get(name) not in (None, pid))
-    several.ok("status", "--wait", "150")
+def kill_some(several: Installation, chance: random.Random) -> Counter[str]:
+    """Kill a node or two, and see that nobody is cut off but their own clients; who those were."""
+    nodes = nodes_of(several)
+    rows = rows_of(several)
+    victims = set(chance.sample(sorted(nodes), chance.choice([1, 1, 1, 2])))
+    for name in victims:
+        os.kill(nodes[name], signal.SIGKILL)
+    until(lambda: all(nodes_of(several).get(name) not in (None, nodes[name]) for name in victims))
+    unharmed = {at: row for at, row in rows.items() if at[0] not in victims and row["via"] not in victims}
+    left = rows_of(several)
+    assert not (lost := [row for at, row in unharmed.items() if at not in left]), (victims, lost)
+    handed_over = [(at[0], row) for at, row in rows.items() if row["via"]]
+    return Counter(
+        f"{'home' if home in victims else 'front'} {row['protocol']}"
+        for home, row in handed_over
+        if {home, row["via"]} & victims
+    )
+
+
+def address_of(space: str, name: str, kind: str) -> str:
+    """The document that declares an address."""
+    spec = {"address": name, "type": kind}
+    metadata = {"name": f"{space}.{name}"}
+    return json.dumps({"apiVersion": "enmasse.io/v1beta1", "kind": "Address", "metadata": metadata, "spec": spec})
 
 
 @pytest.mark.chance
-@pytest.mark.timeout(180 + 10 * kills(2))
-def test_what_was_accepted_comes_whichever_nodes_are_killed_under_load(several: Installation) -> None:
-    asyncio.run(kill_under_load(several, kills(2)))
+@pytest.mark.timeout(180 + 20 * kills(6))
+def test_every_message_is_accounted_for_whichever_nodes_are_killed_under_clients_of_every_kind(
+    several: Installation, story_chance: random.Random
+) -> None:
+    taking = partial(look, several, homes_of(several))
+    loads = list(loads_at([Place(several.url("amqp"), space, taking) for space in SPACES]))
+    needed = [(load.place.space, *address) for load in loads for address in load.addresses.items()]
+    several.ok("apply", "-f", "-", "--wait", "150", stdin="\n---\n".join(address_of(*each) for each in needed))
+    lost: Counter[str] = Counter()
+    for load in loads:
+        load.start()
+    try:
+        for _ in range(kills(6)):
+            await_work(loads)
+            lost += kill_some(several, story_chance)
+        await_work(loads)
+    finally:
+        for load in loads:
+            load.stop()
+    for load in loads:
+        load.check()
+    several.ok("status", "--wait", "150")
+    ways = {f"{end} {protocol}" for end in ("home", "front") for protocol in ("amqp", "mqtt", "stomp")}
+    assert lost.keys() >= ways if is_long() else {text.split()[0] for text in lost} == {"home", "front"}, lost
 
 
 def test_spaces_are_spread_over_the_nodes_and_reached_through_any(several: Installation) -> None:

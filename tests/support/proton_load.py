@@ -28,9 +28,10 @@ RELEASED_OF = 9
 class _Client(MessagingHandler):
     """Connects, works until it is stopped or its node dies, and lets others know that it has begun."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, host: str = "", **options: Any) -> None:
         super().__init__(auto_accept=False, **options)
         self.url = url
+        self.host = host
         self.has_begun = threading.Event()
         self.is_stopping = threading.Event()
         self.is_closing = threading.Event()
@@ -44,7 +45,8 @@ class _Client(MessagingHandler):
     def on_start(self, event: Any) -> None:
         """Connect."""
         self.container = event.container
-        self.connection = event.container.connect(self.url, reconnect=False)
+        named = {"virtual_host": self.host} if self.host else {}
+        self.connection = event.container.connect(self.url, reconnect=False, **named)
         self.begin()
         event.container.schedule(LOOK_S, self)
 
@@ -92,15 +94,27 @@ class ProtonProducer(_Client):
         name: the producer's.
         first: the first message's number.
         limit: messages to send at most.
+        host: what it calls the node, which names the space; as in the URL without.
+        window: how many messages it has on their way.
 
     Attributes:
         next: the number after the last message's.
     """
 
     def __init__(
-        self, url: str, address: str, ledgers: Sequence[Ledger], name: str, first: int, limit: int = sys.maxsize
+        self,
+        url: str,
+        address: str,
+        ledgers: Sequence[Ledger],
+        name: str,
+        first: int,
+        limit: int = sys.maxsize,
+        *,
+        host: str = "",
+        window: int = WINDOW,
     ) -> None:
-        super().__init__(url)
+        super().__init__(url, host)
+        self.window = window
         self.address = address
         self.ledgers = ledgers
         self.name = name
@@ -126,7 +140,7 @@ class ProtonProducer(_Client):
     def _may_send(self) -> bool:
         return (
             self._sender.credit > 0
-            and len(self._under_way) < WINDOW
+            and len(self._under_way) < self.window
             and self.next < self._end
             and not self.is_stopping.is_set()
         )
@@ -168,10 +182,11 @@ class ProtonConsumer(_Client):
         url: the node's.
         address: a queue or subscription.
         ledger: what is told of each message.
+        host: what it calls the node, which names the space; as in the URL without.
     """
 
-    def __init__(self, url: str, address: str, ledger: Ledger) -> None:
-        super().__init__(url, prefetch=WINDOW)
+    def __init__(self, url: str, address: str, ledger: Ledger, *, host: str = "") -> None:
+        super().__init__(url, host, prefetch=WINDOW)
         self.address = address
         self.ledger = ledger
         self._count = 0

@@ -1,12 +1,18 @@
-// Sends numbered durable messages with rhea until it is told to stop or its node dies.
+// Sends numbered durable messages with rhea until it is told to stop or its node dies; with "reconnects", whatever
+// dies: what has no outcome then gets none.
 // Prints "s NUMBER" before each is sent, "a NUMBER" or "r NUMBER" for its outcome.
 'use strict';
 
 const rhea = require('rhea');
 
-const {port, address, name, first, window} = JSON.parse(process.argv[2]);
+const {port, address, name, first, window, hostname, reconnects} = JSON.parse(process.argv[2]);
 const container = rhea.create_container();
-const connection = container.connect({host: '127.0.0.1', port, reconnect: false});
+const connection = container.connect({
+    host: '127.0.0.1',
+    port,
+    ...(hostname && {hostname}),
+    ...(reconnects ? {initial_reconnect_delay: 50, max_reconnect_delay: 200} : {reconnect: false}),
+});
 const sender = connection.open_sender(address);
 const under_way = new Map();
 let next = first;
@@ -39,9 +45,16 @@ process.stdin.on('data', () => {
     is_stopping = true;
     pump();
 });
-container.on('disconnected', () => process.exit(0));
-container.on('connection_close', () => process.exit(0));
-container.on('connection_error', () => process.exit(0));
+function end() {
+    if (!reconnects || is_stopping) {
+        process.exit(0);
+    }
+    under_way.clear();
+}
+
+container.on('disconnected', end);
+container.on('connection_close', end);
+container.on('connection_error', end);
 container.on('sender_error', context => {
     console.error(`sender: ${context.sender.error}`);
     process.exit(1);
