@@ -92,6 +92,8 @@ class Sender(MemoryProducerPort):
         self._told = told
         self.target = ""
         """The address as it named it."""
+        self.is_by_front = False
+        """Whether it came by another node."""
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Hear an outcome."""
@@ -128,6 +130,8 @@ class Receiver(MemoryConsumerPort):
         self.presettle = presettle
         self.colour = colour
         self.is_blocked = False
+        self.is_by_front = False
+        """Whether it came by another node."""
         self.label = world.next_label()
         self._world = world
 

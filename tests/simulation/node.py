@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from enmasse.message.outcomes import ACCEPTED
 from enmasse.message.sections import Sections
@@ -12,9 +13,12 @@ from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
 from enmasse.messaging.storage import Table
 from enmasse.messaging.streams.stream import Stream
+from enmasse.node.connections.handover import Handovers, Home
 from enmasse.node.management.entities import Entities
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import MemoryConsumerPort
+from enmasse.wire.peer_header import PeerHeader
+from enmasse.wire.proxy_header import ProxyHeader
 from tests.simulation.clients import attempts_of, number_of
 
 if TYPE_CHECKING:
@@ -22,9 +26,9 @@ if TYPE_CHECKING:
     from enmasse.testing.simulated_storage import SimulatedStorage
     from tests.simulation.copies import WallClock
 
-__all__ = ["LOG_TABLES", "QUEUES", "SPACE", "Findings", "Node", "look", "marks_of"]
+__all__ = ["ALONE", "LOG_TABLES", "QUEUES", "Findings", "Node", "Surroundings", "look", "marks_of"]
 
-SPACE = "ns/space"
+SECRET = b"of this start, for all nodes"
 MAX_TURNS = 200
 """Turns that may follow from one another; more mean that something asks for ever."""
 
@@ -37,10 +41,28 @@ ALL = 1_000_000
 LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.ATTEMPTS, Table.HOLDER)
 
 
+class Surroundings(NamedTuple):
+    """What a node knows of itself and of others.
+
+    Attributes:
+        name: its name.
+        space: the space that is at home there.
+        homes: of all spaces; none where there is no other node.
+    """
+
+    name: str
+    space: str
+    homes: dict[str, Home]
+
+
+ALONE = Surroundings("node-0", "ns/space", {})
+
+
 class Node:
     """One life of a node.
 
     Args:
+        surroundings: who it is.
         storage: its journal.
         now: the clock in seconds.
         clock: the wall clock.
@@ -50,12 +72,14 @@ class Node:
 
     def __init__(
         self,
+        surroundings: Surroundings,
         storage: SimulatedStorage,
         now: float,
         clock: WallClock,
         report: Callable[[str], None],
         window: int = 0,
     ) -> None:
+        self.surroundings = surroundings
         self.storage = storage
         self.now = now
         self._clock = clock
@@ -66,6 +90,14 @@ class Node:
         if window:
             self.core.window_bytes = window
         self.entities = Entities(self.core, self._new_id)
+        # Nobody's connection is here: clients are links.
+        nobody = cast("Any", None)
+        spaces = self.entities.records[SPACE_TYPE]
+        self.handovers = Handovers(
+            nobody, nobody, surroundings.name, spaces, lambda: "here", nobody, lambda _space: None
+        )
+        self.handovers.directory, self.handovers.secret = Path("peers"), SECRET
+        self.entities.is_here = lambda space: self.handovers.elsewhere(space) is None
         storage.listener = self.core
 
     def _request_turn(self) -> None:
@@ -90,23 +122,37 @@ class Node:
         self.settle()
         assert problems == [None], problems
 
-    def create_space(self) -> None:
-        """Add the space that everything is in."""
-        self.create(SPACE_TYPE, SPACE, {})
+    def create_spaces(self) -> None:
+        """Add the space that everything is in, and those of others."""
+        for space, home in self.surroundings.homes.items():
+            self.create(SPACE_TYPE, space, {"home": home.node, "homeGeneration": home.generation})
+        if not self.surroundings.homes:
+            self.create(SPACE_TYPE, self.surroundings.space, {})
+
+    def takes_from(self, front: Node) -> bool:
+        """Whether another node knows that the space is at home here, and its clients come in."""
+        space = self.surroundings.space
+        home = front.handovers.elsewhere(space)
+        if home is None:
+            return False
+        client = ProxyHeader(True, None, None, None, "")
+        header = PeerHeader(client, SECRET, "here", front.surroundings.name, space, home.generation, "amqp")
+        return home.node == self.surroundings.name and self.handovers.problem_of(header) is None
 
     def create_address(self, name: str, attributes: dict[str, Any]) -> None:
         """Add an address to the space."""
-        self.create(ADDRESS_TYPE, f"{SPACE}.{name}", {"space": SPACE, "address": name, **attributes})
+        space = self.surroundings.space
+        self.create(ADDRESS_TYPE, f"{space}.{name}", {"space": space, "address": name, **attributes})
 
     def delete_address(self, name: str) -> list[Any]:
         """Remove an address from the space; what is returned is no more empty once that is on the disk."""
         told: list[Any] = []
-        self.entities.delete(ADDRESS_TYPE, f"{SPACE}.{name}", told.append)
+        self.entities.delete(ADDRESS_TYPE, f"{self.surroundings.space}.{name}", told.append)
         return told
 
     def find(self, name: str) -> Address:
         """An address by its name."""
-        return self.entities.spaces[SPACE].find(name)
+        return self.entities.spaces[self.surroundings.space].find(name)
 
     def look_at_clock(self) -> None:
         """Have a turn, as a node has several times a second."""
@@ -168,6 +214,7 @@ class Findings:
 
 
 def look(
+    surroundings: Surroundings,
     storage: SimulatedStorage,
     now: float,
     clock: WallClock,
@@ -179,6 +226,7 @@ def look(
     """Start a node over a journal of its own, see what it has, take all of it, and see that nothing is left.
 
     Args:
+        surroundings: of the node.
         storage: the journal, which is used up.
         now: the clock.
         clock: the wall clock.
@@ -187,7 +235,7 @@ def look(
         targets: addresses that may be given messages of others meanwhile.
         report: hears what does not fit.
     """
-    node = Node(storage, now, clock, lambda text: report(f"in a node that starts: {text}"), window)
+    node = Node(surroundings, storage, now, clock, lambda text: report(f"in a node that starts: {text}"), window)
     node.load()
     findings = Findings()
     ports: dict[str, MemoryConsumerPort] = {}

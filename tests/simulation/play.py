@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -13,8 +15,10 @@ from enmasse.messaging import core, fan_out
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.queues import topic, topic_producer, topic_wave
 from enmasse.messaging.streams import merging as stream_merging
+from enmasse.node.connections.handover import Home
 from tests.simulation.clients import payload_of
 from tests.simulation.copies import Message
+from tests.simulation.node import ALONE, Surroundings
 from tests.simulation.scenario import make_scenario
 from tests.simulation.transacting import Exchange
 from tests.simulation.world import MAX_LINKS, BrokenPromiseError, World
@@ -35,6 +39,9 @@ SMALL_TURNS: list[tuple[ModuleType, str, int]] = [
 ]
 """Every message of a topic waits for its turns, and what is done in one turn is nearly nothing."""
 
+OTHER = 0xF407
+"""Makes the seed of a neighbour."""
+
 OUTCOMES = [
     ACCEPTED,
     ACCEPTED,
@@ -52,12 +59,14 @@ class Play:
     """One scenario being played.
 
     Args:
-        seed: which.
+        scenario: which.
+        surroundings: of its node.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.scenario = make_scenario(seed)
-        self.world = World(self.scenario)
+    def __init__(self, scenario: Scenario, surroundings: Surroundings = ALONE) -> None:
+        self.scenario = scenario
+        self.world = World(scenario, surroundings)
+        self.steps_left = scenario.steps
         self.random = self.world.random
         self._actions = {
             "send": self.send,
@@ -72,6 +81,7 @@ class Play:
             "set_clock": self.set_clock,
             "transact": self.transact,
         }
+        self._weights = list(scenario.weights.values())
 
     def run(self) -> None:
         """Play it to its end.
@@ -79,27 +89,36 @@ class Play:
         Raises:
             BrokenPromiseError: something that must hold does not.
         """
+        while self.steps_left:
+            self.step()
+        self.end()
+
+    def step(self) -> None:
+        """Let clients do something, and perhaps something go wrong."""
         world, scenario = self.world, self.scenario
-        names = list(scenario.weights)
-        weights = list(scenario.weights.values())
         chance = self.random.random
-        for _ in range(scenario.steps):
-            for name in self.random.choices(names, weights, k=self.random.randint(1, 3)):
-                self._actions[name]()
-            world.after_step()
-            world.note("-- end of a step")
-            if chance() < 0.25:
-                world.check_depths()
-            if chance() < scenario.rates.crash:
-                world.crash()
-            elif chance() < scenario.look:
-                world.look()
-            elif chance() < scenario.calm:
-                world.calm()
-                self.redeclare()
-        world.calm()
-        world.look()
-        world.finish()
+        self.steps_left -= 1
+        if world.answers:
+            world.pass_on(self.random.randint(0, len(world.answers)))
+        for name in self.random.choices(list(scenario.weights), self._weights, k=self.random.randint(1, 3)):
+            self._actions[name]()
+        world.after_step()
+        world.note("-- end of a step")
+        if chance() < 0.25:
+            world.check_depths()
+        if chance() < scenario.rates.crash:
+            world.crash()
+        elif chance() < scenario.look:
+            world.look()
+        elif chance() < scenario.calm:
+            world.calm()
+            self.redeclare()
+
+    def end(self) -> None:
+        """Have everything done, and compare for the last time."""
+        self.world.calm()
+        self.world.look()
+        self.world.finish()
 
     def redeclare(self) -> None:
         """An address is deleted and declared anew, now and then."""
@@ -240,6 +259,44 @@ class Play:
         self.world.set_clock(self.random.choice(self.scenario.shifts))
 
 
+class Neighbours:
+    """Two nodes being played, each the home of a space, to which clients come by either; when one dies, so do the
+    connections that came by it.
+
+    Args:
+        scenario: of the first.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        # What is cut short is so for both.
+        other = replace(
+            make_scenario(scenario.seed ^ OTHER),
+            seed=scenario.seed ^ OTHER,
+            run_frames=scenario.run_frames,
+            cuts_turns=scenario.cuts_turns,
+        )
+        homes = {f"ns/space-{number}": Home(f"node-{number}", number + 1) for number in range(2)}
+        self.plays = [
+            Play(each, Surroundings(home.node, space, homes))
+            for each, (space, home) in zip((scenario, other), homes.items(), strict=True)
+        ]
+        first, second = (play.world for play in self.plays)
+        first.meet(second)
+        second.meet(first)
+        self._random = Random(scenario.seed ^ OTHER)
+
+    def run(self) -> None:
+        """Play both to their ends.
+
+        Raises:
+            BrokenPromiseError: something that must hold does not.
+        """
+        while going := [play for play in self.plays if play.steps_left]:
+            self._random.choice(going).step()
+        for play in self.plays:
+            play.end()
+
+
 @contextmanager
 def _small(scenario: Scenario) -> Iterator[None]:
     """Have streams merge few frames already, and turns bear little, so that a short play sees it."""
@@ -263,17 +320,22 @@ def play(seed: int, *, show: Callable[[str], None] | None = None) -> None:
         BrokenPromiseError: something that must hold does not; the message says what, and how to play it again.
     """
     again = f"play it again: python -m tests.simulation --seed {seed}"
-    game = None
+    plays: list[Play] = []
     try:
-        with _small(make_scenario(seed)):
-            game = Play(seed)
+        scenario = make_scenario(seed)
+        with _small(scenario):
+            game = Neighbours(scenario) if scenario.has_neighbour else Play(scenario)
+            plays = game.plays if isinstance(game, Neighbours) else [game]
             if show is not None:
-                game.world.events = [str(game.scenario)]
+                # Of both, in the order of what happened.
+                events = [str(play.scenario) for play in plays]
+                for play in plays:
+                    play.world.events = events
             game.run()
     except BrokenPromiseError as error:
         raise BrokenPromiseError(f"{error}\n{again}") from None
     except Exception as error:
         raise BrokenPromiseError(f"{type(error).__name__}: {error}\n{again}") from error
     finally:
-        if show is not None and game is not None and game.world.events is not None:
-            show("\n".join(game.world.events))
+        if show is not None and plays:
+            show("\n".join(plays[0].world.events or ()))

@@ -18,6 +18,9 @@ LEAST_LIFE_S = 0.8
 CUT_TURNS = 0.2
 """How often turns bear little."""
 
+NEIGHBOURS = 0.25
+"""How often there are two nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddressPlan:
@@ -64,6 +67,7 @@ class Scenario:
         keys: of the last-value option.
         colours: what selectors ask for.
         patience: how long a message may be held back, in seconds.
+        has_neighbour: whether there is another node, with a space of its own.
     """
 
     seed: int
@@ -89,6 +93,7 @@ class Scenario:
     keys: tuple[str | None, ...] = (None,)
     colours: tuple[str | None, ...] = (None,)
     patience: float = 0.0
+    has_neighbour: bool = False
 
 
 _DULL = dict[str, Any]()
@@ -185,6 +190,7 @@ def make_scenario(seed: int) -> Scenario:
         run_frames=random.choice([0, 3, 5]),
         window=random.choice([0, 0, 3_000, 8_000]),
         cuts_turns=random.random() < CUT_TURNS,
+        has_neighbour=random.random() < NEIGHBOURS,
         **extras,
     )
 

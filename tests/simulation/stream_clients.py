@@ -111,6 +111,8 @@ class StreamClients:
         self._unanswered: dict[bytes, list[Unanswered]] = {b"messages": [], FRAMES: []}
         self._again: dict[bytes, list[Unanswered]] = {}
         self._lives = 0
+        self.is_by_front = False
+        """Whether they have come by another node."""
         self.told: dict[int, int] = {}
         """What the named consumer has not settled yet, by partition, as it knows itself."""
         self.sure: dict[int, int] = {}
@@ -123,6 +125,7 @@ class StreamClients:
     def open(self) -> None:
         """Attach to the node that has come up; idempotent senders repeat in order what has no answer."""
         self._lives += 1
+        self.is_by_front = self.world.comes_by_front()
         self._again = {producer: list(left) for producer, left in self._unanswered.items()}
         self._sent: dict[int, int] = {}
         self._coming: dict[tuple[bytes, int], Unanswered] = {}
@@ -144,6 +147,15 @@ class StreamClients:
                 properties={"enmasse:partition": self.partitions - 1},
             ),
         }
+
+    def lose_front(self) -> None:
+        """Come again, if the node has died by which they came."""
+        if not self.is_by_front:
+            return
+        for link in (self._plain, *self._ports.values(), *self._readers, self._named):
+            if link is not None:
+                link.leave()
+        self.open()
 
     def _attach(self, told: Any, **options: Any) -> _Port:
         port = _Port(told)
@@ -228,8 +240,11 @@ class StreamClients:
         item = self._coming.pop((producer, delivery))
         if state is ACCEPTED:
             self.account.accepted.update(item.numbers)
-            if item in self._unanswered[producer]:
-                self._unanswered[producer].remove(item)
+            self.world.answer(lambda: self._answered(producer, item), is_by_front=self.is_by_front)
+
+    def _answered(self, producer: bytes, item: Unanswered) -> None:
+        if item in self._unanswered[producer]:
+            self._unanswered[producer].remove(item)
 
     # Reading
 
@@ -314,6 +329,7 @@ class StreamClients:
                         break
                     self._put(producer, item)
                     world.node.settle()
+                    world.pass_on()
             if unanswered:
                 self.account.problem(f"{len(unanswered)} things are not accepted however often they are sent")
         if self._plain.unsettled:

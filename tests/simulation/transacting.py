@@ -70,6 +70,7 @@ class Exchange:
         """When its commit was asked for."""
         self.is_open = True
         self.is_decided = False
+        self.is_by_front = world.comes_by_front()
 
     def post(self, plan: AddressPlan, message: Message, padding: int) -> None:
         """Send a message with the commit."""

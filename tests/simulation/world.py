@@ -13,13 +13,15 @@ from tests.simulation.accounts import SWEEP_S, Account
 from tests.simulation.audit import adopt, check_depth, check_found, check_found_order
 from tests.simulation.clients import NAME, Receiver, Sender
 from tests.simulation.copies import LEAVING, OUT, READY, Message, WallClock
-from tests.simulation.node import LOG_TABLES, QUEUES, Node, look
+from tests.simulation.node import ALONE, LOG_TABLES, QUEUES, Node, Surroundings, look
 from tests.simulation.stream_clients import StreamClients
 from tests.simulation.streams import StreamAccount
 from tests.simulation.transacting import Exchange
 from tests.support.faults import JournalFaults
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enmasse.messaging.address import Address
     from tests.simulation.scenario import AddressPlan, Scenario
 
@@ -41,10 +43,16 @@ class World:
 
     Args:
         scenario: the play.
+        surroundings: of its node.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, surroundings: Surroundings = ALONE) -> None:
         self.scenario = scenario
+        self.surroundings = surroundings
+        self.neighbour: World | None = None
+        """That of another node, by which clients come to this one, and the other way round."""
+        self.answers: list[Callable[[], None]] = []
+        """What is on its way to clients by the other node."""
         self.random = Random(scenario.seed ^ 0x5EED)
         self.problems: list[str] = []
         self.events: list[str] | None = None
@@ -66,12 +74,12 @@ class World:
         """Nodes that died."""
         self.faults = JournalFaults(self.random, scenario.rates)
         self.storage = SimulatedStorage()
-        self.node = Node(self.storage, 0.0, self.clock, self.problems.append, scenario.window)
+        self.node = Node(surroundings, self.storage, 0.0, self.clock, self.problems.append, scenario.window)
         self.storage.listener = self
         self._declare()
 
     def _declare(self) -> None:
-        self.node.create_space()
+        self.node.create_spaces()
         for plan in self.scenario.addresses:
             self.node.create_address(plan.name, plan.attributes)
             if plan.kind in QUEUES:
@@ -134,11 +142,68 @@ class World:
         self.numbers += 1
         return self.numbers
 
+    # Other nodes
+
+    def meet(self, neighbour: World) -> None:
+        """Let clients come by another node from now on."""
+        self.neighbour = neighbour
+        for clients in self.stream_clients.values():
+            clients.is_by_front = self.comes_by_front()
+
+    def comes_by_front(self) -> bool:
+        """Whether a client happens to come by the other node."""
+        if self.neighbour is None or not self.chance(0.5):
+            return False
+        if not self.node.takes_from(self.neighbour.node):
+            self.problems.append("a client that comes by the other node is not let in")
+        return True
+
+    def answer(self, heard: Callable[[], None], *, is_by_front: bool) -> None:
+        """Let a client hear something: at once, or once the other node has passed it on."""
+        if is_by_front:
+            self.answers.append(heard)
+        else:
+            heard()
+
+    def pass_on(self, count: int | None = None) -> None:
+        """The other node passes on what it has for clients, or some of it."""
+        passed, self.answers = self.answers[:count], [] if count is None else self.answers[count:]
+        for heard in passed:
+            heard()
+
+    def lose_front(self) -> None:
+        """The other node dies: who came by it is gone, and what was on its way to them."""
+        self.note("the other node dies")
+        self.pass_on(self.random.randint(0, len(self.answers)))
+        self.answers.clear()
+        if is_late := self.chance(0.5):
+            self._lose_transactions()
+        for receivers in self.receivers.values():
+            for receiver in [receiver for receiver in receivers if receiver.is_by_front]:
+                receivers.remove(receiver)
+                receiver.leave()
+        for senders in self.senders.values():
+            for sender in [sender for sender in senders if sender.is_by_front]:
+                senders.remove(sender)
+                sender.abandon()
+                sender.leave()
+        if not is_late:
+            self._lose_transactions()
+        for clients in self.stream_clients.values():
+            clients.lose_front()
+        self.after_step()
+
+    def _lose_transactions(self) -> None:
+        for exchange in self.exchanges:
+            if exchange.is_by_front and exchange.is_open:
+                exchange.rollback()
+
     # Links
 
     def attach_sender(self, plan: AddressPlan) -> Sender:
         """One more sender of an address."""
         sender = Sender(lambda message, state: self.told(plan, message, state))
+        sender.is_by_front = self.comes_by_front()
         address = self.node.find(plan.name)
         sender.target = self.target_of(plan, len(self.senders[plan.name]))
         sender.sink = address.attach_producer(sender, sender.target, AttachOptions())
@@ -168,6 +233,7 @@ class World:
             account.is_cut = self.scenario.cuts_turns
             account.is_shared = True
         receiver = Receiver(self, account, presettle=presettle, colour=colour)
+        receiver.is_by_front = self.comes_by_front()
         source = f"{plan.name}/#" if plan.kind == "topic" else plan.name
         options = AttachOptions(presettle=presettle, source=source, filters=receiver.filters)
         most = plan.option("maxConsumers", 0)
@@ -307,6 +373,7 @@ class World:
             self.node.advance(1.1)
             self.after_step()
         self.node.settle()
+        self.pass_on()
         self.after_step()
         for account in self.all_accounts():
             account.settle_leaving(self.now)
@@ -368,7 +435,14 @@ class World:
         scenario = self.scenario
         targets = {name for name, account in self.accounts.items() if account.is_target}
         findings = look(
-            storage, self.now, self.clock, scenario.patience, scenario.window, targets, self.problems.append
+            self.surroundings,
+            storage,
+            self.now,
+            self.clock,
+            scenario.patience,
+            scenario.window,
+            targets,
+            self.problems.append,
         )
         found = {name: dict(messages) for name, messages in findings.messages.items()}
         for name, messages in findings.messages.items():
@@ -388,6 +462,9 @@ class World:
         """Node and journal die, and another node starts over what is left."""
         self.note("crash")
         self.lives += 1
+        # The other node has passed on what it was sent, or not.
+        self.pass_on(self.random.randint(0, len(self.answers)) if self.answers else 0)
+        self.answers.clear()
         left = self.faults.crash(self.storage)
         written = self.storage.written_through
         self.storage = left.copy()
@@ -404,12 +481,14 @@ class World:
         adopt(self.accounts, found, self.now, self.is_written)
         self.storage.written_through = 0
         now = self.now + self.random.choice([0.0, 1.0])
-        self.node = Node(self.storage, now, self.clock, self.problems.append, self.scenario.window)
+        self.node = Node(self.surroundings, self.storage, now, self.clock, self.problems.append, self.scenario.window)
         self.storage.listener = self
         self.node.load()
         self._open_links()
         self.check_depths()
         self.check()
+        if self.neighbour is not None:
+            self.neighbour.lose_front()
 
     def finish(self) -> None:
         """Take all that is left; then nothing is left in memory or on the disk."""
