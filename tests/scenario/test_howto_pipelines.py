@@ -1,8 +1,9 @@
-"""The how-tos of pipelines do what they say, command by command; those on what is built in share one space."""
+"""The how-tos of pipelines do what they say, command by command; all but one share a space, and so its Spark."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -54,7 +55,7 @@ def database() -> Iterator[PostgreSQL | None]:
 
 @pytest.fixture(scope="module")
 def shop(needs_spark: None, database: PostgreSQL | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """The installation of all pages; those that share a space come first, and the first of them creates it."""
+    """The installation of all pages; those that share a space come first, and the first of them makes it."""
     with installed(tmp_path_factory.mktemp("howto"), "--pipelines-folder", "disk/pipelines") as place:
         if database is not None:
             # A host that is listed while Spark runs has it start again.
@@ -76,12 +77,69 @@ def names(place: Place, kind: str) -> list[str]:
     return [item["metadata"]["name"] for item in place.api(kind)["items"]]
 
 
+def in_shop(page: str, space: str = "shop") -> dict[str, tuple[str, str | None]]:
+    """The blocks of a page, with the space that is shared instead of its own, which may be there."""
+
+    def changed(text: str) -> str:
+        text = text.replace(space, "shop")
+        return re.sub("^(enmasse create space shop .*)", r"\1 || enmasse get space shop", text, flags=re.MULTILINE)
+
+    return {name: (changed(commands), told and changed(told)) for name, (commands, told) in blocks(page).items()}
+
+
+def clear(shop: Place) -> None:
+    """Leave nothing of a page in the space that is shared but its Spark."""
+    for kind in ("pipelines", "addresses"):
+        for name in names(shop, kind):
+            shop.api(f"{kind}/{name}", "DELETE")
+        until(lambda: not names(shop, kind), lambda: names(shop, kind), seconds=LATE_S)  # noqa: B023  # called at once
+    for table in (shop.directory / "disk/pipelines/default.shop/lake").iterdir():
+        shutil.rmtree(table)
+
+
+def test_spark_is_looked_into_as_the_howto_says(shop: Place) -> None:
+    told: dict[str, str] = {}
+    for name, (commands, expected) in in_shop("look-into-spark.md", "kiln").items():
+        told[name] = shop.run(commands.replace(".enmasse/pipelines", "disk/pipelines"))
+        assert expected is None or told[name] == expected
+    log = next((shop.directory / "disk/pipelines/default.shop/events").glob("eventlog_v2_*/events_*"))
+    with pa.input_stream(log, compression="zstd") as file:
+        assert b'JWSFilter.param.secretKey":"*********(redacted)' in file.read()
+    clear(shop)
+
+
+def test_a_pipeline_is_declared_as_the_howto_says(shop: Place) -> None:
+    told: dict[str, str] = {}
+    for name, (commands, expected) in in_shop("declare-a-pipeline.md", "plant").items():
+        if name == "builtin":
+            # What was deleted is listed until its queries have stopped.
+            until(lambda: "shop.hot" not in names(shop, "pipelines"), "shop.hot is still there", seconds=LATE_S)
+        if name == "query":
+            # The table has a query of its own, beside that of the alerts.
+            rows = partial(shop.run, f"({commands}) 2>&1 || true")
+            until(lambda: "boiler-2" in rows(), rows, seconds=LATE_S, step=0.3)  # noqa: B023  # called at once
+        told[name] = shop.run(commands)
+        if name == "run":
+            status = partial(shop.pipeline, "shop.hot")
+            until(lambda: status()["phase"] == "Running", status, seconds=LATE_S, step=0.3)  # noqa: B023  # called at once
+        if expected is not None:
+            lines = [line.rstrip() for line in told[name].splitlines()]
+            # What sending says is beside the point.
+            assert lines[-len(expected.splitlines()) :] == [line.rstrip() for line in expected.splitlines()], name
+    assert "shop.hot" in told["status"]
+    assert "table-readings" in told["status"]
+    assert "Running" in told["status"]
+    assert "boiler-2 ████" in told["chart"]
+    assert (shop.directory / "disk/pipelines/default.shop/lake/readings").is_dir()
+    clear(shop)
+
+
 @pytest.mark.parametrize("page", list(BUILTIN))
 def test_what_is_built_in_does_what_the_howto_says(page: str, shop: Place) -> None:
     step, wanted = BUILTIN[page]
     told = {}
     before = names(shop, "pipelines")
-    for name, (commands, _) in blocks(page).items():
+    for name, (commands, _) in in_shop(page).items():
         if name == "train":
             # With all rows in the table it trains at once, and not when it looks again.
             until(
@@ -151,38 +209,3 @@ def test_tables_are_kept_in_object_storage_as_the_howto_says(place: Place, tmp_p
                 assert re.search(r"boiler-1 +22.5 *\n *boiler-2 +19", told)
             assert expected is None or told == expected, told
         assert not (place.directory / "disk/pipelines/default.plant/lake/latest").exists()
-
-
-def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:
-    told: dict[str, str] = {}
-    for name, (commands, expected) in blocks("declare-a-pipeline.md").items():
-        if name == "builtin":
-            # What was deleted is listed until its queries have stopped.
-            until(lambda: "plant.hot" not in names(place, "pipelines"), "plant.hot is still there", seconds=LATE_S)
-        if name == "query":
-            # The table has a query of its own, beside that of the alerts.
-            rows = partial(place.run, f"({commands}) 2>&1 || true")
-            until(lambda: "boiler-2" in rows(), rows, seconds=LATE_S, step=0.3)  # noqa: B023  # called at once
-        told[name] = place.run(commands)
-        if name == "run":
-            status = partial(place.pipeline, "plant.hot")
-            until(lambda: status()["phase"] == "Running", status, seconds=LATE_S, step=0.3)  # noqa: B023  # called at once
-        if expected is not None:
-            lines = [line.rstrip() for line in told[name].splitlines()]
-            # What sending says is beside the point.
-            assert lines[-len(expected.splitlines()) :] == [line.rstrip() for line in expected.splitlines()], name
-    assert "plant.hot" in told["status"]
-    assert "table-readings" in told["status"]
-    assert "Running" in told["status"]
-    assert "boiler-2 ████" in told["chart"]
-    assert (place.directory / "disk/pipelines/default.plant/lake/readings").is_dir()
-
-
-def test_spark_is_looked_into_as_the_howto_says(place: Place) -> None:
-    told: dict[str, str] = {}
-    for name, (commands, expected) in blocks("look-into-spark.md").items():
-        told[name] = place.run(commands.replace(".enmasse/pipelines", "disk/pipelines"))
-        assert expected is None or told[name] == expected
-    log = next((place.directory / "disk/pipelines/default.kiln/events").glob("eventlog_v2_*/events_*"))
-    with pa.input_stream(log, compression="zstd") as file:
-        assert b'JWSFilter.param.secretKey":"*********(redacted)' in file.read()
