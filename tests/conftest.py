@@ -47,7 +47,7 @@ settings.register_profile("soak", max_examples=40 * FEW_EXAMPLES)
 # Java programs live for seconds here: compiling their code twice takes longer than it saves.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 # Spark writes and compiles Java for each query, which for a handful of rows is a fifth of all that it does. As in
-# production it does so in ``make soak``, in the demonstration and in a cluster.
+# production it does so in ``make soak`` and in a cluster.
 INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 IS_LONG = "ENMASSE_TEST_KILLS" in os.environ
 os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JAVA if IS_LONG else f"{QUICK_JAVA} {INTERPRETED}")

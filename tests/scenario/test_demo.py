@@ -21,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.scenario.howto_place import Place, blocks
+from tests.support.chance import is_long
 from tests.support.installation import Installation
 from tests.support.polling import until
 
@@ -45,8 +46,8 @@ class Demo:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # Java's options are those of the demonstration, as they are for users.
-            env={key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
+            # At length Java's options are those of the demonstration, as they are for users.
+            env={key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS" or not is_long()}
             | {"COLUMNS": "200", **environment},
         )
         self._reader = threading.Thread(target=self._read)
