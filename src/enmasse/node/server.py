@@ -602,7 +602,7 @@ class Server:
         """Have control look at what the node knows, as the home of a space is another one than it was told."""
         home = self.handovers.elsewhere(space)
         if home is not None:
-            self._outdated[space] = f"it is not at home at {home.node} at generation {home.generation}"
+            self._outdated[space] = f"it is not at home where it was thought to be, at generation {home.generation}"
             self.entities.note_change()
 
     def _home_changed(self, space: Space) -> None:

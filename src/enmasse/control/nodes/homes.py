@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from enmasse.control.nodes.planning import Candidate, Home, choose_home
+from enmasse.control.nodes.planning import Candidate, Home, choose_home, refusals_of
 from enmasse.model.kinds.nodes import MessagingNode
 from enmasse.model.schema.kinds import ADDRESS_SPACE, MESSAGING_NODE
 from enmasse.model.schema.objects import restore
@@ -101,8 +101,14 @@ class Homes:
         plan = self._desired.space_plans.get(space.spec.plan_name)
         if plan is None:
             return False  # which nodes may have it is not known yet
-        found = choose_home(self._candidates(), plan.spec.node_selector or {})
+        nodes, selector = self._candidates(), plan.spec.node_selector or {}
+        found = choose_home(nodes, selector)
         if not isinstance(found, Candidate):
+            if self._waiting.get(space.key) != found:
+                refusals = refusals_of(nodes, selector) | {
+                    node.name: "cannot be reached" for node in nodes if not node.is_reachable
+                }
+                _log.warning("space %s has no home: %s", space.key, "; ".join(map(" ".join, refusals.items())))
             self._waiting[space.key] = found
             return False
         self.settle(space, Home(found.name))

@@ -387,11 +387,11 @@ def _space_of(kind: EntityType, name: str) -> str:
     return f"{namespace}/{rest.partition('.')[0]}"
 
 
-def conflict_with(node: str, entity: Entity, uid: str) -> str:
+def conflict_with(entity: Entity, uid: str) -> str:
     """Return the message about an entity of a node that conflicts with another one, and is not deleted for it."""
     kind = "address space" if entity.entity_type == "space" else "address"
     return (
-        f"{node} holds another {kind} of this name, of uid {uid}, which was not deleted: it is kept with all that "
+        f"the node holds another {kind} of this name, of uid {uid}, which was not deleted: it is kept with all that "
         f"it stores. Delete this one (uid {entity.uid}), and the other one is declared in its place"
     )
 
@@ -412,7 +412,7 @@ async def apply_entity(
         is_other = seen is not None and seen.uid != entity.uid
         is_update = seen is not None and not is_other
         if seen is not None and is_other and not is_removed(seen.uid):
-            return Outcome(digest, seen, refusal=conflict_with(mirror.name, entity, seen.uid), differs=True)
+            return Outcome(digest, seen, refusal=conflict_with(entity, seen.uid), differs=True)
         if seen is not None and is_update and seen.digest == digest:
             return Outcome(digest, seen)
         try:

@@ -172,7 +172,7 @@ class SpaceController(Controller):
             if seen is not None and seen.uid != entity.uid:
                 # One of the same name was there before, and so may be what was in it.
                 if not node.removals.has(seen.uid):
-                    refusal = conflict_with(node.name, entity, seen.uid)
+                    refusal = conflict_with(entity, seen.uid)
                     node.kept["space", entity.name] = refusal
                     return Outcome(mirror.digest(entity), seen, refusal=refusal, differs=True)
                 if not await self._clear_node(node, entity.name):
@@ -340,11 +340,7 @@ class SpaceController(Controller):
         found = {name: readiness(verdict, entity, outcome, generation) for name, outcome in outcomes.items()}
         ready = readiness(verdict, entity, None, generation)
         if found:  # of several nodes, one that does not serve it
-            name, ready = next(
-                (item for item in found.items() if item[1].status != "True"), next(iter(found.items()))
-            )
-            if len(found) > 1 and ready.message:
-                ready = ready.model_copy(update={"message": f"{name}: {ready.message}"})
+            ready = next((item for item in found.values() if item.status != "True"), next(iter(found.values())))
         limits = effective_space_limits(space.spec, view.plan.spec if view.plan else None)
         published = limits if limits != SpaceLimits() else None
         found_now = with_effect(space_conditions(view, ready), self._context.effects.of(space), generation)

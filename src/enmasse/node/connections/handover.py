@@ -117,7 +117,7 @@ class Handovers:
         if home is None or home.node == self._name:
             return None
         if self.directory is None:
-            raise RemoteError(AGAIN, f"the space is at home at {home.node}, which is not reached from here")
+            raise RemoteError(AGAIN, "the space is at home at another node, which is not reached from here")
         return home
 
     # As a front
@@ -133,7 +133,7 @@ class Handovers:
             return False
         words = connection.first_words
         if words is None:
-            raise RemoteError(AGAIN, f"the space is at home at {home.node}, which is not reached from here")
+            raise RemoteError(AGAIN, "the space is at home at another node, which is not reached from here")
         header = self.message(connection, space, home)
         connection.leave_login()
         self._connections.waits(connection, is_waiting=True)
