@@ -1,37 +1,52 @@
-"""Clients that reach a node which is not the home of their space: their connections are handed over."""
+"""Clients that reach nodes which are not the home of their space: their connections are handed over."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from enmasse.client import Message, Outcome, blocking
-from enmasse.wire.mqtt.packets import Version
+from enmasse.client import Message, Outcome, blocking, connect
+from enmasse.errors import EnmasseError
+from enmasse.net.connection_limiter import room_for_connections
+from enmasse.wire.mqtt.packets import Reason, Version
 from enmasse.wire.stomp.frames import Version as StompVersion
 from enmasse.wire.stomp.frames import encode_frame
-from tests.support.chance import is_long
+from tests.support.chance import is_long, kills
 from tests.support.mqtt_peer import MqttPeer
+from tests.support.node_process import NodeProcess
 from tests.support.nodes import Nodes, two_nodes
+from tests.support.polling import PATIENCE_S, until, until_async
 from tests.support.stomp_peer import StompPeer, named
 
 pytestmark = pytest.mark.slow
 
 SPACE = "default/there"
 
+STILL_S = 30 if is_long() else 0
+"""Seconds for which a home stands still, at least; those who come to it then wait for five."""
+
+T = TypeVar("T")
+
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with two_nodes(tmp_path_factory.mktemp("nodes")) as found:
+    """Two fronts, the first and the last; the home of what is there is between them."""
+    with two_nodes(tmp_path_factory.mktemp("nodes"), count=3) as found:
         found.space("default/here", 0)
         found.space(SPACE, 1)
+        found.space("default/guarded", 1, authentication="standard")
         found.address("default/here", 0, "orders", "queue")
         found.address(SPACE, 1, "orders", "queue")
         found.address(SPACE, 1, "large", "queue")
+        found.address(SPACE, 1, "many", "queue")
         found.address(SPACE, 1, "news", "topic")
         yield found
 
@@ -103,19 +118,23 @@ def test_a_client_that_waits_for_nothing_has_its_bytes_passed_on(nodes: Nodes) -
     asyncio.run(story())
 
 
-def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
+def frame(command: str, body: bytes = b"", /, **headers: str) -> bytes:
     return encode_frame(command, named(headers), body, StompVersion.V1_2)
 
 
-async def come(port: int, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def come(port: int, host: str, **login: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A client of STOMP, once it is connected.
 
     Raises:
         EOFError: it was refused.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(frame("CONNECT", accept_version="1.2", host=host))
-    answer = await reader.readuntil(b"\0")
+    writer.write(frame("CONNECT", accept_version="1.2", host=host, **login))
+    try:
+        answer = await reader.readuntil(b"\0")
+    except BaseException:
+        writer.close()
+        raise
     if not answer.startswith(b"CONNECTED"):
         writer.close()
         raise EOFError(answer)
@@ -127,15 +146,46 @@ async def has_come_again(port: int, host: str) -> tuple[asyncio.StreamReader, as
         try:
             return await come(port, host)
         except (EOFError, ConnectionError):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def unharmed(fronts: Sequence[NodeProcess]) -> AsyncIterator[None]:
+    """Clients of another space, one at each front, are answered all the time."""
+
+    async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            async with asyncio.timeout(PATIENCE_S):
+                writer.write(frame("SEND", b"x", destination="orders", receipt="1", persistent="true"))
+                assert (await reader.readuntil(b"\0")).startswith(b"RECEIPT")
+                answered[writer] += 1
+            await asyncio.sleep(0.05)  # others are to have the processor, too
+
+    clients = [await come(front.port, "here.default") for front in fronts]
+    answered = {writer: 0 for _, writer in clients}
+    working = [asyncio.create_task(work(*client)) for client in clients]
+    try:
+        yield
+        goals = {writer: count + 1 for writer, count in answered.items()}
+        await until_async(
+            lambda: any(task.done() for task in working) or all(answered[each] >= goals[each] for each in goals)
+        )
+    finally:
+        for _, writer in clients:
+            writer.close()
+    assert not any(task.done() for task in working)
+    for task in working:
+        task.cancel()
 
 
 def test_a_home_that_stands_still_stops_nobody_elsewhere_and_loses_nothing(nodes: Nodes) -> None:
-    """Senders of a home that is stopped are held back, newcomers are told to come again, and then it goes on."""
-    front, home = nodes.nodes
+    """Clients of a home that is stopped are held back, newcomers are told to come again, and then it goes on."""
+    *_, home, _ = nodes.nodes
+    fronts = [node for node in nodes.nodes if node is not home]
     number, count, size = 20, 100, 50_000
+    user: dict[str, Any] = {"user_name": "anyone@there.default"}
 
-    async def send(writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> int:
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
         for each in range(count):
             length = str(size)
             writer.write(frame("SEND", bytes(size), destination="large", receipt=str(each), content_length=length))
@@ -145,51 +195,166 @@ def test_a_home_that_stands_still_stops_nobody_elsewhere_and_loses_nothing(nodes
             answered += (await reader.readuntil(b"\0")).startswith(b"RECEIPT") or 0
         return answered
 
+    async def stomp_comes(front: NodeProcess) -> None:
+        with pytest.raises(EOFError, match=r"connection.{1,4}forced"):
+            await come(front.port, "there.default")
+
+    async def amqp_comes(front: NodeProcess) -> None:
+        with pytest.raises(EnmasseError, match=r"connection:forced|does not answer"):
+            await connect(front.url, hostname="there.default", reconnect=False)
+
+    async def mqtt_comes(front: NodeProcess) -> None:
+        async with MqttPeer(front.port, "new", **user, is_refused=True) as peer:
+            assert peer.connack is not None
+            assert peer.connack.reason == Reason.SERVER_UNAVAILABLE
+
     async def story() -> None:
-        senders = [await come(front.port, "there.default") for _ in range(number)]
-        before = front.memory_bytes
-        os.kill(home.pid, signal.SIGSTOP)
-        try:
-            sending = [asyncio.create_task(send(writer, reader)) for reader, writer in senders]
-            with pytest.raises(EOFError, match=r"connection.{1,4}forced"):
-                await come(front.port, "there.default")
-            reader, writer = await come(front.port, "here.default")
-            writer.write(frame("SEND", b"x", destination="orders", receipt="1"))
-            assert (await reader.readuntil(b"\0")).startswith(b"RECEIPT")
-            writer.close()
-            assert not any(each.done() for each in sending)
-            # Of what each has to say, one read.
-            assert front.memory_bytes - before < number * (1 << 20)
-        finally:
-            os.kill(home.pid, signal.SIGCONT)
-        assert await asyncio.gather(*sending) == [count] * number
-        for _, writer in senders:
-            writer.close()
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            senders = [await come(front.port, "there.default") for front in fronts for _ in range(number)]
+            links, devices = [], []
+            for front in fronts:
+                client = connect(front.url, hostname="there.default", reconnect=False)
+                links.append(await (await stack.enter_async_context(client)).sender("orders"))
+                devices.append(await stack.enter_async_context(MqttPeer(front.port, f"d{front.port}", **user)))
+            before = [front.memory_bytes for front in fronts]
+            began = loop.time()
+            os.kill(home.pid, signal.SIGSTOP)
+            try:
+                async with unharmed(fronts):
+                    sending = [asyncio.create_task(send(*sender)) for sender in senders]
+                    waiting = [link.send_nowait(Message("late", durable=True)) for link in links]
+                    answers = [asyncio.create_task(device.answer("orders", b"late", 1)) for device in devices]
+                    while True:
+                        coming = (stomp_comes, amqp_comes, mqtt_comes)
+                        await asyncio.gather(*(comes(front) for front in fronts for comes in coming))
+                        if loop.time() >= began + STILL_S:
+                            break
+                    pending: list[asyncio.Future[Any]] = [*sending, *waiting, *answers]
+                    assert not any(each.done() for each in pending)
+                    for front, memory in zip(fronts, before, strict=True):
+                        # Of what each has to say, one read.
+                        assert front.memory_bytes - memory < number * (1 << 20)
+            finally:
+                os.kill(home.pid, signal.SIGCONT)
+            assert await asyncio.gather(*sending) == [count] * len(senders)
+            assert await asyncio.gather(*waiting) == [Outcome.ACCEPTED] * len(links)
+            assert await asyncio.gather(*answers) == [0] * len(devices)
+            for _, writer in senders:
+                writer.close()
 
     asyncio.run(story())
+
+
+def descriptors(node: NodeProcess) -> int:
+    return len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
+
+
+async def some_at_a_time(acts: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of much that is awaited, of which only so much goes on at a time."""
+    room = asyncio.Semaphore(50)
+
+    async def take(act: Awaitable[T]) -> T:
+        async with room:
+            return await act
+
+    return await asyncio.gather(*map(take, acts))
+
+
+async def store(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+    """Send a message, and wait until it is stored."""
+    writer.write(frame("SEND", b"%d" % number, destination="many", receipt=str(number), persistent="true"))
+    assert (await reader.readuntil(b"\0")).startswith(b"RECEIPT")
 
 
 @pytest.mark.chance
+@pytest.mark.timeout(3600 if is_long() else 180)
 def test_all_connections_of_a_home_that_is_killed_come_again(nodes: Nodes) -> None:
-    front, home = nodes.nodes
-    number = 1_000 if is_long() else 200
+    """Nobody comes in that may not, nothing acknowledged is lost, others are unharmed, and nothing is left."""
+    *_, home, _ = nodes.nodes
+    fronts = [node for node in nodes.nodes if node is not home]
+    number = 10_000 if is_long() else 200
+    room_for_connections()
+    ports = [fronts[each % len(fronts)].port for each in range(number)]
+
+    async def is_let_in(port: int) -> bool:
+        """Whether a stranger is."""
+        try:
+            _, writer = await come(port, "guarded.default", login="jo", passcode="a guess")
+        except (EOFError, ConnectionError):
+            return False
+        writer.close()
+        return True
 
     async def story() -> None:
-        theirs = [await come(front.port, "there.default") for _ in range(number)]
-        ours = await come(front.port, "here.default")
-        assert nodes.statistics(1)["connections"] >= number
-        home.kill()
-        ends = await asyncio.gather(*(reader.read() for reader, _ in theirs), return_exceptions=True)
-        assert not any(ends)
-        for _, writer in theirs:
-            writer.close()
-        ours[1].write(frame("SEND", b"x", destination="orders", receipt="1"))
-        assert (await ours[0].readuntil(b"\0")).startswith(b"RECEIPT")
-        coming = [asyncio.create_task(has_come_again(front.port, "there.default")) for _ in range(number)]
-        await asyncio.to_thread(home.start)
-        theirs = await asyncio.gather(*coming)
-        for _, writer in [*theirs, ours]:
-            writer.close()
+        async with unharmed(fronts):
+            theirs = await some_at_a_time(has_come_again(port, "there.default") for port in ports)
+            assert nodes.statistics(1)["connections"] >= number
+            await some_at_a_time(store(*client, each) for each, client in enumerate(theirs))
+            # What is under way when the home dies.
+            for each, (_, writer) in enumerate(theirs):
+                text = str(number + each)
+                writer.write(frame("SEND", text.encode(), destination="many", receipt=text, persistent="true"))
+            home.kill()
+            ends = await asyncio.gather(*(reader.read() for reader, _ in theirs), return_exceptions=True)
+            acknowledged = sum(end.count(b"RECEIPT") for end in ends if isinstance(end, bytes))
+            assert all(isinstance(end, bytes | ConnectionError) for end in ends)
+            for _, writer in theirs:
+                writer.close()
+            coming = asyncio.create_task(some_at_a_time(has_come_again(port, "there.default") for port in ports))
+            strangers = [asyncio.create_task(is_let_in(port)) for port in ports[:20]]
+            await asyncio.to_thread(home.start)
+            theirs = await coming
+            strangers += [asyncio.create_task(is_let_in(port)) for port in ports[:20]]
+            assert not any(await asyncio.gather(*strangers))
+            with blocking.connect(home.admin_url, timeout=30, patience=30) as admin:
+                stored = admin.management().read("io.enmasse.address", f"{SPACE}.many")["messagesStored"]
+            assert number + acknowledged <= stored <= 2 * number
+            await some_at_a_time(store(*client, each) for each, client in enumerate(theirs))
+            for _, writer in theirs:
+                writer.close()
+            await asyncio.gather(*(writer.wait_closed() for _, writer in theirs), return_exceptions=True)
 
+    before = [descriptors(front) for front in fronts]
     asyncio.run(story())
-    assert "Traceback" not in front.log
+    until(lambda: not nodes.connections(1))
+    left = [max(0, descriptors(front) - count) for front, count in zip(fronts, before, strict=True)]
+    assert max(left) < 5, left
+    assert not any("Traceback" in front.log for front in fronts)
+
+
+@pytest.mark.chance
+def test_a_front_that_is_killed_while_clients_come_in_leaves_nothing_behind(
+    nodes: Nodes, story_chance: random.Random
+) -> None:
+    _, home, front = nodes.nodes
+    before = descriptors(home)
+
+    async def comes(number: int) -> None:
+        """Come in by some protocol, again and again, until the front is gone."""
+        while True:
+            if number % 3 == 0:
+                _, writer = await come(front.port, "there.default")
+                writer.close()
+            elif number % 3 == 1:
+                async with connect(front.url, hostname="there.default", reconnect=False) as client:
+                    await client.sender("orders")
+            else:
+                async with MqttPeer(front.port, f"c{number}", user_name="anyone@there.default") as peer:
+                    assert await peer.answer("news", b"x", 1) is not None
+
+    async def story() -> None:
+        coming = [asyncio.create_task(comes(number)) for number in range(30)]
+        async with unharmed(nodes.nodes[:1]):
+            await until_async(lambda: nodes.statistics(1)["connections"] > 0)
+            await asyncio.sleep(story_chance.uniform(0, 0.2))  # it is to be at any moment
+            front.kill()
+            await asyncio.gather(*coming, return_exceptions=True)
+
+    for _ in range(kills(3)):
+        asyncio.run(story())
+        until(lambda: not nodes.connections(1))
+        until(lambda: not nodes.statistics(1)["halfOpen"])
+        until(lambda: descriptors(home) <= before + 2)
+        front.start()
+    assert "Traceback" not in home.log
