@@ -164,8 +164,8 @@ def mutate_peer_header(data: bytes, most: int, chance: Random) -> bytes:
             at = chance.randrange(len(made))
             made = made[:at] + chance.randbytes(chance.randrange(3)) + made[at + chance.randrange(3) :]
         if chance.randrange(2):
-            made += _extension(chance.randrange(0xE0, 0x100), chance.randbytes(chance.randrange(12)))
-            made = made[:14] + struct.pack("!H", (len(made) - 16) & 0xFFFF) + made[16:]
+            begin = len(peer_header.SIGNATURE) + 1
+            made = made[:begin] + struct.pack("!H", max(0, len(made) - begin - 2)) + made[begin + 2 :]
         return made[:most]
     return mutate_header(data, most, chance)
 

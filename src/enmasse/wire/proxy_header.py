@@ -1,4 +1,4 @@
-"""Reads the header by which a load balancer tells whose connection it passes on: PROXY protocol, versions 1 and 2.
+"""Parses the header by which a load balancer tells whose connection it passes on: PROXY protocol, versions 1 and 2.
 
 https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt, named below as [PROXY] with its section.
 
@@ -8,14 +8,12 @@ Rules:
 2. What may be read in two ways is an error: two extensions of a kind that there is one of, numbers with zeros before
    them, more than one space.
 3. A header without a client (``LOCAL``, ``UNKNOWN``) is one of the balancer's own connections.
-
-Nodes write version 2 among themselves (``wire/peer_header.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
 from enmasse.errors import EnmasseError
@@ -27,9 +25,8 @@ _TEXT: Final = b"PROXY "
 _MAX_TEXT: Final = 107
 """With the end of the line [PROXY 2.1]."""
 
-SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
-"""The beginning of version 2."""
-_FIXED: Final = len(SIGNATURE) + 4
+_BINARY: Final = b"\r\n\r\n\0\r\nQUIT\n"
+_FIXED: Final = len(_BINARY) + 4
 
 _LOCAL, _PROXY = 0, 1
 _UNSPECIFIED, _TCP4, _TCP6, _UNIX = 0x00, 0x11, 0x21, 0x31
@@ -94,9 +91,9 @@ def read_header(data: bytes) -> tuple[ProxyHeader, int] | None:
     """
     if data.startswith(_TEXT):
         return _read_text(data)
-    if data.startswith(SIGNATURE):
+    if data.startswith(_BINARY):
         return _read_binary(data)
-    if _TEXT.startswith(data) or SIGNATURE.startswith(data):
+    if _TEXT.startswith(data) or _BINARY.startswith(data):
         return None
     raise ProxyHeaderError("the connection does not begin with a header")
 
@@ -147,34 +144,20 @@ def _port(word: str) -> int:
 
 
 def _read_binary(data: bytes) -> tuple[ProxyHeader, int] | None:
-    found = read_binary(data, MAX_BYTES)
-    return None if found is None else found[:2]
-
-
-def read_binary(data: bytes, most: int) -> tuple[ProxyHeader, int, int] | None:
-    """Return a header of version 2, its length, and where its extensions begin; None if more bytes are needed.
-
-    Args:
-        data: the bytes of the connection, which begin as such a header does, as far as they go.
-        most: the longest header that is read.
-
-    Raises:
-        ProxyHeaderError: the connection does not begin with one.
-    """
     if len(data) > 12 and data[12] >> 4 != 2:
         raise ProxyHeaderError(f"version {data[12] >> 4} is none that there is")
     if len(data) < _FIXED:
         return None
     command, family = data[12] & 0xF, data[13]
     size = _FIXED + int.from_bytes(data[14:16], "big")
-    if size > most:
-        raise ProxyHeaderError(f"it has {size} bytes, and {most} at most are read")
+    if size > MAX_BYTES:
+        raise ProxyHeaderError(f"it has {size} bytes, and {MAX_BYTES} at most are read")
     if command not in (_LOCAL, _PROXY):
         raise ProxyHeaderError(f"command {command} is none that there is")
     if len(data) < size:
         return None
     if command == _LOCAL or family == _UNSPECIFIED:
-        return ProxyHeader(), size, size
+        return ProxyHeader(), size
     if family not in _ADDRESSES:
         raise ProxyHeaderError(f"family and protocol 0x{family:02x} are none that connections have")
     at = _FIXED + _ADDRESSES[family]
@@ -182,56 +165,9 @@ def read_binary(data: bytes, most: int) -> tuple[ProxyHeader, int, int] | None:
         raise ProxyHeaderError("it is too short for its addresses")
     tls, authority = _read_extensions(data[:size], at)
     if family == _UNIX:
-        return ProxyHeader(True, None, None, tls, authority), size, at
+        return ProxyHeader(True, None, None, tls, authority), size
     source, destination = _binary_addresses(data[_FIXED:at])
-    return ProxyHeader(True, source, destination, tls, authority), size, at
-
-
-def write_binary(header: ProxyHeader, extensions: bytes = b"") -> bytes:
-    """Return a header of version 2 for a client.
-
-    Args:
-        header: what it says, with ``has_client``.
-        extensions: further ones.
-
-    Raises:
-        ProxyHeaderError: it would be longer than any may be.
-    """
-    family, addresses = _UNIX, bytes(_ADDRESSES[_UNIX])
-    if header.source is not None and header.destination is not None:
-        hosts = [ip_address(host) for host, _ in (header.source, header.destination)]
-        if len({host.version for host in hosts}) > 1:
-            # As by a socket for both families.
-            hosts = [host if host.version == 6 else ip_address(f"::ffff:{host}") for host in hosts]
-        family = _TCP4 if hosts[0].version == 4 else _TCP6
-        ports = (port.to_bytes(2, "big") for _, port in (header.source, header.destination))
-        addresses = b"".join((*(host.packed for host in hosts), *ports))
-    rest = addresses
-    if header.authority is not None:
-        rest += extension(_AUTHORITY, header.authority.encode())
-    if header.tls is not None:
-        rest += extension(_SSL, _write_tls(header.tls))
-    rest += extensions
-    if len(rest) > 0xFFFF:
-        raise ProxyHeaderError(f"it would have {len(rest)} bytes, and {0xFFFF} at most can be said")
-    return SIGNATURE + bytes((0x20 | _PROXY, family)) + len(rest).to_bytes(2, "big") + rest
-
-
-def _write_tls(tls: BalancerTls) -> bytes:
-    words = ((_SSL_VERSION, tls.version), (_SSL_CIPHER, tls.cipher), (_SSL_NAME, tls.certified or ""))
-    flags = (_BY_TLS if tls.is_used else 0) | (_SHOWN_NOW if tls.certified else 0)
-    return bytes((flags, 0, 0, 0, 0)) + b"".join(extension(kind, word.encode()) for kind, word in words if word)
-
-
-def extension(kind: int, value: bytes) -> bytes:
-    """Return one extension.
-
-    Raises:
-        ProxyHeaderError: it is longer than any may be.
-    """
-    if len(value) > 0xFFFF:
-        raise ProxyHeaderError(f"extension 0x{kind:02x} would have {len(value)} bytes")
-    return bytes((kind,)) + len(value).to_bytes(2, "big") + value
+    return ProxyHeader(True, source, destination, tls, authority), size
 
 
 def _binary_addresses(block: bytes) -> tuple[tuple[str, int], tuple[str, int]]:
@@ -247,7 +183,7 @@ def _read_extensions(data: bytes, at: int) -> tuple[BalancerTls | None, str | No
     tls: BalancerTls | None = None
     authority: str | None = None
     seen: set[int] = set()
-    for kind, begin, end in each_extension(data, at):
+    for kind, begin, end in _each(data, at):
         if kind in (_AUTHORITY, _CHECKSUM, _SSL):
             if kind in seen:
                 raise ProxyHeaderError(f"extension 0x{kind:02x} comes twice")
@@ -261,12 +197,8 @@ def _read_extensions(data: bytes, at: int) -> tuple[BalancerTls | None, str | No
     return tls, authority
 
 
-def each_extension(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each extension from a place on: its kind, and where its value begins and ends.
-
-    Raises:
-        ProxyHeaderError: one goes beyond the end.
-    """
+def _each(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
+    """Yield each extension: its kind, and where its value begins and ends."""
     while at < len(data):
         begin = at + 3
         end = begin + int.from_bytes(data[at + 1 : begin], "big")
@@ -281,7 +213,7 @@ def _read_tls(value: bytes) -> BalancerTls:
         raise ProxyHeaderError("its extension for TLS is too short")
     flags, is_unverified = value[0], any(value[1:5])
     found: dict[int, str] = {}
-    for kind, begin, end in each_extension(value, 5):
+    for kind, begin, end in _each(value, 5):
         if kind in (_SSL_VERSION, _SSL_NAME, _SSL_CIPHER):
             if kind in found:
                 raise ProxyHeaderError(f"extension 0x{kind:02x} comes twice")
