@@ -17,6 +17,7 @@ import textwrap
 import time
 import unicodedata
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -47,9 +48,15 @@ def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> 
         event: its name, in words joined by hyphens.
         fields: the facts that it is about; those that are ``None`` are left out.
     """
-    if logger.isEnabledFor(level):
+    if logger.isEnabledFor(level) and not _is_left_out(event, level):
         given = {key: value for key, value in fields.items() if value is not None}
         logger.log(level, event, extra={"event": event, "fields": given})
+
+
+def _is_left_out(event: str, level: int) -> bool:
+    """Return true if the line of an event is left out, which is counted: of a flood most are not even made."""
+    handlers = logging.root.handlers
+    return len(handlers) == 1 and type(handlers[0]) is LimitedHandler and handlers[0].leaves_out(event, level)
 
 
 def _cut(value: Any) -> Any:
@@ -163,25 +170,32 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, unless its kind has exceeded its limit."""
-        now = self._clock()
-        if self._flooded:
-            self._report_floods(now)
         kind = getattr(record, "event", None) or f"{record.name}: {record.msg}"
-        allowance = self._allowance(kind, now)
-        allowance.left = min(float(BURST), allowance.left + (now - allowance.at) * PER_SECOND)
-        allowance.at = now
-        if allowance.left < 1:
-            allowance.left_out += 1
-            allowance.dropped_at = now
-            allowance.level = record.levelno
-            self._flooded.add(kind)
+        if self.leaves_out(kind, record.levelno):
             return
+        allowance = self._kinds[kind]
         allowance.left -= 1
         if allowance.left_out:
             record.left_out = allowance.left_out
             allowance.left_out = 0
             self._flooded.discard(kind)
         super().emit(record)
+
+    def leaves_out(self, kind: str, level: int) -> bool:
+        """Return true, and count it, if a line would exceed the limit of its kind now."""
+        now = self._clock()
+        if self._flooded:
+            self._report_floods(now)
+        allowance = self._allowance(kind, now)
+        allowance.left = min(float(BURST), allowance.left + (now - allowance.at) * PER_SECOND)
+        allowance.at = now
+        if allowance.left >= 1:
+            return False
+        allowance.left_out += 1
+        allowance.dropped_at = now
+        allowance.level = level
+        self._flooded.add(kind)
+        return True
 
     def _allowance(self, kind: str, now: float) -> _Allowance:
         allowance = self._kinds.get(kind)
@@ -202,7 +216,8 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             record.event = "lines-left-out"
             record.fields = {"kind": kind, "lines": allowance.left_out}
             allowance.left_out = 0
-            super().emit(record)
+            with self.lock or nullcontext():
+                super().emit(record)
 
 
 def set_up_logging(form: str = "text", stream: TextIO | None = None) -> None:

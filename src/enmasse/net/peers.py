@@ -18,6 +18,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -38,6 +39,7 @@ _PF_EXITING: Final = 0x4
 _log = logging.getLogger(__name__)
 
 
+@cache
 def path_of(directory: Path, node: str) -> Path:
     """Return the socket of a node."""
     return directory / f"{node}.sock"

@@ -12,9 +12,12 @@ Each end is an engine of ``transport.py``. Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from enmasse.net.transport import EngineProtocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 TURN_BYTES: Final = 1 << 20
 """The output above which ``more_out`` is asked: more than a read brings."""
@@ -152,6 +155,16 @@ class PipeProtocol(HomeProtocol):
 
     __slots__ = ()
     engine: PipeEnd
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the engine: of a Unix socket there is nothing else to be known."""
+        # uvloop's transports implement the interface without inheriting it.
+        self.transport = cast("asyncio.Transport", transport)
+        self.peer = "unix"
+        # What a home does not read stays with the client, but for one read.
+        self.transport.set_write_buffer_limits(high=0, low=0)
+        self._take(self._make_engine(self))
+        self._wake(self.engine)
 
     def flush(self) -> None:
         """Write what the client has said, and that it says nothing more, if that is so."""

@@ -140,9 +140,6 @@ class AwaitedHeaders:
     def forget(self, layer: HeaderLayer) -> None:
         """Take a connection's time back: its header is there, or it is lost."""
         self._waiting.pop(layer, None)
-        if not self._waiting and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
@@ -155,6 +152,9 @@ class AwaitedHeaders:
 
     def shut(self) -> None:
         """Abort the connections whose header has not come, as the server stops."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for layer in list(self._waiting):
             layer.abort()
             self.forget(layer)

@@ -319,6 +319,11 @@ class EngineProtocol(Borrower):
         if former.is_paused:
             engine.is_paused = True
             engine.block_output()
+        if self._is_held and not (self._rest or self._is_put_off or engine.is_held):
+            # Nothing has come that a turn is needed for.
+            self._is_held = False
+            if self._may_read():
+                self.transport.resume_reading()
         self._is_dirty = False
         self._wake(engine)
         self._arm()

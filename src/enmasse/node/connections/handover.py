@@ -239,8 +239,6 @@ class Handovers:
         for chunk in shell.replace(near):
             near.put(chunk)
         home = self._reach(PipeProtocol, shell, space, transport, far)
-        # What a home does not read stays with the client, but for one read.
-        transport.set_write_buffer_limits(high=0, low=0)
         if said:
             far.put(said)
         if heard:
