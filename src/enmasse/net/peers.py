@@ -45,9 +45,8 @@ def path_of(directory: Path, node: str) -> Path:
     return directory / f"{node}.sock"
 
 
-def own_process(transport: asyncio.BaseTransport) -> int:
+def own_process(sock: socket.socket) -> int:
     """Return the process at the other end of a Unix socket; 0: it is of another user."""
-    sock = transport.get_extra_info("socket")
     given = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(given)
     return pid if user == os.geteuid() else 0
@@ -93,7 +92,7 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the header, if the other end may say anything."""
         super().connection_made(transport)
-        self._pid = own_process(transport)
+        self._pid = own_process(transport.get_extra_info("socket"))
         if self._pid:
             self._awaited.await_header(self)
         else:
@@ -132,6 +131,8 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
         given, self._given = self._given, b""
         if self.is_closing():
             return
+        # Not at once, but with what the protocol says in this turn, if it does.
+        self.lower.set_write_buffer_limits(high=1, low=0)
         self.lower.write(bytes((Answer.TAKEN,)))
         self.lower.resume_reading()
         if given:
@@ -223,6 +224,7 @@ class PeerCall(asyncio.Protocol):
         self._message = message
         self._expected = expected
         self._given = b""
+        self._unsent = b""
         self._is_over = False
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
@@ -230,30 +232,40 @@ class PeerCall(asyncio.Protocol):
         self._task = loop.create_task(self._dial(loop, path), name="hand a connection over")
 
     async def _dial(self, loop: asyncio.AbstractEventLoop, path: Path) -> None:
+        if self._is_over:
+            return
+        sock = socket.socket(socket.AF_UNIX)
+        sock.setblocking(False)
         try:
-            await loop.create_unix_connection(lambda: self, str(path))
+            sock.connect(str(path))
+            if not own_process(sock):
+                self._fail("its socket is of another user")
+                sock.close()
+                return
+            # At once: the home has the header as it accepts, and both loops come round once less.
+            message = self._message()
+            self._unsent = message[sock.send(message) :]
         except OSError as error:
+            sock.close()
             self._fail(f"it cannot be reached ({error.strerror or error})")
+            return
+        await loop.create_unix_connection(lambda: self, sock=sock)
 
     def cancel(self) -> None:
         """Hang up, as nobody waits for it any more; neither function is called."""
         self._is_over = True
         self._timer.cancel()
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the header."""
+        """Send what the socket has not taken of the header and what follows it."""
         # uvloop's transports implement the interface without inheriting it.
         self._transport = cast("asyncio.Transport", transport)
         if self._is_over:
             self._transport.abort()
-        elif own_process(transport):
-            self._transport.write(self._message())
-        else:
-            self._fail("its socket is of another user")
+        elif self._unsent:
+            self._transport.write(self._unsent)
 
     def data_received(self, data: bytes) -> None:
         """Take the answer."""
