@@ -241,8 +241,7 @@ class Retained:
             self.bytes_retained += value.size
             self._add_words(value)
         elif value.home is not home:
-            value.home.lost(value)
-            value.home = home
+            self.move(value, home)
         home.values[name] = value
         self.bytes_retained += len(payload) - len(value.payload)
         self.version = value.version = self.version + 1
@@ -251,6 +250,12 @@ class Retained:
         if value.step or not since_us or facts.ttl_ms or facts.expires_ms:
             self._fresh.append(value)
             self._due()
+
+    def move(self, value: Value, home: RetainedLog) -> None:
+        """Have a value belong to another address, as it is."""
+        value.home.lost(value)
+        value.home = home
+        home.values[value.name] = value
 
     def drop(self, value: Value) -> None:
         """Forget a value."""

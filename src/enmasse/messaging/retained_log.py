@@ -15,18 +15,23 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from enmasse.errors import EnmasseError
 from enmasse.messaging.facts import Facts, known_facts
+from enmasse.messaging.patterns import Wild
+from enmasse.messaging.sessions.filters import ROOT
 from enmasse.messaging.storage import Operation, Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.retained import Retained, Value
 
+
+TAKING_UNITS = 10
+"""The work of taking over a value, or of looking at some that are another's, in units of a turn (``core``)."""
 
 _LOAD_BYTES = 1 << 20
 _HEAD = struct.Struct(">QI")
@@ -138,6 +143,23 @@ class RetainedLog:
             self.index.drop(value)
         self._change(name, 0, done, is_other=value is not None)
         return value is not None
+
+    def take_along(self, *, owns_subtree: bool) -> Iterator[int]:
+        """Take over the values of its names from the topics above, which had them before the address was there.
+
+        Args:
+            owns_subtree: whether names below the address are its own, too.
+
+        Returns:
+            A chore.
+        """
+        assert self.index is not None
+        name = self.address
+        for value in self.index.search((*name.split("/"), Wild.REST) if owns_subtree else tuple(name.split("/"))):
+            if value is not None and (value.home.address == ROOT or name.startswith(f"{value.home.address}/")):
+                self.index.move(value, self)
+                self._change(value.name, len(value.payload), None)
+            yield TAKING_UNITS
 
     def lost(self, value: Value) -> None:
         """Note that another address has a value of the same name now."""

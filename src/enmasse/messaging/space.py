@@ -150,6 +150,10 @@ class Space:
         """Return the address of a name, made now if it was not before."""
         return self.addresses.get(name) or self.wake(name)
 
+    def knows(self, name: str) -> bool:
+        """Return whether an address, or a service of the node, has that very name, also one that is still to come."""
+        return name in self.services or name in self.pending or self.address(name) is not None
+
     def wait_for(self, name: str, reason: str) -> None:
         """Note why an address does not exist yet, for refusals of links; without a reason the note is removed."""
         if not reason:
@@ -283,6 +287,22 @@ class Space:
         problem = f"has no address {name!r}" if reason is None else f"does not serve address {name!r} yet: {reason}"
         raise AttachError("amqp:not-found", f"space {self.name!r} {problem}")
 
+    def find_source(self, name: str) -> Address:
+        """Return the address that a receiver names, in which ``::`` stands before a subscription of a topic.
+
+        Raises:
+            AttachError: no address of the space has that name, or the topic has no such subscription.
+        """
+        found = self.find(name)
+        if found.owns_subtree and "::" in _below(found, name):
+            # A sender's name below a topic may have it, too; a receiver's means the subscription.
+            topic, _, subscription = name.partition("::")
+            raise AttachError(
+                "amqp:not-found",
+                f"space {self.name!r} has no subscription {subscription!r:.200} of a topic {topic!r:.200}",
+            )
+        return found
+
     def find_target(self, name: str) -> Address:
         """Return the address that a sender names.
 
@@ -290,7 +310,7 @@ class Space:
             AttachError: no address of the space has that name, or it is a pattern below a topic.
         """
         found = self.find(name)
-        if found.owns_subtree and is_pattern(name if found.name == ROOT else name.removeprefix(found.name)):
+        if found.owns_subtree and is_pattern(_below(found, name)):
             raise AttachError(
                 "amqp:not-allowed",
                 f"{name!r} is a pattern, which receivers have; a sender names one address, such as {found.name!r} or "
@@ -320,6 +340,11 @@ class Space:
             AttachError: there are too many already.
         """
         return self.dynamic.make(request or DynamicRequest(), owner, user)
+
+
+def _below(topic: Address, name: str) -> str:
+    """Return the part of a name that is the topic's to understand."""
+    return name if topic.name == ROOT else name.removeprefix(topic.name)
 
 
 class AnonymousTerminus(Producer):

@@ -13,10 +13,12 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.facts import PLAIN
 from enmasse.messaging.patterns import parse
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.retained_log import decode_value
 from enmasse.messaging.space import (
     ANONYMOUS_CREDIT,
     KNOWN_TARGETS,
@@ -26,6 +28,7 @@ from enmasse.messaging.space import (
     Service,
     Space,
 )
+from enmasse.messaging.storage import Table
 from enmasse.messaging.streams.stream import Stream
 from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
@@ -164,6 +167,21 @@ def test_a_subscription_is_not_found_through_another_topic(scene: Scene, name: s
         scene.space.find(name)
 
 
+@pytest.mark.parametrize("name", ["news::missing", "nowhere::reader", "news/sport::reader", "a/b::c/d"])
+def test_a_receiver_of_a_subscription_that_is_not_there_has_no_topic_above_in_its_place(
+    scene: Scene, name: str
+) -> None:
+    scene.add(Topic, "#"), scene.add(Topic, "news")
+    with pytest.raises(AttachError, match=r"no (address|subscription)") as refusal:
+        scene.space.find_source(name)
+    assert refusal.value.condition == "amqp:not-found"
+
+
+def test_a_topic_may_have_two_colons_in_its_own_name(scene: Scene) -> None:
+    odd = scene.add(Topic, "a::b")
+    assert scene.space.find_source("a::b") is scene.space.find_source("a::b/c") is odd
+
+
 def test_nothing_of_another_space_is_found() -> None:
     ours, theirs = Scene(), Scene()
     theirs.add(Anycast, "orders")
@@ -172,6 +190,24 @@ def test_nothing_of_another_space_is_found() -> None:
 
 
 # Coming and going
+
+
+def test_an_address_takes_the_retained_values_of_its_names_from_the_topics_above(scene: Scene) -> None:
+    root, hall = scene.add(Topic, "#"), scene.add(Topic, "hall")
+    for name in ("door", "hall", "hall/bell", "hall/attic", "hall/attic/t", "hall/attics", "shed/t"):
+        home = hall if name.startswith("hall") else root
+        home.retained.set(name, name.encode(), PLAIN)
+    attic, shed, door = scene.add(Topic, "hall/attic"), scene.add(Topic, "shed"), scene.add(Multicast, "door")
+    scene.harness.turn(), scene.harness.commit()
+    assert [sorted(one.retained.values) for one in (root, hall, attic, shed, door)] == [
+        [], ["hall", "hall/attics", "hall/bell"], ["hall/attic", "hall/attic/t"], ["shed/t"], ["door"]
+    ]  # fmt: skip
+    stored = {
+        (int.from_bytes(key[:4], "big"), decode_value(record)[1:])
+        for key, record in scene.harness.storage.scan_all(Table.RETAINED)
+    }
+    assert {name for log, (name, _) in stored if log == attic.log.log_id} == {"hall/attic", "hall/attic/t"}
+    assert {name for log, (name, _) in stored if log == hall.log.log_id} == {"hall", "hall/attics", "hall/bell"}
 
 
 def test_removing_an_address_detaches_its_links(scene: Scene) -> None:

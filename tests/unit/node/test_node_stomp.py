@@ -103,6 +103,34 @@ def test_an_address_that_is_called_so_comes_before_a_name_without_its_prefix(sce
     assert scene.node.find("/queue/queue").counts()["messagesIn"] == 1
 
 
+def test_a_prefix_is_dropped_before_a_topic_above_is_looked_for(scene: Scene) -> None:
+    scene.node.address("#", "topic")
+    client, others = scene.client(), scene.client()
+    client.subscribe("/queue/queue")
+    others.subscribe("#")
+    client.send("/queue/queue", b"a", receipt="1")
+    assert {frame.command for frame in client.told()} == {"MESSAGE", "RECEIPT"}
+    client.send("/topic/topic/t", b"b")
+    client.send("/topic/hall/t", b"c")
+    seen = others.one("MESSAGE")
+    assert (seen["destination"], seen.body) == ("hall/t", b"c")
+
+
+def test_a_reply_goes_to_the_name_without_its_prefix(scene: Scene) -> None:
+    client = scene.client()
+    receiver = scene.amqp_receiver("any")
+    client.send("any", **{"reply-to": "/queue/queue"})
+    scene.go_on()
+    assert Sections(receiver.payloads[0]).properties.reply_to == "queue"
+
+
+def test_a_subscription_without_an_id_ends_by_any_name_of_its_address(scene: Scene) -> None:
+    client = scene.client(version="1.0")
+    client.say("SUBSCRIBE", destination="/queue/queue")
+    client.say("UNSUBSCRIBE", destination="queue", receipt="1")
+    assert client.one("RECEIPT")["receipt-id"] == "1"
+
+
 # Outcomes
 
 

@@ -376,6 +376,11 @@ class Multicast(Direct):
         super().join(space)
         self.retained.join(space.retained)
 
+    def on_added(self, space: AddressSpace) -> None:
+        """Take over the retained value of its name."""
+        if len(space.retained):
+            self.core.chores.add(self.retained.name, self.retained.take_along(owns_subtree=False))
+
     def load(self) -> None:
         """Load the retained value."""
         self.retained.load()

@@ -120,10 +120,12 @@ class Topic(Address):
                 subscription.join(space)
 
     def on_added(self, space: AddressSpace) -> None:
-        """Feed the subscriptions of the space that name it."""
+        """Feed the subscriptions of the space that name it, and take over retained values of its names."""
         for address in space.addresses.values():
             if address.topic_name == self.name:
                 self.subscribe(address)
+        if len(space.retained):
+            self.core.chores.add(self.retained.name, self.retained.take_along(owns_subtree=True))
 
     def extra_logs(self) -> Iterable[int]:
         """Return the logs of the subscriptions that its receivers made."""

@@ -451,7 +451,7 @@ class Binding(ClientConnection):
             if SUBTREE_CAPABILITY in options.capabilities:
                 options.source = known.address = subtree(options.source)
             rights.require_receive(options.source)
-            address = space.find(options.source)
+            address = space.find_source(options.source)
             self.count(known, address)
         require_filters(address, options)
         is_named = CONSUMER in options.filters or CONSUMER in options.properties

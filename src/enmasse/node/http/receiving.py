@@ -144,7 +144,7 @@ class Receiving:
     def _attach(self) -> None:
         connection = self._connection
         connection.admission.rights.require_receive(self.address)
-        address = connection.open_space.find(self.address)
+        address = connection.open_space.find_source(self.address)
         options = self._options(address)
         link = ClientLink(self, options.name, "receive", self.address, is_sender=False)
         try:

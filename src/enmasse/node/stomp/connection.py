@@ -331,6 +331,9 @@ class StompConnection(ClientConnection):
         """Return the sink for messages with these headers, that nothing is before."""
         destination = required(headers, "destination", "SEND")
         transaction = headers.get("transaction")
+        if reply_to := headers.get("reply-to"):
+            # Whoever answers may speak another protocol, where no name has such a prefix.
+            headers = {**headers, "reply-to": resolve(self._space(), reply_to)}
         head = to_sections(headers).encode_head()
         if USER_ID in headers and not self.admission.is_administrator:
             self.admission.rights.require_user_id(headers[USER_ID].encode())
@@ -430,7 +433,7 @@ class StompConnection(ClientConnection):
         space, rights = self._space(), self.admission.rights
         source = resolve(space, destination)
         rights.require_receive(source)
-        address = space.find(source)
+        address = space.find_source(source)
         receiver = Receiver(self, name, destination, mode, window_of(headers, mode))
         receiver.prefix = destination.removesuffix(source)
         options = self._options(headers, name, source, mode)
@@ -476,6 +479,10 @@ class StompConnection(ClientConnection):
 
     def _unsubscribe(self, headers: dict[str, str]) -> None:
         name = subscription_of(headers, "UNSUBSCRIBE")
+        if name not in self._receivers and not headers.get("id"):
+            source = resolve(self._space(), name)
+            same = (one for one in self._receivers if resolve(self._space(), one) == source)
+            name = next(same, name)
         receiver = self._receivers.pop(name, None)
         if receiver is None:
             raise RemoteError("amqp:not-found", f"there is no subscription {name!r:.100}")

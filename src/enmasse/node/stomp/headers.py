@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.message.types import Timestamp
-from enmasse.messaging.errors import AttachError
 from enmasse.messaging.retaining import RETAINED_FILTER
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
@@ -33,14 +32,9 @@ INVALID: Final = "amqp:invalid-field"
 
 def resolve(space: Space, destination: str) -> str:
     """Return the address of a destination, without another broker's prefix unless an address has that very name."""
-    prefix = next((prefix for prefix in PREFIXES if destination.startswith(prefix)), None)
-    if prefix is None:
+    if space.knows(destination):
         return destination
-    try:
-        space.find(destination)
-    except AttachError:
-        return destination[len(prefix) :]
-    return destination
+    return next((destination[len(prefix) :] for prefix in PREFIXES if destination.startswith(prefix)), destination)
 
 
 def required(headers: Mapping[str, str], name: str, command: str) -> str:
