@@ -313,6 +313,35 @@ def test_what_a_brokered_space_can_never_have_is_refused_at_once(
     perform(scene)
 
 
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("t/+", r"'\+' stands for"),
+        ("a#", "'#' stands for"),
+        ("top*", r"'\*' stands for"),
+        ("b::c", "'::' stands between"),
+    ],
+)
+def test_a_new_address_is_not_called_like_a_pattern(
+    perform: Perform, make_space: Make, make_address: Make, address: str, problem: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        # An earlier version made it.
+        stage.registry.create(make_address(address, name="old"))
+        async with stage.controlled() as plane:
+            with pytest.raises(InvalidResourceError, match=problem):
+                stage.registry.create(make_address(address, name="new"))
+            with pytest.raises(InvalidResourceError, match="'#' stands for"):
+                stage.registry.create(make_address("#", name="root"))
+            stage.registry.create(make_address("#", "topic", name="root"))
+            stage.registry.replace(make_address(address, name="old", limits={"maxBytes": 4096}))
+            await stage.settled(plane)
+            assert phases(stage, "old", "root") == ["Active"] * 2
+
+    perform(scene)
+
+
 def test_an_address_of_two_objects_is_the_first_ones_and_then_the_others(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:

@@ -198,7 +198,8 @@ def test_an_address_takes_the_retained_values_of_its_names_from_the_topics_above
         home = hall if name.startswith("hall") else root
         home.retained.set(name, name.encode(), PLAIN)
     attic, shed, door = scene.add(Topic, "hall/attic"), scene.add(Topic, "shed"), scene.add(Multicast, "door")
-    scene.harness.turn(), scene.harness.commit()
+    scene.harness.turn()
+    scene.harness.commit()
     assert [sorted(one.retained.values) for one in (root, hall, attic, shed, door)] == [
         [], ["hall", "hall/attics", "hall/bell"], ["hall/attic", "hall/attic/t"], ["shed/t"], ["door"]
     ]  # fmt: skip

@@ -119,7 +119,7 @@ def test_a_prefix_is_dropped_before_a_topic_above_is_looked_for(scene: Scene) ->
 def test_a_reply_goes_to_the_name_without_its_prefix(scene: Scene) -> None:
     client = scene.client()
     receiver = scene.amqp_receiver("any")
-    client.send("any", **{"reply-to": "/queue/queue"})
+    client.send("any", reply_to="/queue/queue")
     scene.go_on()
     assert Sections(receiver.payloads[0]).properties.reply_to == "queue"
 

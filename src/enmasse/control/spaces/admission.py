@@ -17,7 +17,7 @@ from enmasse.model.kinds.plans import AddressSpacePlan
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.errors import InvalidResourceError, Problem
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, ADDRESS_SPACE_PLAN, PIPELINE
-from enmasse.model.schema.names import PLAN_NAMESPACE
+from enmasse.model.schema.names import PLAN_NAMESPACE, new_address_problem
 from enmasse.model.schema.objects import restore
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class SpaceAdmission:
         """Return the object to be stored.
 
         Raises:
-            InvalidResourceError: when a space cannot have addresses of this type, what it has does not fit its new
-                plan or limits, or an address and a connector would have one name.
+            InvalidResourceError: when an address is called like a pattern, or like a connector, a space cannot have
+                addresses of its type, or what a space has does not fit its new plan or limits.
             ForbiddenError: when the space is being deleted, or its plan is for other namespaces, or has no bounds and
                 names none.
         """
@@ -71,6 +71,8 @@ class SpaceAdmission:
         return write.resource
 
     def _check_address(self, address: Address, store: Store) -> None:
+        if problem := new_address_problem(address.spec.address, address.spec.type):
+            raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.address", problem)])
         found = _find_space(address, store)
         if found is None:
             return  # it waits for its space

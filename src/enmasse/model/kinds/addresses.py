@@ -100,7 +100,7 @@ class AddressSpec(Model):
     address: str = Field(
         json_schema_extra={"minLength": 1, "maxLength": MAX_ADDRESS_CHARACTERS, "pattern": r"^[^\s$][^\s]*$"}
     )
-    """The name that applications use: any text without white space."""
+    """The name that applications use: text without blanks, `#`, `+`, `*`, `::`; the topic `#` has all names."""
     type: AddressType
     """The delivery to receivers, and whether messages are stored."""
     plan: str | None = None

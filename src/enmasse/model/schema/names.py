@@ -81,6 +81,23 @@ def address_problem(address: str) -> str | None:
     return None
 
 
+def new_address_problem(address: str, kind: str) -> str | None:
+    """Return why no new address of a type may have a name, which means something else to clients, or None.
+
+    Addresses of former versions keep theirs.
+    """
+    if address == ROOT_TOPIC and kind == "topic":
+        return None
+    if found := next((character for character in "#+*" if character in address), None):
+        return (
+            f"'{found}' stands for other names in what receivers and grants ask for, so not every client could reach "
+            f"'{address}' by its name: use another character; a topic has all names below it anyway"
+        )
+    if "::" in address:
+        return f"'::' stands between a topic and a subscription, got '{address}': use another name"
+    return None
+
+
 def pattern_problem(pattern: str) -> str | None:
     """Return what is wrong with a pattern of addresses, or None.
 
