@@ -425,8 +425,15 @@ public final class JmsClient {
             session.createConsumer(session.createQueue("jms-nowhere"));
             throw new AssertionError("a consumer of an unknown queue was made");
         } catch (InvalidDestinationException expected) {
-            session.close();
+            // The session goes on.
         }
+        try {
+            session.createConsumer(session.createQueue("jms-topic"));
+            throw new AssertionError("a consumer of a topic as a queue was made");
+        } catch (JMSException expected) {
+            same(true, expected.getMessage().contains("createTopic"));
+        }
+        session.close();
     }
 
     private void prefetch(Connection connection) throws JMSException {

@@ -376,6 +376,21 @@ def test_links_tell_the_largest_message_and_the_capabilities_they_serve(node: No
     assert attach.offered_capabilities == ("enmasse:frames",)
 
 
+@pytest.mark.parametrize("capability", ["queue", "topic"])
+def test_a_link_that_takes_an_address_for_another_kind_is_refused(node: Node, capability: str) -> None:
+    client, wrong = node.client(), []
+    for kind in ("queue", "anycast", "topic", "multicast", "subscription", "stream"):
+        node.address(kind, kind, **({"topic": "topic"} if kind == "subscription" else {}))
+        client.receiver(Source(address=kind, capabilities=(capability,)), credit=0, name=f"from {kind}")
+        wrong.append(f"from {kind}")
+        if kind != "subscription":
+            client.sender(Target(address=kind, capabilities=(capability,)), name=f"to {kind}")
+            wrong.append(f"to {kind}")
+    others = ("topic", "multicast") if capability == "queue" else ("queue", "anycast")
+    refused = [name for name in wrong if name.endswith(others)]
+    assert client.refusals == [(name, "amqp:not-allowed", True) for name in refused]
+
+
 @pytest.mark.parametrize(
     "filters",
     [{START: 1}, {START: Described(START, 1)}, {Symbol("any name"): Described(START, 1), Symbol("none"): None}],

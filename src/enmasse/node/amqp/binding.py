@@ -38,6 +38,7 @@ from enmasse.node.amqp.terminus import (
     granted_filters,
     receiver_options,
     recovered_source,
+    require_kind,
     sender_options,
 )
 from enmasse.node.amqp.wills import LWT, WILL, LinkWills, WillProducer
@@ -379,6 +380,7 @@ class Binding(ClientConnection):
             producer = WillProducer(space.core, link, wills, wills.key_of(link.name))
         else:
             address = self.find_target(address_of(target), options.capabilities)
+            require_kind(address, options.capabilities)
             self.count(known, address)
             rights = self.admission.rights
             key = Key(space, rights.owner, self.container, attach.name, True)
@@ -452,6 +454,7 @@ class Binding(ClientConnection):
                 options.source = known.address = subtree(options.source)
             rights.require_receive(options.source)
             address = space.find_source(options.source)
+            require_kind(address, options.capabilities)
             self.count(known, address)
         require_filters(address, options)
         is_named = CONSUMER in options.filters or CONSUMER in options.properties

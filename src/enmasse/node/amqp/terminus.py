@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from enmasse.message.types import Array, Described, Symbol, ULong
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.direct.anycast import Anycast
+from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.dynamic import DynamicRequest, Lifetime
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.queues.queue import Queue
@@ -114,6 +115,21 @@ def sender_options(attach: Attach, target: Target) -> AttachOptions:
     )
 
 
+def require_kind(address: Address, capabilities: tuple[str, ...]) -> None:
+    """Check that an address is what a client takes it for, as JMS tells queues from topics by a capability.
+
+    Raises:
+        AttachError: it is not, so that messages would be shared out where each receiver expects all, or the reverse.
+    """
+    for capability, kinds, others in _MISTAKEN:
+        if capability in capabilities and address.kind in kinds:
+            raise AttachError(
+                "amqp:not-allowed",
+                f"{address.name!r:.200} is a {address.kind} address, and the link asks for a {capability}: ask for a "
+                f"{others}, as by JMS's create{others.capitalize()}, or for neither",
+            )
+
+
 def attach_properties(address: Address, options: AttachOptions) -> dict[str, Any] | None:
     """Return the properties by which a sender that asks is given the type of its address."""
     if ADDRESS_TYPE not in options.capabilities:
@@ -191,6 +207,12 @@ def recovered_source(space: Space, container: str, link: str, rights: Rights) ->
         "amqp:not-found", f"container {container!r} has no durable subscription {link!r}, and its source is not named"
     )
 
+
+_MISTAKEN = (
+    ("queue", (Topic.kind, Multicast.kind), "topic"),
+    ("topic", (Queue.kind, Anycast.kind), "queue"),
+)
+"""The capabilities that say what a client takes an address for, the types that it is not, and what it is then."""
 
 LIFETIME_POLICY = Symbol("lifetime-policy")
 DIST_MODES = Symbol("supported-dist-modes")
