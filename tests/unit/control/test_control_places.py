@@ -342,6 +342,31 @@ def test_a_new_address_is_not_called_like_a_pattern(
     perform(scene)
 
 
+@pytest.mark.parametrize("kind", ["StandardInfraConfig", "BrokeredInfraConfig"])
+def test_a_new_infrastructure_has_rejected_messages_come_again(perform: Perform, kind: str) -> None:
+    def config(name: str, **spec: Any) -> Resource:
+        metadata = {"name": name, "namespace": "enmasse-infra"}
+        return decode({"apiVersion": "admin.enmasse.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec})
+
+    def told(stage: Stage, name: str) -> Any:
+        spec = stage.registry.store.get(kind, "enmasse-infra", name).get("spec", {})
+        return spec.get("broker", {}).get("treatRejectAsUnmodifiedDeliveryFailed")
+
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(config("old", broker={"addressFullPolicy": "FAIL"}))  # by an earlier version
+        async with stage.controlled():
+            stage.registry.create(config("bare"))
+            stage.registry.create(config("full", broker={"addressFullPolicy": "FAIL"}))
+            stage.registry.create(config("strict", broker={"treatRejectAsUnmodifiedDeliveryFailed": False}))
+            assert [told(stage, name) for name in ("default", "bare", "full", "strict")] == [None, True, True, False]
+            stage.registry.replace(config("old", broker={"addressFullPolicy": "DROP"}))
+            assert told(stage, "old") is None
+            stage.registry.replace(config("default", broker={"addressFullPolicy": "FAIL"}))
+            assert told(stage, "default") is True
+
+    perform(scene)
+
+
 def test_an_address_of_two_objects_is_the_first_ones_and_then_the_others(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:

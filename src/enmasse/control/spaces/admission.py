@@ -5,18 +5,32 @@ Everything else is accepted and waits, with a condition that gives the reason.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enmasse.control.errors import ForbiddenError
 from enmasse.control.runtime.verdicts import grant_problem
 from enmasse.control.spaces.placements import make_places, plan_limits
 from enmasse.model.kinds.addresses import OFFERED_TYPES, Address
 from enmasse.model.kinds.connectors import first_word, name_problem
+from enmasse.model.kinds.infra import (
+    BrokeredBrokerInfra,
+    BrokeredInfraConfig,
+    BrokerInfra,
+    InfraConfig,
+    StandardInfraConfig,
+)
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
 from enmasse.model.kinds.plans import AddressSpacePlan
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.errors import InvalidResourceError, Problem
-from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, ADDRESS_SPACE_PLAN, PIPELINE
+from enmasse.model.schema.kinds import (
+    ADDRESS,
+    ADDRESS_SPACE,
+    ADDRESS_SPACE_PLAN,
+    BROKERED_INFRA_CONFIG,
+    PIPELINE,
+    STANDARD_INFRA_CONFIG,
+)
 from enmasse.model.schema.names import PLAN_NAMESPACE, new_address_problem
 from enmasse.model.schema.objects import restore
 
@@ -29,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class SpaceAdmission:
-    """Admission of spaces, addresses and pipelines.
+    """Admission of spaces, addresses, pipelines and infrastructure configurations.
 
     Args:
         placements: the placements of addresses.
@@ -37,7 +51,9 @@ class SpaceAdmission:
         needs_bounds: whether tenants may take plans without bounds only where an operator has named their namespace.
     """
 
-    kinds = frozenset({ADDRESS_SPACE.name, ADDRESS.name, PIPELINE.name})
+    kinds = frozenset(
+        {ADDRESS_SPACE.name, ADDRESS.name, PIPELINE.name, STANDARD_INFRA_CONFIG.name, BROKERED_INFRA_CONFIG.name}
+    )
 
     def __init__(self, placements: Placements, desired: Desired, *, needs_bounds: bool = False) -> None:
         self._placements = placements
@@ -68,11 +84,13 @@ class SpaceAdmission:
                 self._check_connectors(former, new)
                 if former is not None:
                     self._check_plan(former, new, write.store)
+            case StandardInfraConfig() | BrokeredInfraConfig() if old is None or not _has_broker(old):
+                return _with_defaults(new)
         return write.resource
 
     def _check_address(self, address: Address, store: Store) -> None:
-        if problem := new_address_problem(address.spec.address, address.spec.type):
-            raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.address", problem)])
+        if called := new_address_problem(address.spec.address, address.spec.type):
+            raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.address", called)])
         found = _find_space(address, store)
         if found is None:
             return  # it waits for its space
@@ -173,3 +191,20 @@ def _find_space(member: SpaceMember, store: Store) -> Document | None:
             cause="AddressSpaceTerminating",
         )
     return found
+
+
+def _has_broker(resource: Resource) -> bool:
+    return isinstance(resource, StandardInfraConfig | BrokeredInfraConfig) and resource.spec.broker is not None
+
+
+def _with_defaults(config: InfraConfig) -> InfraConfig:
+    """Return a new configuration with EnMasse's own default of what becomes of rejected messages.
+
+    The platform's own say nothing of it, and those that an earlier version has stored keep what they mean.
+    """
+    spec = config.spec
+    kind: Any = BrokerInfra if isinstance(config, StandardInfraConfig) else BrokeredBrokerInfra
+    broker = spec.broker or kind()
+    if broker.treat_reject_as_unmodified_delivery_failed is None:
+        broker = broker.model_copy(update={"treat_reject_as_unmodified_delivery_failed": True})
+    return config.model_copy(update={"spec": spec.model_copy(update={"broker": broker})})
