@@ -23,6 +23,7 @@ from enmasse.drivers.data_directory import Layout
 from tests.support.chance import kills
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
+from tests.support.ready_processes import ReadyPopen
 
 pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
@@ -44,7 +45,7 @@ class Control:
 
     def start(self) -> Self:
         with (self._data / "control.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = ReadyPopen(
                 [
                     sys.executable, "-m", "enmasse", "control", "--data", str(self._data),
                     "--port", str(self.port), "--node-url", self._node_url,

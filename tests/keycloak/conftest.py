@@ -23,6 +23,7 @@ from tests.support.foreign_tools import HERE as TOOLS
 from tests.support.foreign_tools import require
 from tests.support.keycloak_process import KeycloakProcess
 from tests.support.polling import until
+from tests.support.ready_processes import ReadyPopen
 from tests.support.relay import Relay
 
 HOME = TOOLS / "keycloak"
@@ -50,7 +51,7 @@ class Installation:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = ReadyPopen(
                 [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto"],
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.polling import until
 from tests.support.ready_commands import command_path
+from tests.support.ready_processes import ReadyPopen
 
 HOWTO = (Path(__file__).parents[2] / "docs" / "howto" / "many-tenants.md").read_text()
 BLOCKS = {
@@ -31,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with an installation that runs."""
     directory = tmp_path_factory.mktemp("tenants")
     with (directory / "up.log").open("w") as log:
-        process = subprocess.Popen(
+        process = ReadyPopen(
             [sys.executable, "-m", "enmasse", "up", "--ports", "auto"],
             cwd=directory, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip

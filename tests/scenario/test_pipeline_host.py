@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -31,6 +30,7 @@ from enmasse.pipeline.host.separation import launch_command
 from enmasse.pipeline.host.settings import HostSettings
 from enmasse.pipeline.host.space_runner import RunnerKey
 from tests.support.processes import is_alive
+from tests.support.ready_processes import ReadyPopen
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ class Service:
         self.data = data
         self._log = data.with_name("up.log").open("ab")
         command = [sys.executable, "-m", "enmasse", "up", "--data", str(data), "--ports", "auto", "--no-pipelines"]
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        self.process = ReadyPopen(command, stdout=self._log, stderr=self._log)
         deadline = time.monotonic() + LATE_S
         while not (data / "endpoints.json").exists():
             assert time.monotonic() < deadline

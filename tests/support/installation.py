@@ -22,6 +22,7 @@ from unittest import mock
 from enmasse.cli.app import run_app
 from enmasse.drivers.data_directory import Layout
 from tests.support.polling import until
+from tests.support.ready_processes import ReadyPopen
 
 __all__ = ["EXAMPLES", "NODES", "Done", "Installation"]
 
@@ -70,7 +71,7 @@ class Installation:
         if NODES > 1 and "--nodes" not in arguments:
             arguments = (*arguments, "--nodes", str(NODES))
         with self.log.open("ab") as log:
-            self.supervisor = subprocess.Popen(
+            self.supervisor = ReadyPopen(
                 [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto", *arguments],
                 stdout=log if stdout is None else stdout,
                 stderr=log,

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.support import through_front
+from tests.support.ready_processes import ReadyPopen
 
 __all__ = ["NodeProcess"]
 
@@ -97,7 +98,7 @@ class NodeProcess:
         assert self._process is None, "the node runs already"
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "node.log").open("a") as log:
-            self._process = subprocess.Popen(
+            self._process = ReadyPopen(
                 [
                     sys.executable, *self._program, "node", "--data", str(self.data),
                     "--listen", f"127.0.0.1:{self._port}", "--admin", str(self._admin), *self._arguments,

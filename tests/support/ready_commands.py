@@ -1,7 +1,7 @@
 """``enmasse`` for the shells of tests: a command is forked from a process that has imported all that it needs.
 
 It has its own process, directory, environment, streams, signals and exit code, as any other, and starts in a tenth of
-the time. What keeps running (``up``, ``bench``, ...) is the installed program.
+the time; ``up`` and its children, too. What else keeps running (``demo``, ``bench``, ...) is the installed program.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import threading
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
+from tests.support.ready_processes import CAN_FORK, ROOM, have_children_forked, import_installation
+
 BIN = Path(sys.executable).parent
-LONG = ("up", "node", "control", "demo", "bench", "top", "tail")
+LONG = ("node", "control", "demo", "bench", "top", "tail", *(() if CAN_FORK else ("up",)))
 
 CLIENT = """\
 #!{python} -IS
@@ -29,7 +31,7 @@ import array, json, os, signal, socket, sys
 if (sys.argv[1:2] or [""])[0] in {long!r}:
     os.execv({real!r}, [{real!r}, *sys.argv[1:]])
 peer = socket.socket(socket.AF_UNIX)
-peer.connect({place!r})
+peer.connect({place!r} + (".up" if sys.argv[1:2] == ["up"] else ""))
 umask = os.umask(0)
 request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), umask]).encode()
 fds = array.array("i", [0, 1, 2])
@@ -51,10 +53,11 @@ def command_path() -> str:
     script = Path(folder.name) / "enmasse"
     script.write_text(CLIENT.format(python=sys.executable, long=LONG, real=str(BIN / "enmasse"), place=place))
     script.chmod(0o755)
-    command = [sys.executable, "-m", "tests.support.ready_commands", place]
+    command = [sys.executable, "-m", "tests.support.ready_commands", place, "-" * ROOM]
     root = str(Path(__file__).parents[2])
     # It ends with its input, whatever becomes of this process.
-    server = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    environment = {**os.environ, "ENMASSE_TEST_ROOM": "-" * ROOM}
+    server = subprocess.Popen(command, cwd=root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
@@ -77,14 +80,20 @@ def main(place: str) -> None:
         import enmasse.cli.api_client
         import enmasse.client.blocking  # noqa: F401
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(place)
-    listener.listen(50)
+    listeners = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for listener, path in zip(listeners, (place, f"{place}.up"), strict=True):
+        listener.bind(path)
+        listener.listen(50)
     print("ready", flush=True)  # noqa: T201  # to who started this
-    while 0 not in select.select([listener.fileno(), 0], [], [])[0]:
-        peer, _ = listener.accept()
+    numbers = [listener.fileno() for listener in listeners]
+    while 0 not in (asked := select.select([*numbers, 0], [], [])[0]):
+        is_up = asked[0] == numbers[1]
+        peer, _ = listeners[is_up].accept()
+        if is_up:
+            import_installation()
         if os.fork() == 0:
-            listener.close()
+            for listener in listeners:
+                listener.close()
             code = 1
             try:
                 _become(peer)
@@ -126,6 +135,8 @@ def _become(peer: socket.socket) -> None:
     sys.argv = ["enmasse", *arguments]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if arguments[:1] == ["up"]:
+        have_children_forked(peer)
     threading.Thread(target=_heed, args=(peer,), daemon=True).start()
 
 
