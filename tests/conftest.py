@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,14 +160,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(autouse=True)
-def keep_umask() -> Iterator[None]:
-    """A command that runs in the test's own process may change the umask: later tests start others with it."""
-    before = os.umask(0o022)
-    os.umask(before)
-    yield
-    os.umask(before)
-
+os.umask(umask := os.umask(0o022))
+"""A command that runs in a test's own process may change it, and later tests start others with it."""
 
 SECONDS_OF: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
 """How long the tests of each file took, with what they set up, and the processor: that is the same beside others."""
@@ -187,7 +180,8 @@ QUICK_S = 0.005
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Have a worker report what somebody reads, and not how each quick test began and ended: there are 15,000."""
+    """Have a worker report what somebody reads, and not how each quick test began and ended: there are 16,000."""
+    os.umask(umask)
     if (now := time.monotonic()) > watched[0]:
         watched[0] = now + WATCH_S
         file = item.config.stash[fault_handler_stderr_fd_key]
