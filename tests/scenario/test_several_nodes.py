@@ -216,6 +216,33 @@ def test_clients_of_other_nodes_notice_nothing_of_one_that_is_killed_and_comes_b
     several.ok("status", "--wait", "150")
 
 
+def test_a_node_that_hangs_is_missed_while_the_others_and_control_go_on(several: Installation) -> None:
+    homes = homes_of(several)
+    hung = homes["south"]
+    pid = nodes_of(several)[hung]
+    others = [space for space in SPACES if space != "south"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: unready_nodes(several) == {hung})
+        for space in others:
+            for text in ("one", "two", "three"):
+                several.ok("send", "orders", text, "--space", space)
+            assert several.ok("receive", "orders", "--count", "3", "--space", space).split() == [
+                "one",
+                "two",
+                "three",
+            ]
+            several.ok("create", "address", "later", "--type", "queue", "--space", space, "--wait", "60")
+        several.ok("create", "address", "later", "--type", "queue", "--space", "south")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    several.ok("status", "--wait", "150")
+    assert nodes_of(several)[hung] == pid
+    several.ok("send", "later", "text", "--space", "south")
+    for space in SPACES:
+        several.ok("delete", "address", "later", "--space", space)
+
+
 def rows_of(installation: Installation) -> dict[tuple[str, str], dict[str, Any]]:
     """The connections of clients, by their home and number, but those of HTTP, which come and go."""
     found = {}

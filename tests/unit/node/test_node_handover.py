@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import select
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -601,6 +604,38 @@ def test_a_home_takes_nothing_that_does_not_hold(play: Play, caplog: pytest.LogC
         await until_async(lambda: not stage.home.connections.shells)
         # Nobody else has noticed.
         assert (await answer(stage, header(stage) + CONNECT)).startswith(b"\0CONNECTED")
+
+    play(story)
+
+
+STRANGER = """
+import os, socket, sys
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as home:
+    home.connect(sys.argv[1])
+    home.sendall(bytes.fromhex(sys.argv[2]))
+    try:
+        print(home.recv(100))
+    except ConnectionError:
+        print(b"")
+"""
+
+
+def test_a_home_takes_nothing_from_another_user(play: Play) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, who may become another user")
+
+    async def story(stage: Stage) -> None:
+        # As if they could reach it, and knew the secret.
+        path = stage.peers / "home.sock"
+        stage.peers.chmod(0o755)
+        path.chmod(0o666)
+        asked = [sys.executable, "-I", "-c", STRANGER, str(path), (header(stage) + CONNECT).hex()]
+        process = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
+        told, _ = await process.communicate()
+        assert told == b"b''\n"
+        assert not stage.rows()
+        stage.peers.chmod(0o700)
 
     play(story)
 
