@@ -57,15 +57,15 @@ def test_rhea_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
     assert bodies(node, address) == EVERYTHING
 
 
-def test_proton_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
+def test_proton_goes_on_with_a_node_that_was_killed_and_one_that_was_stopped(killable_node: Any) -> None:
     require("python-qpid-proton")
     from proton import Message
     from proton.handlers import MessagingHandler
-    from proton.reactor import Container
+    from proton.reactor import Backoff, Container
 
     node, manage = killable_node
     address = manage().declare("queue")
-    begun = threading.Event()
+    begun, gone_on = threading.Event(), threading.Event()
 
     class Sending(MessagingHandler):
         """Sends one message after the other."""
@@ -75,7 +75,7 @@ def test_proton_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
 
         def on_start(self, event: Any) -> None:
             self.container = event.container
-            connection = event.container.connect(node.url, reconnect=[0.05] * 400)
+            connection = event.container.connect(node.url, reconnect=Backoff(initial=0.1, max_delay=1))
             self.sender = event.container.create_sender(connection, address)
             event.container.schedule(0.005, self)
 
@@ -92,6 +92,8 @@ def test_proton_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
             self.next += 1
             if self.next == FEW:
                 begun.set()
+            if self.next == COUNT // 2:
+                gone_on.set()
             if self.next == COUNT:
                 event.container.stop()
 
@@ -102,6 +104,13 @@ def test_proton_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
             # The fate of what was on its way is not known, so it goes again.
             self.waits_for = None
 
+        def on_connection_remote_close(self, event: Any) -> None:
+            # As docs/howto/run-several-nodes.md has it.
+            condition = event.connection.remote_condition
+            if condition and condition.name == "amqp:connection:forced":
+                event.transport.close_tail()
+                event.transport.close_head()
+
         def on_transport_error(self, event: Any) -> None:
             """It goes on."""
 
@@ -110,6 +119,9 @@ def test_proton_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
     thread.start()
     assert begun.wait(PATIENCE_S)
     node.kill()
+    node.start()
+    assert gone_on.wait(PATIENCE_S)
+    assert node.stop() == 0
     node.start()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
