@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 SEND, RECV, VIEW, MANAGE, ALL = "send", "recv", "view", "manage", "all"
@@ -83,6 +83,12 @@ class Permissions:
     def allow(self, operation: str, address: str) -> bool:
         """Return whether ``SEND`` or ``RECV`` is granted on an address, or on everything that a pattern matches."""
         return any(is_within(address) for is_within in self._matchers[operation])
+
+    def patterns(self, operation: str) -> Iterator[str]:
+        """Iterate over the patterns of addresses on which ``SEND`` or ``RECV`` is granted."""
+        for grant in self.grants:
+            if operation in grant.operations or ALL in grant.operations:
+                yield from grant.addresses
 
     def cover(self, operation: str, address: str, connectors: Container[str]) -> bool:
         """Return ``allow`` of a space's own addresses; of others, whether patterns that name the connector cover it.

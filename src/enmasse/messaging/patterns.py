@@ -24,6 +24,10 @@ _NO_WORD = "/"
 """A word that is in no name."""
 
 
+MAX_PARTS: Final = 100
+"""The most patterns that a filter is cut into."""
+
+
 class Wild(Enum):
     """A word of a pattern that stands for others."""
 
@@ -141,3 +145,91 @@ def _reaches_end(pattern: Pattern, words: list[str], unknown: str | None) -> boo
                 following[index + 1] |= is_one
             reachable = following
     return reachable[-1]
+
+
+class Cut(str):
+    """A filter of which grants cover a part alone: its text, with the patterns of the names that are left.
+
+    Attributes:
+        patterns: stand together for these names.
+    """
+
+    __slots__ = ("patterns",)
+    patterns: tuple[Pattern, ...]
+
+    @classmethod
+    def of(cls, text: str, patterns: tuple[Pattern, ...]) -> Cut:
+        """Return a filter that is left with some patterns."""
+        made = cls(text)
+        made.patterns = patterns
+        return made
+
+
+def is_cut(source: str) -> bool:
+    """Return whether grants cover a part of a filter alone."""
+    return isinstance(source, Cut)
+
+
+def patterns_of(source: str) -> tuple[Pattern, ...]:
+    """Return the patterns that a topic filter stands for: one, unless it is cut."""
+    return source.patterns if isinstance(source, Cut) else (parse_filter(source),)
+
+
+def is_within(source: str, name: str) -> bool:
+    """Return whether a topic filter matches a name, or what is left of it does."""
+    return any(matches(pattern, name) for pattern in patterns_of(source))
+
+
+class _TooManyError(Exception):
+    """Raised when patterns meet in more parts than are looked for."""
+
+
+def meet(wanted: Pattern, granted: Pattern, most: int = MAX_PARTS) -> list[Pattern] | None:
+    """Return patterns that together stand for the names which two patterns stand for; ``None`` if they are too many.
+
+    Args:
+        wanted: a topic filter: zero or more words are at its end alone.
+        granted: a pattern of any form.
+        most: the most patterns that are looked for.
+    """
+    known: dict[tuple[int, int], dict[Pattern, None]] = {}
+
+    def rest_of(at: int, other: int) -> dict[Pattern, None]:
+        """Return the patterns of what follows the first words of both."""
+        found = known.get((at, other))
+        if found is None:
+            found = known[at, other] = look(at, other)
+            if len(found) > most:
+                raise _TooManyError
+        return found
+
+    def look(at: int, other: int) -> dict[Pattern, None]:
+        mine = wanted[at] if at < len(wanted) else None
+        theirs = granted[other] if other < len(granted) else None
+        if mine is Wild.REST:
+            return {granted[other:]: None}
+        if theirs is Wild.REST:
+            if other == len(granted) - 1:
+                return {wanted[at:]: None}
+            after = {} if mine is None else {(mine, *rest): None for rest in rest_of(at + 1, other)}
+            return rest_of(at, other + 1) | after
+        if mine is None or theirs is None:
+            return {(): None} if mine is theirs else {}
+        word = _both(mine, theirs)
+        return {} if word is None else {(word, *rest): None for rest in rest_of(at + 1, other + 1)}
+
+    try:
+        return list(rest_of(0, 0))
+    except _TooManyError:
+        return None
+
+
+def _both(mine: str | Wild | Start, theirs: str | Wild | Start) -> str | Wild | Start | None:
+    """Return the word that stands for what both do; ``None`` if there is no such word."""
+    if mine is Wild.ANY:
+        return theirs
+    if theirs is Wild.ANY:
+        return mine
+    if isinstance(theirs, Start):
+        return mine if isinstance(mine, str) and mine.startswith(theirs.text) else None
+    return mine if mine == theirs else None

@@ -34,6 +34,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import PLAIN, facts_of, known_facts
 from enmasse.messaging.limits import EXCEEDED
 from enmasse.messaging.log.entry import with_ttl
+from enmasse.messaging.patterns import is_cut, is_within
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -310,13 +311,23 @@ class Feed:
         return subscription.free_bytes > 0
 
 
-def feed(subscription: Subscription, *, pattern: Pattern = (), number: int = 0) -> None:
+def _within(values: Iterator[Value | None], source: str) -> Iterator[Value | None]:
+    """Return the values that what is left of a filter matches, with ``None`` wherever others may go on."""
+    for passed, value in enumerate(values, 1):
+        if value is None or is_within(source, value.name):
+            yield value
+        elif not passed % FED_AT_ONCE:
+            yield None
+
+
+def feed(subscription: Subscription, *, pattern: Pattern = (), number: int = 0, within: str = "") -> None:
     """Give a topic's subscription all retained values of the topic that match a pattern, beginning in this turn.
 
     Args:
         subscription: belongs to a topic; values that it was being given are given again from the first one on.
         pattern: the names that are asked for; all that the subscription wants, unless it is said.
         number: the number of the filter that asks, where the subscription is for several.
+        within: that filter, if grants cover a part of it alone.
     """
     topic = subscription.topic
     assert topic is not None
@@ -324,6 +335,8 @@ def feed(subscription: Subscription, *, pattern: Pattern = (), number: int = 0) 
     if index is None or not topic.retained.values:
         return
     found = index.search(pattern or subscription.pattern, home=topic.retained)
+    if is_cut(within):
+        found = _within(found, within)
     if subscription.feed is None:
         subscription.feed = Feed(subscription)
     subscription.feed.add(number, found, index.version)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from enmasse.messaging.patterns import MAX_WORDS, USER, covers, parse_permission
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import (
+    MAX_PARTS,
+    MAX_WORDS,
+    USER,
+    Pattern,
+    Start,
+    covers,
+    meet,
+    parse_filter,
+    parse_permission,
+)
 from enmasse.model.schema.names import is_own
 
 
@@ -17,6 +28,37 @@ def matcher_of(text: str, user: str = "") -> Callable[[str], bool]:
     return lambda name: (
         name.startswith("$") and not is_own(name) and name.count("/") < MAX_WORDS and covers(pattern, name)
     )
+
+
+def part_of(filter_: str, granted: Iterable[str], user: str) -> list[Pattern]:
+    """Return the patterns of the names that a topic filter and one of a user's grants stand for.
+
+    Args:
+        filter_: the filter.
+        granted: the patterns of the grants.
+        user: the user's name.
+
+    Raises:
+        AttachError: there are more than ``MAX_PARTS``.
+    """
+    wanted = parse_filter(filter_)
+    found: dict[Pattern, None] = {}
+    for text in granted:
+        if filter_.startswith("$") != (text.startswith("$") and not text.startswith(USER)):
+            continue
+        parts = meet(wanted, parse_permission(text, user))
+        for part in parts or ():
+            first = part[0] if part else ""
+            word = first.text if isinstance(first, Start) else first
+            # A user's name may begin with a dollar sign, too.
+            if filter_.startswith("$") or not (isinstance(word, str) and word.startswith("$")):
+                found[part] = None
+        if parts is None or len(found) > MAX_PARTS:
+            raise AttachError(
+                "amqp:resource-limit-exceeded",
+                f"of {filter_!r:.200} the grants cover more than {MAX_PARTS} parts: use filters that are narrower",
+            )
+    return list(found)
 
 
 def reach_of(text: str) -> Callable[[str], bool]:

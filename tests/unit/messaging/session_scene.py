@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from enmasse.errors import RemoteError
@@ -13,6 +13,7 @@ from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.log.numbers import LOG_COUNTER
+from enmasse.messaging.patterns import Pattern
 from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.records import stored_sessions
@@ -145,6 +146,7 @@ class Client:
         user: str = "anna",
         may_manage: bool = False,
         allowed: Callable[[str], bool] | None = None,
+        parts: Callable[[str], Sequence[Pattern]] = lambda _filter: (),
         will: WillMessage | None = None,
         receive_maximum: int = 100,
         waits: bool = True,
@@ -165,6 +167,7 @@ class Client:
                 may_receive=grants,
                 may_send=grants,
                 will=will,
+                parts=parts,
             ),
             self,
             done,

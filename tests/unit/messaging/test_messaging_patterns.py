@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.patterns import is_pattern, matches, parse
+from enmasse.messaging.patterns import MAX_PARTS, is_pattern, matches, meet, parse, parse_filter, parse_permission
 
 WORDS = st.sampled_from(["a", "b", "", "*", "+"])
 NAMES = st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=6).map("/".join)
@@ -66,3 +66,31 @@ def test_a_pattern_that_is_made_to_be_slow_is_not() -> None:
     pattern = parse("#/*/" * 50 + "x")
     # By trying all ways it would not come back.
     assert not matches(pattern, "/".join("a" * 200))
+
+
+WORDS = st.sampled_from(["a", "b", "ab", "+"])
+FILTERS = st.builds(
+    lambda words, end: "/".join(words + end), st.lists(WORDS, min_size=1, max_size=4), st.sampled_from([[], ["#"]])
+)
+GRANTS = st.builds(
+    lambda words, end: "/".join(words) + end,
+    st.lists(st.sampled_from(["a", "b", "ab", "+", "#"]), min_size=1, max_size=5),
+    st.sampled_from(["", "/a*", "/#"]),
+)
+NAMES = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=6).map("/".join)
+
+
+@given(FILTERS, GRANTS, NAMES)
+def test_two_patterns_meet_in_what_both_stand_for(wanted: str, granted: str, name: str) -> None:
+    mine, theirs = parse_filter(wanted), parse_permission(granted, "")
+    parts = meet(mine, theirs)
+    assert parts is not None
+    assert any(matches(part, name) for part in parts) is (matches(mine, name) and matches(theirs, name))
+
+
+def test_patterns_that_are_made_to_meet_in_very_many_parts_take_no_time() -> None:
+    wanted, granted = parse_filter("/".join("a" * 120)), parse("#/a/" * 40 + "#")
+    assert meet(wanted, granted) == [wanted]
+    assert meet(wanted, parse("#/a/" * 40 + "#/b")) == []
+    assert meet(parse_filter("/".join("+" * 120)), granted) is None
+    assert len(meet(parse_filter("/".join("+" * MAX_PARTS)), parse("#/a/#")) or ()) == MAX_PARTS

@@ -10,7 +10,7 @@ import pytest
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits
-from enmasse.messaging.patterns import covers, matches, parse, parse_filter
+from enmasse.messaging.patterns import Pattern, covers, matches, meet, parse, parse_filter
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.messaging.sessions.session import NEVER
@@ -177,7 +177,7 @@ def test_an_exact_name_that_the_grants_do_not_cover_is_refused() -> None:
     assert refused.value.condition == "amqp:unauthorized-access"
 
 
-def test_of_each_address_a_filter_has_what_the_grants_cover_wholly() -> None:
+def test_of_each_address_a_filter_has_what_the_grants_cover() -> None:
     scene = Scene({"a": "topic", "b": "topic", "c": "multicast"})
     client = scene.client(allowed=grants("a/#", "b/x"))
     client.subscribe("#")
@@ -187,6 +187,66 @@ def test_of_each_address_a_filter_has_what_the_grants_cover_wholly() -> None:
     assert [list(client.session.joints[name].filters.values()) for name in "ab"] == [["a/#", "a/x"], ["b/x"]]
     with pytest.raises(AttachError):
         client.subscribe("b/+")
+
+
+class Known:
+    """The grants of a user who is not connected."""
+
+    def __init__(self, *patterns: str) -> None:
+        self._patterns = patterns
+
+    def may_receive(self, name: str) -> bool:
+        return grants(*self._patterns)(name)
+
+    def may_send(self, name: str) -> bool:
+        return False
+
+    def parts(self, filter_: str) -> list[Pattern]:
+        found = [meet(parse_filter(filter_), parse(pattern)) for pattern in self._patterns]
+        return [pattern for each in found for pattern in each or ()]
+
+
+def wanted_of(scene: Scene, name: str = "#") -> set[Pattern]:
+    topic = scene.space.find(name)
+    assert isinstance(topic, Topic)
+    return {pattern for subscription in topic.subscriptions for pattern in subscription.patterns}
+
+
+@pytest.mark.parametrize("overlapping", ["once", "each"])
+def test_a_session_gathers_what_its_grants_cover_while_its_client_is_away_and_after_a_restart(
+    overlapping: str,
+) -> None:
+    scene, known = Scene({"#": "topic"}, overlapping=overlapping), Known("hall/#", "line/1")
+    client = scene.client(allowed=known.may_receive, parts=known.parts)
+    client.subscribe("#")
+    client.subscribe("line/+")
+    client.leave()
+    covered = {parse("hall/#"), parse("line/1")}
+    assert wanted_of(scene) == covered
+    scene.space.sessions.grants = lambda _owner, _user: Known("hall/#")
+    scene.space.sessions.review("bert")
+    scene.harness.turn()
+    assert wanted_of(scene) == covered
+    scene.space.sessions.review("anna")
+    scene.harness.turn()
+    assert wanted_of(scene) == {parse("hall/#")}
+    scene.send("hall/a", "before")
+    scene = scene.restart()
+    # Nobody has said yet what the user may do: what is too much is dropped before it is sent.
+    scene.send("office", "meanwhile")
+    scene.space.sessions.grants = lambda _owner, _user: Known("hall/#")
+    scene.space.sessions.review()
+    scene.harness.turn()
+    assert wanted_of(scene) == {parse("hall/#")}
+    scene.send("office", "after")
+    scene.send("hall/b", "after")
+    known = Known("hall/#")
+    (session,) = scene.space.sessions
+    assert session.depth == 3
+    back = scene.client(allowed=known.may_receive, parts=known.parts)
+    back.subscribe("+/b")
+    back.session.unsubscribe("#")
+    assert wanted_of(scene) == {parse("hall/b")}
 
 
 @pytest.mark.parametrize("text", ["mill/#", "mill/+", "mill/+/x", "$share/group/mill/#"])

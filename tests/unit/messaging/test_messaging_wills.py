@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import Pattern
 from enmasse.messaging.sessions.wills import GRACE_S, MAX_TRIES, LinkKey, WillMessage, WillState
 from enmasse.messaging.storage import Table
 from tests.unit.messaging.session_scene import Client, Scene, message
@@ -223,6 +224,9 @@ def test_the_grants_that_the_node_knows_count_after_a_restart() -> None:
     class Nothing:
         def may_receive(self, name: str) -> bool:
             return False
+
+        def parts(self, _filter: str) -> list[Pattern]:
+            return []
 
         def may_send(self, name: str) -> bool:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.permissions import Grant
 from enmasse.identity.users import User, Users
+from enmasse.messaging.patterns import MAX_PARTS
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.peer import PeerInfo
+from enmasse.node.users.rights import known_grants
 from enmasse.wire.mqtt.packets import PublishProperties, Reason, Will
 from enmasse.wire.sasl.scram import Scram
 from tests.conformance.clause_list import clause
@@ -74,6 +77,12 @@ class Guarded(Scene):
     @property
     def space(self) -> Any:
         return self.node.entities.spaces["ns/shop"]
+
+    def stored(self) -> Any:
+        return SimpleNamespace(all=lambda space, name: [one for one in [self.gate.users.find(space, name)] if one])
+
+    def bo(self, version: Any = V5, client_id: str | None = None, **options: Any) -> Client:
+        return self.client(version, client_id, user_name="bo@shop.ns", password=b"secret", **options)
 
     def jo(self, version: Any = V5, client_id: str | None = None, **options: Any) -> Client:
         return self.client(version, client_id, user_name="jo@shop.ns", password=b"secret", **options)
@@ -209,7 +218,7 @@ def test_a_client_may_authenticate_again(scene: Guarded, password: str) -> None:
 
 def test_a_user_may_publish_and_subscribe_to_what_grants_cover(scene: Guarded) -> None:
     client = scene.jo()
-    assert client.subscribed("topic/own/#", "topic/#", "other", "queue", qos=1) == [
+    assert client.subscribed("topic/own/#", "topic/other/#", "other", "queue", qos=1) == [
         1, Reason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED, 1,
     ]  # fmt: skip
     assert client.answer("topic/own/a") == 0
@@ -218,6 +227,124 @@ def test_a_user_may_publish_and_subscribe_to_what_grants_cover(scene: Guarded) -
     old = scene.jo(V3)
     old.publish("other", qos=1)
     assert (old.told(), old.is_cut) == ([], True)
+
+
+@pytest.fixture(params=[False, True], ids=["once", "each"])
+def hall(request: pytest.FixtureRequest) -> Guarded:
+    """A space that takes any name, whose users may receive a part of them, once or with a copy for each filter."""
+    scene = Guarded()
+    scene.space.copies_overlapping = request.param
+    scene.node.address("#", "topic")
+    scene.space.sessions.grants = lambda owner, name: known_grants(
+        scene.gate, scene.stored(), scene.node.entities.spaces, "ns/shop", owner, name
+    )
+    scene.grant(*RECEIVES_HALL)
+    return scene
+
+
+RECEIVES_HALL = Grant(("send",), ("#",)), Grant(("recv",), ("hall/#", "+/+/alarm", "line*"))
+HIDDEN = ("office/desk", "hallway", "office/a/b/alarm")
+SHOWN = ("hall", "hall/a", "office/a/alarm", "line-7/state")
+
+
+def topics(client: Client) -> list[str]:
+    return sorted(message.topic for message in client.messages())
+
+
+def tell(scene: Guarded, *names: str, **options: Any) -> None:
+    sender = scene.bo()
+    for name in names:
+        assert sender.answer(name, **options) in (0, Reason.NO_MATCHING_SUBSCRIBERS)
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_filter_wider_than_the_grants_gets_what_they_cover(hall: Guarded, version: Any, qos: int) -> None:
+    tell(hall, *(f"{name}/kept" for name in (*SHOWN, *HIDDEN)), retain=True)
+    client = hall.jo(version)
+    assert client.subscribed("#", qos=qos) == [qos]
+    assert topics(client) == ["hall/a/kept", "hall/kept", "line-7/state/kept"]
+    tell(hall, *SHOWN, *HIDDEN)
+    assert topics(client) == sorted(SHOWN)
+    assert client.subscribed("office/#", "hall/+", "nothing/+", qos=qos) == [qos, qos, fails(version)]
+    client.told()
+    tell(hall, "office/a/alarm", "office/a/other")
+    assert set(topics(client)) == {"office/a/alarm"}
+    client.unsubscribe("#")
+    client.told()
+    tell(hall, "hall/a", "hall/b/c", "line-8", "office/a/alarm")
+    assert topics(client) == ["hall/a", "office/a/alarm"]
+
+
+def fails(version: Any) -> int:
+    return 0x80 if version is V3 else int(Reason.NOT_AUTHORIZED)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_is_left_of_a_filter_changes_with_the_grants(hall: Guarded, qos: int) -> None:
+    client = hall.jo()
+    assert client.subscribed("#", "+/a", qos=qos) == [qos, qos]
+    hall.grant(Grant(("send",), ("#",)), Grant(("recv",), ("office/#",)))
+    tell(hall, "hall/b", "office/b", "hall/a", "hallway")
+    assert topics(client) == ["office/b"]
+    hall.grant(Grant(("send", "recv"), ("#",)))
+    tell(hall, "hall/b", "office/b", "hallway")
+    assert topics(client) == ["hall/b", "hallway", "office/b"]
+    hall.grant(*RECEIVES_HALL)
+    tell(hall, "hall/b", "office/b")
+    assert topics(client) == ["hall/b"]
+    hall.grant(Grant(("send",), ("#",)))
+    tell(hall, "hall/b")
+    assert [one.kind for one in client.told() if one.kind == "publish"] == []
+    assert client.connection.session.filters == {}
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_sent_and_what_waits_is_not_sent_once_the_grants_do_not_cover_it(hall: Guarded, qos: int) -> None:
+    lasting = {"is_clean": False, "session_expiry_s": 600}
+    client = hall.jo(V5, "display", **lasting)
+    client.subscribed("#", qos=qos)
+    tell(hall, "hall/in-flight", "line-in-flight")
+    client.told()
+    client.node_engine.lost()
+    hall.go_on()
+    tell(hall, "hall/a", "line-7")
+    hall.grant(Grant(("send",), ("#",)), Grant(("recv",), ("hall/#", "office/#")))
+    hall.go_on()
+    # What is gathered from now on is what the new grants cover.
+    tell(hall, "hall/b", "line-8", "office/a", "elsewhere")
+    back = hall.jo(V5, "display", **lasting)
+    assert topics(back) == ["hall/a", "hall/b", "hall/in-flight", "office/a"]
+    tell(hall, "hall/c", "line-9")
+    assert topics(back) == ["hall/c"]
+
+
+def test_a_shared_message_goes_to_a_member_that_may_have_it(hall: Guarded) -> None:
+    hall.gate.users = Users(
+        [
+            person("jo", "ns/shop", *RECEIVES_HALL, certificates=("jo.example.com",)),
+            person("bo", "ns/shop", Grant(("send",), ("#",)), Grant(("recv",), ("office/#",))),
+        ],
+        b"seed",
+    )
+    jo, bo = hall.jo(), hall.bo()
+    for one in (jo, bo):
+        assert one.subscribed("$share/group/#", qos=1) == [1]
+    tell(hall, *(f"{place}/{number}" for number in range(6) for place in ("hall", "office", "elsewhere")))
+    assert topics(jo) == [f"hall/{number}" for number in range(6)]
+    assert topics(bo) == [f"office/{number}" for number in range(6)]
+    (kept,) = (one for one in hall.space.find("#").subscriptions if one.is_durable)
+    assert kept.depth == 0
+    bo.unsubscribe("$share/group/#")
+    bo.told()
+    tell(hall, "hall/x", "office/x")
+    assert (topics(jo), kept.depth) == (["hall/x"], 0)
+
+
+def test_a_filter_with_too_many_parts_is_refused(hall: Guarded) -> None:
+    hall.grant(Grant(("recv",), tuple(f"room-{number}/#" for number in range(MAX_PARTS + 1))))
+    client = hall.jo()
+    assert client.subscribed("#", "room-7/#") == [Reason.QUOTA_EXCEEDED, 0]
 
 
 def test_a_grant_that_goes_ends_what_it_covered(scene: Guarded) -> None:

@@ -21,7 +21,7 @@ from enmasse.messaging.facts import PLAIN, Facts
 from enmasse.messaging.limits import SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.log.entry import Entry
 from enmasse.messaging.part import Part
-from enmasse.messaging.patterns import Pattern, parse_filter
+from enmasse.messaging.patterns import Pattern, is_cut, patterns_of
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.storage import Operation, Table
 
@@ -105,9 +105,10 @@ class SessionSubscription(Subscription):
         sources: the names that are wanted: a topic filter, which most have, or several with the number of the
             session's filters that want each; empty if there are none.
         is_retired: true if it gets nothing more, and ends with the last message that it has.
+        has_cuts: true once grants covered a part of some source alone.
     """
 
-    __slots__ = ("is_retired", "is_trimming", "key", "room", "sources")
+    __slots__ = ("has_cuts", "is_retired", "is_trimming", "key", "room", "sources")
     holds_back = False
 
     def __init__(
@@ -123,6 +124,7 @@ class SessionSubscription(Subscription):
     ) -> None:
         self.key = key
         self.sources: str | dict[str, int] = source
+        self.has_cuts = is_cut(source)
         self.is_retired = False
         self.room: SessionRoom | None = None
         self.is_trimming = False
@@ -132,7 +134,7 @@ class SessionSubscription(Subscription):
     @property
     def patterns(self) -> Iterable[Pattern]:
         """The patterns of the names that it wants."""
-        return map(parse_filter, sources_of(self))
+        return (pattern for source in sources_of(self) for pattern in patterns_of(source))
 
     @property
     def skips_volatile(self) -> bool:  # type: ignore[override]  # others never change
@@ -253,18 +255,20 @@ class SessionWatch(VolatileSubscription):
 
     Attributes:
         sources: the sources as those of a durable one.
+        has_cuts: as of these.
     """
 
-    __slots__ = ("sources",)
+    __slots__ = ("has_cuts", "sources")
 
     def __init__(self, core: Core, source: str, *, topic: str) -> None:
         self.sources: str | dict[str, int] = source
-        super().__init__(core, source, 0, topic=topic, pattern=())
+        self.has_cuts = is_cut(source)
+        super().__init__(core, str(source), 0, topic=topic, pattern=())
 
     @property
     def patterns(self) -> Iterable[Pattern]:
         """The patterns of the names that it wants."""
-        return map(parse_filter, sources_of(self))
+        return (pattern for source in sources_of(self) for pattern in patterns_of(source))
 
 
 def sources_of(subscription: SessionSubscription | SessionWatch) -> list[str]:
@@ -275,7 +279,14 @@ def sources_of(subscription: SessionSubscription | SessionWatch) -> list[str]:
 
 def footprint_at(source: str) -> Footprint:
     """Return what a filter's part at one topic counts for, beside the filter."""
-    return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source))
+    return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source) + _memory_of_parts(source))
+
+
+def _memory_of_parts(source: str) -> int:
+    """Return the memory that a cut filter takes beside its text."""
+    if not is_cut(source):
+        return 0
+    return sum(memory_of(0, "/".join(map(str, pattern))) for pattern in patterns_of(source))
 
 
 class SessionSubscribing(Part["Topic"]):
@@ -319,7 +330,7 @@ class SessionSubscribing(Part["Topic"]):
         topic = self.whole
         log_id, _ = topic.core.new_log()
         subscription = self._build(key, log_id, source, name)
-        self._write(subscription, source)
+        self._write(subscription, str(source))
         return subscription
 
     def _write(self, subscription: SessionSubscription, source: str) -> None:
@@ -355,6 +366,7 @@ class SessionSubscribing(Part["Topic"]):
     def widen(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
         """Have a subscription get what one more filter of its session wants."""
         sources = subscription.sources
+        subscription.has_cuts = subscription.has_cuts or is_cut(source)
         if not sources:
             subscription.sources = source
         else:
@@ -362,22 +374,55 @@ class SessionSubscribing(Part["Topic"]):
                 sources = subscription.sources = {sources: 1}
             sources[source] = sources.get(source, 0) + 1
             if sources[source] > 1:
+                self.recut(subscription, source)
                 return
-        self.whole.widen(subscription, parse_filter(source))
-        self._count(subscription, memory_of(0, source))
+        for pattern in patterns_of(source):
+            self.whole.widen(subscription, pattern)
+        self._count(subscription, memory_of(0, source) + _memory_of_parts(source))
+
+    def recut(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
+        """Have a subscription get what is left of a filter of its own by other grants, if they are."""
+        if not (subscription.has_cuts or is_cut(source)):
+            return
+        subscription.has_cuts = True
+        sources = subscription.sources
+        before = next((one for one in sources_of(subscription) if one == source), None)
+        if before is None or patterns_of(before) == patterns_of(source):
+            return
+        if isinstance(sources, str):
+            subscription.sources = source
+        else:
+            # A key that is equal stays as it is.
+            sources[source] = sources.pop(before)
+        self._forget(subscription, before)
+        for pattern in patterns_of(source):
+            self.whole.widen(subscription, pattern)
+        self._count(subscription, _memory_of_parts(source) - _memory_of_parts(before))
+
+    def _forget(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
+        """Have a subscription get no more what a filter stands for, unless what is left of others does, too."""
+        left: set[Pattern] = set()
+        if subscription.has_cuts:
+            left.update(subscription.patterns)
+        for pattern in patterns_of(source):
+            if pattern not in left:
+                self.whole.narrow(subscription, pattern)
 
     def narrow(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
         """Have a subscription get no more what a filter of its session wants, unless another does."""
         sources = subscription.sources
+        before = source
         if isinstance(sources, str):
-            subscription.sources = ""
+            before, subscription.sources = sources, ""
         else:
             sources[source] -= 1
             if sources[source]:
                 return
+            if subscription.has_cuts:
+                before = next(one for one in sources if one == source)
             del sources[source]
-        self.whole.narrow(subscription, parse_filter(source))
-        self._count(subscription, -memory_of(0, source))
+        self._forget(subscription, before)
+        self._count(subscription, -memory_of(0, before) - _memory_of_parts(before))
 
     def _count(self, subscription: SessionSubscription | SessionWatch, change: int) -> None:
         """Correct the memory that a subscription counts for."""

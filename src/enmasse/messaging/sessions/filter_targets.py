@@ -9,7 +9,9 @@ Rules:
    reached by their exact names alone, as an outcome there takes something away, or by ``Space.find`` as for any
    receiver. One that begins with the name of a connector is looked up like an exact name, as the other container
    knows what it stands for, and so needs grants that cover all of it.
-3. Of each address a filter has what the user's grants cover wholly, and no address whose part they do not.
+3. Of each address a filter has what the user's grants cover. Of a topic that may be a part of what it stands for: the
+   topic looks for the patterns of both (``Cut``), so that nothing is asked for each message. What was stored by other
+   grants is looked at when it is sent.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import DETACHED, FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.patterns import parse_filter, words_problem
+from enmasse.messaging.patterns import is_cut, parse_filter, patterns_of, words_problem
 from enmasse.messaging.queues.consumer import BacklogConsumer
-from enmasse.messaging.queues.session_subscription import SessionSubscription, SessionWatch, footprint_at
+from enmasse.messaging.queues.session_subscription import (
+    SessionSubscription,
+    SessionWatch,
+    footprint_at,
+    sources_of,
+)
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.retaining import feed
@@ -71,10 +78,11 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
     most = session.sessions.limits.filter_addresses
     is_refused = False
     for name, owns_subtree in session.sessions.names.reached_by(wanted):
-        source = wanted.part_of(name, owns_subtree=owns_subtree)
-        if source is None:
+        whole = wanted.part_of(name, owns_subtree=owns_subtree)
+        if whole is None:
             continue
-        if not session.may_reach(source):
+        source = _granted(filter_, whole, owns_subtree=owns_subtree, is_new=is_new)
+        if source is None:
             is_refused = True
             continue
         if most and len(reached) >= most:
@@ -88,9 +96,17 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
         address = session.sessions.space.address(name)
         if address is not None:
             reached.append((address, source))
-    if is_new and not reached and (is_refused or not session.may_reach(wanted.topic)):
+    if is_new and not reached and (is_refused or session.granted(wanted.topic, is_new=True) is None):
         session.require_allowed(wanted.topic)
     return reached
+
+
+def _granted(filter_: SessionFilter, source: str, *, owns_subtree: bool, is_new: bool = False) -> str | None:
+    """Return what the user may receive of what a filter stands for at an address; ``None`` if that is nothing."""
+    session = filter_.session
+    if owns_subtree and filter_.filter.is_wild:
+        return session.granted(source, is_new=is_new)
+    return source if session.may_reach(source) else None
 
 
 def is_one_name(filter_: SessionFilter) -> bool:
@@ -133,7 +149,7 @@ def _link(link: SessionLink, kept: SessionSubscription | None) -> SessionLink:
     if kept is not None:
         link.is_kept = filter_.group is None
         # What one member of a group cannot take is another's, with QoS 0, too.
-        presettle = presettle and not (filter_.group is not None and link.port.is_limited)
+        presettle = presettle and not (filter_.group is not None and (link.port.is_limited or is_cut(source)))
         link.consumer = kept.add_consumer(BacklogConsumer(kept, link.port, presettle, None))
         kept.connected()
     elif isinstance(address, Topic):
@@ -325,7 +341,7 @@ def connect_all(filter_: SessionFilter, reached: list[tuple[Address, str]]) -> l
     made = []
     for address, source in reached:
         try:
-            link = connect(filter_, address, source) if session.may_reach(source) else None
+            link = connect(filter_, address, source)
         except AttachError:
             session.sessions.unreached += 1
         else:
@@ -341,7 +357,11 @@ def _kept(filter_: SessionFilter, topic: Topic, source: str) -> SessionSubscript
         return None
     kept, room = (filter_.kept, session.room) if group is None else (group.kept, group.room)
     found = kept.get(topic.name)
+    if group is not None:
+        filter_.shares[topic.name] = source
+        source = group.source_at(topic.name) or source
     if found is not None and not found.is_closed and found.topic is topic:
+        topic.sessions.recut(found, source)
         return found
     key = (session.log_id, filter_.number) if group is None else (group.log_id, 0)
     found = topic.sessions.find(key)
@@ -349,6 +369,8 @@ def _kept(filter_: SessionFilter, topic: Topic, source: str) -> SessionSubscript
         if kept:
             _require_room(filter_, source)
         found = topic.sessions.subscribe(key, source, session.name if group is None else group.title)
+    else:
+        topic.sessions.recut(found, source)
     found.origin = session if filter_.no_local and group is None else None
     found.belong(room)
     kept[topic.name] = found
@@ -417,6 +439,64 @@ def source_at(filter_: SessionFilter, name: str) -> str:
     return link.source if link.joint is None else link.joint.filters[filter_]
 
 
+def regrant(filter_: SessionFilter) -> list[str]:
+    """Have a filter reach no more than the grants cover now; return the addresses that it has lost."""
+    session = filter_.session
+    lost = []
+    for name in filter_.reached:
+        whole = str(_source_of(filter_, name))
+        owns_subtree = isinstance(session.sessions.space.addresses.get(name), Topic)
+        source = _granted(filter_, whole, owns_subtree=owns_subtree)
+        if source is None:
+            lost.append(name)
+        else:
+            recut(filter_, name, source)
+    for name in lost:
+        address_went(filter_, name)
+    return lost
+
+
+def _source_of(filter_: SessionFilter, name: str) -> str:
+    """Return what a filter stands for at an address that it reaches, whether a client is connected or not."""
+    joint = filter_.session.joints.get(name)
+    if joint is not None and filter_ in joint.filters:
+        return joint.filters[filter_]
+    if name in filter_.shares:
+        return filter_.shares[name]
+    if name in filter_.links:
+        return filter_.links[name].source
+    return sources_of(filter_.kept[name])[0]
+
+
+def recut(filter_: SessionFilter, name: str, source: str) -> None:
+    """Have a filter stand for what is left of it at a topic by other grants, if they are."""
+    before = _source_of(filter_, name)
+    if patterns_of(before) == patterns_of(source):
+        return
+    session, link, joint = filter_.session, filter_.links.get(name), filter_.session.joints.get(name)
+    if joint is not None and filter_ in joint.filters:
+        joint.recut(filter_, source)
+    elif link is not None:
+        link.source = source
+    kept = filter_.kept.get(name)
+    if filter_.group is not None:
+        filter_.shares[name] = source
+        filter_.group.share(name)
+        if link is not None and is_cut(source):
+            # What the member may not have is another's.
+            link.consumer.presettle = False
+    elif kept is not None and kept.topic is not None:
+        kept.topic.sessions.recut(kept, source)
+    watched = None if link is None else link.consumer.address
+    if isinstance(watched, SessionWatch) and watched.topic is not None:
+        watched.topic.sessions.recut(watched, source)
+    if session.holder is None:
+        return
+    for one in joint.links if joint is not None and filter_ in joint.filters else [link]:
+        if one is not None:
+            session.holder.changed(one)
+
+
 def options_changed(filter_: SessionFilter) -> None:
     """Have the links of a filter keep to its new options [MQTT-3.8.4-3]."""
     session = filter_.session
@@ -438,8 +518,8 @@ def give_retained(filter_: SessionFilter) -> None:
         if isinstance(consumer, MulticastConsumer):
             consumer.give_retained(number)
         elif isinstance(consumer.address, Subscription) and isinstance(link.address, Topic):
-            pattern = parse_filter(source_at(filter_, name))
-            feed(consumer.address, pattern=pattern, number=number)
+            source = source_at(filter_, name)
+            feed(consumer.address, pattern=parse_filter(source), number=number, within=source)
 
 
 def disconnect(filter_: SessionFilter) -> None:
@@ -515,9 +595,10 @@ def address_came(filter_: SessionFilter, name: str, *, owns_subtree: bool) -> No
         if is_one_name(filter_):
             _resolve(filter_)
             return
-        source = wanted.part_of(name, owns_subtree=owns_subtree)
+        whole = wanted.part_of(name, owns_subtree=owns_subtree)
         most = session.sessions.limits.filter_addresses
-        if source is None or not session.may_reach(source) or (most and len(filter_.reached) >= most):
+        source = None if whole is None else _granted(filter_, whole, owns_subtree=owns_subtree)
+        if source is None or (most and len(filter_.reached) >= most):
             return
         if session.holder is None and not (filter_.is_durable or filter_.group):
             return
@@ -555,6 +636,8 @@ def address_went(filter_: SessionFilter, name: str) -> None:
     link = filter_.links.get(name)
     if link is not None:
         leave(link)
+    if filter_.shares.pop(name, None) is not None and filter_.group is not None:
+        filter_.group.share(name)
     kept = filter_.kept.pop(name, None)
     if kept is not None and kept.topic is not None:
         kept.topic.sessions.end(kept)

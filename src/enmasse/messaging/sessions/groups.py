@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enmasse.messaging.patterns import Cut, is_cut, patterns_of
 from enmasse.messaging.queues.session_subscription import SessionRoom, SessionSubscription
 from enmasse.messaging.sessions import records
 
@@ -53,9 +54,25 @@ class Group:
         """Its name in reports."""
         return f"group {self.name!r:.200} of {self._groups.space.name}"
 
+    def source_at(self, name: str) -> str | None:
+        """Return what its members may receive at a topic together; ``None`` if that is nothing."""
+        shares = [share for member in self.members if (share := member.shares.get(name)) is not None]
+        if not shares or not all(map(is_cut, shares)):
+            return next((share for share in shares if not is_cut(share)), None)
+        patterns = dict.fromkeys(pattern for share in shares for pattern in patterns_of(share))
+        return Cut.of(shares[0], tuple(patterns))
+
+    def share(self, name: str) -> None:
+        """Have its subscription at a topic get what some member may receive, as members or their grants change."""
+        found, source = self.kept.get(name), self.source_at(name)
+        if found is not None and found.topic is not None and source is not None:
+            found.topic.sessions.recut(found, source)
+
     def leave(self, filter_: SessionFilter) -> None:
         """Note that a member has left; the group is over with the last one."""
         self.members.pop(filter_, None)
+        for name in filter_.shares:
+            self.share(name)
         if not self.members:
             self._groups.end(self)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from enmasse.messaging.pattern_trie import PatternTrie
-from enmasse.messaging.patterns import parse_filter
+from enmasse.messaging.patterns import is_cut, is_within, patterns_of
 
 # A session, its filters and what these have in common know each other.
 if TYPE_CHECKING:
@@ -68,13 +68,21 @@ class Joint:
         if len(self.filters) > 1:
             self.is_mixed = True
         if self._found is not None:
-            self._found.add(parse_filter(source), filter_)
+            for pattern in patterns_of(source):
+                self._found.add(pattern, filter_)
+
+    def recut(self, filter_: SessionFilter, source: str) -> None:
+        """Have a filter stand for what is left of it by other grants; what waits may be for nobody."""
+        self.filters[filter_] = source
+        self.is_mixed = True
+        self._found = None
 
     def remove(self, filter_: SessionFilter) -> None:
         """Remove a filter; what waits for it alone is for nobody."""
         source = self.filters.pop(filter_, None)
         if source is not None and self._found is not None:
-            self._found.remove(parse_filter(source), filter_)
+            for pattern in patterns_of(source):
+                self._found.remove(pattern, filter_)
 
     def matching(self, name: str, number: int = 0) -> list[SessionFilter]:
         """Return the filters that a message is for.
@@ -84,11 +92,13 @@ class Joint:
             number: the number of the filter whose SUBSCRIBE asked for it, if it is such a retained value.
         """
         if number:
-            return [filter_ for filter_ in self.filters if filter_.number == number]
+            asked = [filter_ for filter_ in self.filters if filter_.number == number]
+            return [one for one in asked if not is_cut(self.filters[one]) or is_within(self.filters[one], name)]
         if self._found is None:
             self._found = PatternTrie()
             for filter_, source in self.filters.items():
-                self._found.add(parse_filter(source), filter_)
+                for pattern in patterns_of(source):
+                    self._found.add(pattern, filter_)
         return self._found.find(name)
 
     def users_of(self, link: SessionLink) -> Iterator[SessionFilter]:

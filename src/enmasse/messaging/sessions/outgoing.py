@@ -358,6 +358,11 @@ class Outgoing(Part["Session"]):
             if link is not before:
                 _hand_over(delivery, link)
                 self._sent[packet_id] = link, delivery, qos
+            if link.is_cut and not link.may_have(delivery.sink.address.redelivered(delivery)):
+                # The grants cover it no more.
+                _settle(self._sent.pop(packet_id), ACCEPTED)
+                self._waiting.pop(packet_id, None)
+                continue
             self._to_send[packet_id] = None
         self._send_more()
 

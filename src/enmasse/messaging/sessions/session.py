@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.messaging.delivery import DETACHED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SESSION_BYTES, Footprint, memory_of
+from enmasse.messaging.patterns import Cut
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.session_subscription import SessionRoom, footprint_at
 from enmasse.messaging.sessions import filter_targets, records
@@ -27,6 +28,7 @@ from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink
 if TYPE_CHECKING:
     from enmasse.errors import RemoteError
     from enmasse.messaging.core import Core
+    from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.queues.session_subscription import SessionSubscription
     from enmasse.messaging.queues.subscription import Subscription
@@ -80,8 +82,8 @@ class Session:
     __slots__ = (
         "__weakref__", "_crowd", "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s",
         "filters", "has_leftovers", "holder", "incoming", "is_joint", "is_over", "is_present", "joints", "left_us",
-        "leftover_links", "log_id", "may_receive", "may_send", "outgoing", "owner", "room", "sessions", "user",
-        "will",
+        "leftover_links", "log_id", "may_receive", "may_send", "outgoing", "owner", "parts", "room", "sessions",
+        "user", "will",
     )  # fmt: skip
 
     def __init__(self, sessions: Sessions, client_id: str, owner: str, user: str, log_id: int) -> None:
@@ -104,6 +106,7 @@ class Session:
         self.holder: SessionHolder | None = None
         self.may_receive: Callable[[str], bool] | None = None
         self.may_send: Callable[[str], bool] | None = None
+        self.parts: Callable[[str], Sequence[Pattern]] | None = None
         self.will: Will | None = None
         self.room = SessionRoom(sessions.space)
         self.outgoing = Outgoing(self)
@@ -302,6 +305,30 @@ class Session:
         grants = self.sessions.grants(self.owner, self.user)
         return grants is None or grants.may_receive(source)
 
+    def granted(self, source: str, *, is_new: bool = False) -> str | None:
+        """Return what the user may receive of a filter at a topic: all, a part, or ``None``, as far as that is known.
+
+        Args:
+            source: the filter.
+            is_new: true to complain of what a client should hear of when it subscribes.
+
+        Raises:
+            AttachError: the part is one of too many patterns.
+        """
+        if self.may_reach(source):
+            return source
+        parts = self.parts
+        if self.may_receive is None:
+            grants = self.sessions.grants(self.owner, self.user)
+            parts = None if grants is None else grants.parts
+        try:
+            patterns = () if parts is None else tuple(parts(source))
+        except AttachError:
+            if is_new:
+                raise
+            return None
+        return Cut.of(source, patterns) if patterns else None
+
     # Links
 
     def link_ended(self, link: SessionLink, error: RemoteError | None) -> None:
@@ -387,9 +414,7 @@ class Session:
                 "amqp:unauthorized-access",
                 f"user {self.user!r} may not receive from {filter_.filter.topic!r:.200} any more",
             )
-            lost = [name for name in filter_.links if not self.may_reach(filter_targets.source_at(filter_, name))]
-            for name in lost:
-                filter_targets.address_went(filter_, name)
+            lost = filter_targets.regrant(filter_)
             if lost and not filter_.links:
                 self.unsubscribe(filter_.text)
                 holder.filter_ended(filter_.text, error)
@@ -400,6 +425,13 @@ class Session:
             if self.holder is not holder:
                 return
 
+    def regrant(self) -> None:
+        """Gather what the grants cover now, as they have changed while the client is away; see ``resume``."""
+        for filter_ in list(self.filters.values()):
+            if filter_.is_durable or filter_.group is not None:
+                filter_targets.regrant(filter_)
+                filter_targets.connect_all(filter_, filter_targets.reach(filter_))
+
     # The connection
 
     def resume(self) -> None:
@@ -408,11 +440,13 @@ class Session:
         for filter_ in list(self.filters.values()):
             filter_targets.join_leftovers(filter_)
             reached = filter_targets.reach(filter_)
-            names = {address.name for address, source in reached if self.may_reach(source)}
+            sources = {address.name: source for address, source in reached}
             for name in list(filter_.kept):
-                if name not in names:
+                if name not in sources:
                     # The grants do not cover it any more, or a name leads elsewhere now.
                     filter_targets.address_went(filter_, name)
+                else:
+                    filter_targets.recut(filter_, name, sources[name])
             filter_targets.connect_all(filter_, reached)
         fresh = list(self.links)
 
@@ -437,7 +471,7 @@ class Session:
         self.incoming.detach()
         for link in list(self.links):
             filter_targets.leave(link)
-        self.holder = self.may_receive = self.may_send = None
+        self.holder = self.may_receive = self.may_send = self.parts = None
         self._waiting.clear()
 
     def detach(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from enmasse.message.sections import TOPIC_NAME, Sections
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.limits import Footprint, filter_footprint
+from enmasse.messaging.patterns import is_cut, is_within
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.sessions.filters import Filter
 from enmasse.messaging.sessions.joint import NUMBER
@@ -142,6 +144,16 @@ class SessionLink:
         """Return true if a message in flight stays with the session while its client is away."""
         return self.is_kept or (qos == 2 and isinstance(self.consumer, BacklogConsumer))
 
+    @property
+    def is_cut(self) -> bool:
+        """True if grants cover a part of its filters alone."""
+        return is_cut(self.source) if self.joint is None else any(map(is_cut, self.joint.filters.values()))
+
+    def may_have(self, payload: bytes) -> bool:
+        """Return true if a message is for its filters, as far as grants cover them."""
+        name = Sections(payload).message_annotations.get(TOPIC_NAME, self.address.name)
+        return is_within(self.source, name) if self.joint is None else bool(self.joint.matching(name))
+
     def ended(self, error: RemoteError | None = None) -> None:
         """Note that the address has detached the connection's end."""
         if self.is_open:
@@ -157,11 +169,12 @@ class SessionFilter:
         links: while a client is connected, its links by the names of addresses.
         kept: its durable subscriptions by the names of topics.
         group: the group that shares it, if it is shared.
+        shares: of a shared one, what its member may receive at each topic.
     """
 
     __slots__ = (
         "filter", "group", "identifier", "kept", "links", "no_local", "number", "qos", "retain_as_published",
-        "retain_handling", "session",
+        "retain_handling", "session", "shares",
     )  # fmt: skip
 
     def __init__(self, session: Session, number: int, filter_: Filter) -> None:
@@ -176,6 +189,7 @@ class SessionFilter:
         self.links: dict[str, SessionLink] = {}
         self.kept: dict[str, SessionSubscription] = {}
         self.group: Group | None = None
+        self.shares: dict[str, str] = {}
 
     @property
     def text(self) -> str:
@@ -195,7 +209,7 @@ class SessionFilter:
     @property
     def reached(self) -> list[str]:
         """The names of the addresses that it reaches now."""
-        return list(self.links or self.kept)
+        return list(self.links or self.kept or self.shares)
 
     def apply(self, wish: SubscribeRequest) -> None:
         """Take the options of a request."""

@@ -14,8 +14,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.errors import AttachError
@@ -35,11 +35,16 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.core import Core
     from enmasse.messaging.limits import SpaceLimits
+    from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.queues.topic import Topic
     from enmasse.messaging.sessions.records import Stored
     from enmasse.messaging.sessions.session_filter import SessionFilter, SessionHolder
     from enmasse.messaging.space import Space
     from enmasse.messaging.storage import Operation
+
+
+SESSIONS_AT_ONCE: Final = 1_000
+"""Sessions of others that are passed by in one go."""
 
 
 class Grants(Protocol):
@@ -48,8 +53,19 @@ class Grants(Protocol):
     def may_receive(self, name: str) -> bool:
         """Return true if the user may receive from an address, or from all that a filter stands for."""
 
+    def parts(self, filter_: str) -> Sequence[Pattern]:
+        """Return the patterns of what the user may receive of all that a filter stands for.
+
+        Raises:
+            AttachError: there are too many.
+        """
+
     def may_send(self, name: str) -> bool:
         """Return true if the user may send to an address."""
+
+
+def _no_parts(_filter: str) -> Sequence[Pattern]:
+    return ()
 
 
 class OpenRequest(NamedTuple):
@@ -65,6 +81,7 @@ class OpenRequest(NamedTuple):
         receive_maximum: the most messages that may be in flight towards the client.
         may_receive: asks for the user's grants of a name or filter, as they are at the time.
         may_send: the same of a name to send to.
+        parts: returns the patterns of what the grants cover of a filter that they do not cover wholly.
         will: the message that is sent when the connection is lost.
     """
 
@@ -78,6 +95,7 @@ class OpenRequest(NamedTuple):
     may_receive: Callable[[str], bool]
     may_send: Callable[[str], bool]
     will: WillMessage | None = None
+    parts: Callable[[str], Sequence[Pattern]] = _no_parts
 
 
 class Sessions:
@@ -203,6 +221,7 @@ class Sessions:
         session.holder = holder
         session.may_receive = wish.may_receive
         session.may_send = wish.may_send
+        session.parts = wish.parts
         session.outgoing.receive_maximum = wish.receive_maximum
         if session.is_lasting:
             operations.append(session.record())
@@ -391,6 +410,21 @@ class Sessions:
                 self.delete(session)
                 yield ENDING_UNITS
         self.core.store_in_time(self.wills.close())
+
+    def review(self, user: str = "") -> None:
+        """Look again at what sessions gather whose clients are away: their grants, or those of one user, changed."""
+        if self._by_client:
+            self.core.chores.add(f"grants of {self.name}", self._review(user))
+
+    def _review(self, user: str) -> Iterator[int]:
+        for number, session in enumerate(list(self._by_client.values())):
+            is_away = session.holder is None and not session.is_over and user in ("", session.user)
+            # What a token alone says is known again once its client is back.
+            if is_away and self.grants(session.owner, session.user) is not None:
+                session.regrant()
+                yield ENDING_UNITS
+            elif not number % SESSIONS_AT_ONCE:
+                yield 1
 
     # Addresses
 

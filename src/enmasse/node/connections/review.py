@@ -89,16 +89,19 @@ class Reviews:
         for space in self._spaces().values():
             # Senders that name addresses in messages are checked again.
             space.version += 1
+            space.sessions.review()
         for connection in self._connections.shells:
             self._queue.setdefault(connection, "")
         self._begin()
 
     def review_user(self, space: str, name: str) -> None:
         """Look again at the connections of one user."""
-        found = self._of_user.get((space, name))
+        known, found = self._spaces().get(space), self._of_user.get((space, name))
+        if known is not None:
+            known.sessions.review(name)
         if not found:
             return
-        if (known := self._spaces().get(space)) is not None:
+        if known is not None:
             known.version += 1
         for connection in found:
             self._queue.setdefault(connection, "")

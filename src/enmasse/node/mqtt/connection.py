@@ -318,6 +318,7 @@ class MqttConnection(ClientConnection):
             expiry_s=connect.session_expiry_s,
             receive_maximum=min(connect.receive_maximum, space.usage.limits.mqtt_inflight or MAX_INFLIGHT),
             may_receive=self._may_receive,
+            parts=rights.parts,
             may_send=self._may_send,
             will=None if connect.will is None or self._is_for_nobody(connect.will) else self._will(connect.will),
         )

@@ -12,23 +12,27 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from enmasse.errors import RemoteError
-from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, AmqpError
+from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, AmqpError, Modified
+from enmasse.messaging.patterns import is_cut, is_within
 from enmasse.node.large_messages import Gathered
 from enmasse.node.mqtt.messages import Content, find_body, from_sections, topic_of
 from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties, encode_variable, with_properties
 
 if TYPE_CHECKING:
-    from enmasse.messaging.sessions.session_filter import SessionLink
+    from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink
     from enmasse.node.mqtt.subscriptions import Subscriptions
 
 
 WINDOW: Final = 1_000
 """The most messages of a subscription that are not written, or not acknowledged."""
+
+NOT_HERE: Final = Modified(undeliverable_here=True)
+"""The outcome of a message that a member of a group may not have."""
 
 MAX_HEADS: Final = 256
 """The most beginnings of messages that an encoder knows: topic names and properties, mostly."""
@@ -329,7 +333,7 @@ class Receiver:
         """Keep to the options that the filters have now."""
         link = self.link
         self._encoder = encoder
-        self._is_mixed = link.joint is not None and link.joint.is_mixed
+        self._is_mixed = is_cut(link.source) if link.joint is None else link.joint.is_mixed
         self._qos = (2 if link.is_numbered else 0) if self._is_mixed else link.filter.qos
         self._choices.clear()
         self._told = 0
@@ -350,9 +354,13 @@ class Receiver:
 
     def _learn(self, asked: tuple[str | None, int]) -> _Choice:
         name, number = asked
-        joint = self.link.joint
-        assert joint is not None
-        filters = joint.matching(joint.name if name is None else name, number)
+        link = self.link
+        name = link.address.name if name is None else name
+        filters: Sequence[SessionFilter]
+        if link.joint is None:
+            filters = (link.filter,) if is_within(link.source, name) else ()
+        else:
+            filters = link.joint.matching(name, number)
         identifiers = tuple(filter_.identifier for filter_ in filters if filter_.identifier)
         if len(self._choices) >= MAX_CHOICES or self._told + len(identifiers) > MAX_CHOICES:
             self._choices.clear()
@@ -368,7 +376,12 @@ class Receiver:
         if self._is_mixed:
             choice = self._choose(payload)
             if choice.encoder is None:
-                self._leave_out(delivery, settled)
+                if self._takes and not settled:
+                    # It is for a member of the group that may have it.
+                    self.link.consumer.on_outcome(delivery, NOT_HERE)
+                    self._gain(1)
+                else:
+                    self._leave_out(delivery, settled)
                 return
             encoder, qos = choice.encoder, choice.qos
         else:

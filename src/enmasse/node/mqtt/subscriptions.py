@@ -256,7 +256,7 @@ class Subscriptions:
         takes = link.address.kind not in REACHED or (link.filter.group is not None and link.address.kind == "topic")
         port = Receiver(self, link, self._encoder_of(link), takes=takes)
         self._handles += 1
-        client_link = ClientLink(port, link.filter.text, f"r{self._handles}", link.source, is_sender=False)
+        client_link = ClientLink(port, link.filter.text, f"r{self._handles}", str(link.source), is_sender=False)
         self._connection.count(client_link, link.address)
         self._links[port] = client_link
         return port

@@ -10,12 +10,14 @@ from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.owners import ANONYMOUS
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
+from enmasse.node.patterns import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enmasse.identity.users import User
     from enmasse.messaging.address import Address
+    from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.space import Space
     from enmasse.node.users.directory import NodeUsers
     from enmasse.node.users.gate import Gate
@@ -135,6 +137,15 @@ class Rights:
                 return
         raise _refusal(user, "receive from", address, self._hint(user, RECV, address))
 
+    def parts(self, filter_: str) -> list[Pattern]:
+        """Return the patterns of what a user may receive of all that a filter stands for.
+
+        Raises:
+            AttachError: there are too many.
+        """
+        user = self.user
+        return [] if user is None else _parts(user, filter_)
+
     def _hint(self, user: User, operation: str, address: str) -> str:
         """Return what a grant on everything lacks that covers an address but for the connector before it."""
         connector = address.partition("/")[0]
@@ -196,6 +207,14 @@ class KnownGrants:
         """Return true if the user may receive from an address, or from all that a filter stands for."""
         return self._user is not None and _allows(self._user, self._space, RECV, name)
 
+    def parts(self, filter_: str) -> list[Pattern]:
+        """Return the patterns of what the user may receive of all that a filter stands for.
+
+        Raises:
+            AttachError: there are too many.
+        """
+        return [] if self._user is None else _parts(self._user, filter_)
+
     def may_send(self, name: str) -> bool:
         """Return true if the user may send to an address."""
         return self._user is not None and _allows(self._user, self._space, SEND, name)
@@ -216,6 +235,10 @@ def known_grants(
 
 def _allows(user: User, space: Space | None, operation: str, address: str) -> bool:
     return user.permissions.cover(operation, address, () if space is None else space.connectors)
+
+
+def _parts(user: User, filter_: str) -> list[Pattern]:
+    return part_of(filter_, user.permissions.patterns(RECV), user.name)
 
 
 def _find(space: Space, address: str) -> Address | None:
