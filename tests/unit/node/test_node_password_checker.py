@@ -444,3 +444,32 @@ async def test_an_attacker_has_as_many_guesses_at_several_nodes_as_at_one(tmp_pa
                 steps = guesses * 3 * 2
                 await until_async(lambda: sum(heard) == steps, "reports")  # noqa: B023  it is over before the next
         assert guesses == USER_FAILURES
+
+
+@on_uvloop
+async def test_an_attacker_gains_no_guess_at_a_node_that_was_started_again(tmp_path: Path) -> None:
+    async with SharedDesks(tmp_path, 1) as shared:
+        failed = [LoginReport(LoginStep.FAILED, "203.0.113.7", "ns/shop", "jo")] * USER_FAILURES
+        for report in (*failed, LoginReport(LoginStep.STARTED, "203.0.113.7", "ns/shop", "bo")):
+            shared.desks[0].checker.report(report)
+        for number in range(500):
+            shared.desks[0].checker.report(report_of(number)._replace(user="x" * 250, network=f"net-{number}"))
+        for report in failed:
+            shared.desks[0].checker.report(report)
+        shared.desks[0].ask("behind these", check_of("secret"))
+        await shared.desks[0].all_answered()
+        again = Desk()
+        gate = Gate(None, lambda: 1000.0, checker=again.checker)
+        told: list[LoginReport] = []
+
+        def reported(report: LoginReport) -> None:
+            gate.reported(report)
+            told.append(report)
+
+        again.checker.reported = reported
+        again.checker.share(shared.place)
+        shared.desks.append(again)
+        await until_async(lambda: told[-USER_FAILURES:] == failed, "reports")
+        assert gate.must_wait("203.0.113.7", "ns/shop", "jo")
+        assert not gate.must_wait("203.0.113.7", "ns/shop", "bo")
+        assert len(told) < 500

@@ -13,8 +13,8 @@ of a machine, with the socket that they come to, and the secret of this start in
 3. It ends at end of file, at once: whatever it was busy with, nobody waits for that any more. SIGINT and SIGTERM are
    for the node, if it is of one. Few imports: logins wait while it starts.
 4. One node cannot hold up another: one that does not read its answers loses its connection.
-5. Nodes that share it count failed logins together: what one reports is passed on to the others. A password that was
-   right for one is known for all.
+5. Nodes that share it count failed logins together: what one reports is passed on to the others, and one that comes,
+   as it was started again, is told of those that count still. A password that was right for one is known for all.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ import signal
 import socket
 import struct
 import sys
+import time
+from collections import deque
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -44,6 +46,13 @@ from enmasse.identity.password_checks import (
     encode_passed_report,
     split_frames,
 )
+from enmasse.identity.throttle import (
+    NETWORK_FAILURES,
+    NETWORK_FORGET_S,
+    USER_FAILURES,
+    USER_FORGET_S,
+    LoginStep,
+)
 
 NICENESS = 3
 """The node and its journal get twice as much of a processor that all want; more would starve logins beside others."""
@@ -54,7 +63,14 @@ MAX_THREADS = 8
 REMEMBERED: Final = 32_768
 """Passwords that are known to be right, of all nodes."""
 
+FAILED_BYTES: Final = 1 << 16
+"""The bytes of failed logins that a node is told when it comes; no more, as they wait in its socket."""
+
+COUNTED_S: Final = max(NETWORK_FAILURES * NETWORK_FORGET_S, USER_FAILURES * USER_FORGET_S)
+"""The time for which a failed login may count."""
+
 _READ_BYTES = 1 << 16
+_FAILED = bytes((LoginStep.FAILED,))
 _PR_SET_DUMPABLE = 4
 _CREDENTIALS = struct.Struct("iII")
 
@@ -114,6 +130,9 @@ class Worker:
         self._key = secrets.token_bytes(32) if remembers else b""
         self._right: dict[bytes, None] = {}
         """The signatures of passwords that were right."""
+        self._failed: deque[tuple[float, bytes]] = deque()
+        """The times of failed logins, and their reports as they are passed on."""
+        self._failed_bytes = 0
         for _ in range(self._threads):
             Thread(target=self._check, daemon=True).start()
 
@@ -148,14 +167,21 @@ class Worker:
         node.close()
 
     def _welcome(self, node: Node) -> None:
+        since = time.monotonic() - COUNTED_S
         with self._lock:
             self._nodes.add(node)
-        node.tell(encode_answer(CheckResult.READY, self._threads))
+            failed = [report for at, report in self._failed if at >= since]
+        node.tell(b"".join((encode_answer(CheckResult.READY, self._threads), *failed)))
 
     def _pass_on(self, node: Node, report: bytes) -> None:
+        data = encode_passed_report(report)
         with self._lock:
             others = [other for other in self._nodes if other is not node]
-        data = encode_passed_report(report)
+            if report[:1] == _FAILED:
+                self._failed.append((time.monotonic(), data))
+                self._failed_bytes += len(data)
+                while self._failed_bytes > FAILED_BYTES:
+                    self._failed_bytes -= len(self._failed.popleft()[1])
         for other in others:
             other.tell(data)
 
