@@ -62,6 +62,9 @@ def runner(
 @pytest.fixture(scope="module")
 def place(node: StreamNode, runner: RunnerPlace) -> RunnerPlace:
     """The runner, with nothing of what the last module left."""
+    if runner.process is None or runner.process.poll() is not None:
+        runner.start()
+        runner.next_event("ready")
     runner.forget()
     return runner
 
