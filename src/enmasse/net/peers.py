@@ -17,15 +17,18 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from enmasse.net.logs import log_event
 from enmasse.net.proxy_layer import AwaitedHeaders, HeaderLayer, Proxied
 from enmasse.wire.peer_header import Answer, PeerHeader, read_peer_header
 from enmasse.wire.proxy_header import ProxyHeaderError
+
+if TYPE_CHECKING:
+    from enmasse.net.loop import Turn
 
 ANSWER_S: Final = 5.0
 """The time in which a home answers: as long as clients wait for the end of a login without wondering, and long enough
@@ -76,13 +79,14 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
         judge: called with the header and this layer, which it has to ``take`` or ``refuse``, now or later.
     """
 
-    __slots__ = ("_awaited", "_given", "_judge", "_pid", "header", "proxied")
+    __slots__ = ("_answer", "_awaited", "_given", "_judge", "_pid", "header", "proxied")
 
     def __init__(self, awaited: AwaitedHeaders, judge: Callable[[PeerHeader, PeerLayer], None]) -> None:
         super().__init__(_NOBODY)
         self._awaited = awaited
         self._judge = judge
         self._given = b""
+        self._answer = b""
         self._pid = 0
         self.header: PeerHeader | None = None
         self.proxied: Proxied | None = None
@@ -126,17 +130,24 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
         self.lower.set_protocol(upper)
         upper.connection_made(self)
 
-    def take(self) -> None:
-        """Tell the front that the connection is ours, and have the protocol above hear what has come."""
+    def take(self, turn: Turn) -> None:
+        """Tell the front that the connection is ours, and have the protocol above hear what has come.
+
+        The front hears it with what the protocol says in this turn, or at its end.
+        """
         given, self._given = self._given, b""
         if self.is_closing():
             return
-        # Not at once, but with what the protocol says in this turn, if it does.
-        self.lower.set_write_buffer_limits(high=1, low=0)
-        self.lower.write(bytes((Answer.TAKEN,)))
+        self._answer = bytes((Answer.TAKEN,))
         self.lower.resume_reading()
         if given:
             self.upper.data_received(given)
+        turn.mark(self)
+
+    def flush(self) -> None:
+        """Tell the front what it has not been told."""
+        if self._answer and not self.lower.is_closing():
+            self.write(b"")
 
     def refuse(self, reason: str, answer: Answer | None = None) -> None:
         """Close the connection, and log why.
@@ -176,6 +187,23 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
                 found = proxied.header.source if name == "peername" else proxied.header.destination
                 return "" if found is None else found
         return self.lower.get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes, behind the answer."""
+        if self._answer:
+            answer, self._answer = self._answer, b""
+            data = answer + data
+        self.lower.write(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send several chunks, behind the answer."""
+        self.flush()
+        self.lower.writelines(list_of_data)
+
+    def close(self) -> None:
+        """Close when everything is written."""
+        self.flush()
+        self.lower.close()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Replace the protocol above, to which the socket speaks itself."""

@@ -587,7 +587,7 @@ class Server:
         def decided(verdict: Verdict) -> None:
             self._turn.begin()
             if verdict is True:
-                layer.take()
+                layer.take(self._turn)
                 return
             answer = Answer.LATER if verdict is SaslCode.SYS_TEMP else Answer.IDENTITY
             layer.refuse(connection.admission.refusal or "that cannot be said now", answer)
