@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 SEND, RECV, VIEW, MANAGE, ALL = "send", "recv", "view", "manage", "all"
 
@@ -12,13 +13,16 @@ OPERATIONS = (SEND, RECV, VIEW, MANAGE, ALL)
 ADDRESS_OPERATIONS = frozenset({SEND, RECV, ALL})
 """Operations on addresses; the others apply to the whole space."""
 
-MatcherOf = Callable[[str, str], Callable[[str], bool]]
-"""Compiles a pattern for a user's name; the result tests whether an address matches."""
+MatcherOf = Callable[..., Callable[[str], bool]]
+"""Compiles a pattern for a user's name, and for a ``client``'s where it is asked for; the result tests whether an
+address matches."""
 
 
 MAX_PATTERN_LENGTH = 1_024
 
-_USER = "${username}"
+_VARIABLES = ("${username}", "%u", "%c")
+
+_CLIENT = "%c"
 _WILDCARDS = frozenset({"*", "+", "#"})
 
 
@@ -30,8 +34,8 @@ def pattern_problem(text: str) -> str | None:
     whole = [word for word in words[:-1] if word not in _WILDCARDS]
     if words[-1] not in _WILDCARDS:
         whole.append(words[-1].removesuffix("*"))
-        if words[-1].endswith("*") and _USER in words[-1]:
-            return f"in {text!r} a wildcard follows the user's name, and would reach all names that begin with it"
+        if words[-1].endswith("*") and any(name in words[-1] for name in _VARIABLES):
+            return f"in {text!r} a wildcard follows a name, and would reach all names that begin with it"
     if any("*" in word or "#" in word for word in whole):
         return (
             f"in {text!r} a wildcard is part of a word; '*' stands for one whole word between slashes, '#' for any "
@@ -63,12 +67,13 @@ class Permissions:
         user: the name of the user, for patterns that contain it.
     """
 
-    __slots__ = ("_matcher_of", "_matchers", "_operations", "_user", "grants")
+    __slots__ = ("_matcher_of", "_matchers", "_names_client", "_operations", "_user", "grants")
 
     def __init__(self, grants: Sequence[Grant], matcher_of: MatcherOf, user: str = "") -> None:
         self.grants = tuple(grants)
         self._matcher_of = matcher_of
         self._user = user
+        self._names_client = any(_CLIENT in pattern for grant in grants for pattern in grant.addresses)
         self._operations = frozenset(operation for grant in grants for operation in grant.operations)
         self._matchers = {
             operation: tuple(
@@ -79,6 +84,12 @@ class Permissions:
             )
             for operation in (SEND, RECV)
         }
+
+    def of_client(self, client: str) -> Permissions:
+        """Return the permissions as they are for a client, of whose name for itself some patterns may be."""
+        if not self._names_client or not client:
+            return self
+        return Permissions(self.grants, partial(self._matcher_of, client=client), self._user)
 
     def allow(self, operation: str, address: str) -> bool:
         """Return whether ``SEND`` or ``RECV`` is granted on an address, or on everything that a pattern matches."""

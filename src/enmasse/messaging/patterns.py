@@ -8,11 +8,15 @@ Permissions know two more things, see ``parse_permission``.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Final, NamedTuple
 
 USER = "${username}"
 """In a permission: the name of the user who has it."""
+
+_VARIABLE = re.compile(r"\$\{username\}|%u|%c")
+"""What in a permission's word stands for the user's name or, as ``%c``, for the client's."""
 
 MAX_WORDS = 128
 """Words of a name, and of a receiver's pattern: to match them takes steps by the product of both at most."""
@@ -87,21 +91,24 @@ def parse_filter(text: str) -> Pattern:
     return tuple(_FILTER_WILDCARDS.get(word, word) for word in text.split("/"))
 
 
-def parse_permission(text: str, user: str) -> Pattern:
+def parse_permission(text: str, user: str, client: str = "") -> Pattern:
     """Parse a permission's pattern for one user.
 
-    Its last word may end with ``*``, and then stands for all names that go on in any way. ``${username}``
-    stands for the user's name as it is: wildcards and slashes in the name are letters like any other, so that
-    it reaches nothing which is not called so.
+    Its last word may end with ``*``, and then stands for all names that go on in any way. ``${username}`` and ``%u``
+    stand for the user's name as it is, and ``%c`` for what the client calls itself: wildcards and slashes in these
+    are letters like any other, so that they reach nothing which is not called so.
 
     Args:
         text: such as ``devices/${username}/#`` or ``order*``; valid by ``identity.permissions.pattern_problem``.
         user: the user's name; without one, what needs it matches nothing.
+        client: the client's name for itself; without one, what needs it matches nothing.
     """
+    values = {USER: user, "%u": user, "%c": client}
     words: list[str | Wild | Start] = []
     for word in parse(text):
-        if isinstance(word, str) and USER in word:
-            words.append(word.replace(USER, user) if user else _NO_WORD)
+        if isinstance(word, str) and (named := _VARIABLE.findall(word)):
+            is_known = all(values[name] for name in named)
+            words.append(_VARIABLE.sub(lambda found: values[found[0]], word) if is_known else _NO_WORD)
         else:
             words.append(word)
     last = text.rpartition("/")[2]

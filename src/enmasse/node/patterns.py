@@ -19,9 +19,9 @@ from enmasse.messaging.patterns import (
 from enmasse.model.schema.names import is_own
 
 
-def matcher_of(text: str, user: str = "") -> Callable[[str], bool]:
+def matcher_of(text: str, user: str = "", client: str = "") -> Callable[[str], bool]:
     """Return a function that tests if an address, or all that a pattern covers, is within a permission's pattern."""
-    pattern = parse_permission(text, user)
+    pattern = parse_permission(text, user, client)
     if not text.startswith("$") or text.startswith(USER):
         return lambda name: not name.startswith("$") and name.count("/") < MAX_WORDS and covers(pattern, name)
     # Only a pattern that begins so stands for names with a dollar sign; the node's own have rules of their own.
@@ -30,13 +30,14 @@ def matcher_of(text: str, user: str = "") -> Callable[[str], bool]:
     )
 
 
-def part_of(filter_: str, granted: Iterable[str], user: str) -> list[Pattern]:
+def part_of(filter_: str, granted: Iterable[str], user: str, client: str = "") -> list[Pattern]:
     """Return the patterns of the names that a topic filter and one of a user's grants stand for.
 
     Args:
         filter_: the filter.
         granted: the patterns of the grants.
         user: the user's name.
+        client: the client's name for itself.
 
     Raises:
         AttachError: there are more than ``MAX_PARTS``.
@@ -46,11 +47,11 @@ def part_of(filter_: str, granted: Iterable[str], user: str) -> list[Pattern]:
     for text in granted:
         if filter_.startswith("$") != (text.startswith("$") and not text.startswith(USER)):
             continue
-        parts = meet(wanted, parse_permission(text, user))
+        parts = meet(wanted, parse_permission(text, user, client))
         for part in parts or ():
             first = part[0] if part else ""
             word = first.text if isinstance(first, Start) else first
-            # A user's name may begin with a dollar sign, too.
+            # The name of a user or client may begin with a dollar sign, too.
             if filter_.startswith("$") or not (isinstance(word, str) and word.startswith("$")):
                 found[part] = None
         if parts is None or len(found) > MAX_PARTS:

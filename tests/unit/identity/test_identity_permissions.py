@@ -87,6 +87,28 @@ def test_a_users_name_in_a_pattern_reaches_what_is_called_so_and_no_more(
     assert [name for name in outside if is_within(name)] == []
 
 
+@pytest.mark.parametrize(
+    ("user", "client", "pattern", "inside", "outside"),
+    [
+        ("jo", "g7", "own/%u/%c/#", ["own/jo/g7", "own/jo/g7/x"], ["own/jo", "own/jo/g8", "own/jo/+", "own/#"]),
+        ("jo", "g7", "own-%c", ["own-g7"], ["own-%c", "own-g8"]),
+        ("jo", "#", "own/%c", [], ["own", "own/a", "own/#"]),
+        ("jo", "+", "own/%c/#", [], ["own/a", "own/+", "own/+/x"]),
+        ("jo", "a/b", "own/%c", [], ["own/a/b", "own/a"]),
+        ("%c", "x", "own/%u", ["own/%c"], ["own/x"]),
+        ("jo", "%u", "own/%c", ["own/%u"], ["own/jo"]),
+        ("jo", "", "own/%c/#", [], ["own/", "own", "own/%c"]),
+        ("jo", "$SYS", "%c/#", [], ["$SYS/x", "$SYS"]),
+    ],
+)
+def test_the_names_of_user_and_client_in_a_pattern_reach_what_is_called_so_and_no_more(
+    user: str, client: str, pattern: str, inside: list[str], outside: list[str]
+) -> None:
+    permissions = Permissions([Grant(("send",), (pattern,))], matcher_of, user).of_client(client)
+    assert [name for name in inside if not permissions.allow(SEND, name)] == []
+    assert [name for name in outside if permissions.allow(SEND, name)] == []
+
+
 def test_permissions_know_their_users_name() -> None:
     own = Permissions([Grant(("send",), ("me",))], exactly, "jo")
     assert own.allow(SEND, "jo")

@@ -222,6 +222,9 @@ def test_the_grants_count_when_a_will_is_made_and_when_it_is_sent() -> None:
 
 def test_the_grants_that_the_node_knows_count_after_a_restart() -> None:
     class Nothing:
+        def of_client(self, _client: str) -> Nothing:
+            return self
+
         def may_receive(self, name: str) -> bool:
             return False
 

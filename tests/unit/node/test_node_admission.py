@@ -52,7 +52,7 @@ def person(
     name: str, space: str, *grants: Grant, certificates: tuple[str, ...] = (), password: str = "secret"
 ) -> User:
     keys = {SCRAM: make_keys(SCRAM, password, name.encode(), FEW)}
-    return User(name, space, Permissions(grants, matcher_of), keys, certificates)
+    return User(name, space, Permissions(grants, matcher_of, name), keys, certificates)
 
 
 def jo(*grants: Grant, password: str = "secret") -> User:

@@ -341,6 +341,26 @@ def test_a_shared_message_goes_to_a_member_that_may_have_it(hall: Guarded) -> No
     assert (topics(jo), kept.depth) == (["hall/x"], 0)
 
 
+def test_grants_may_name_the_client(hall: Guarded) -> None:
+    hall.grant(Grant(("send", "recv"), ("own/%u/%c/#",)))
+    lasting = {"is_clean": False, "session_expiry_s": 600}
+    client = hall.jo(V5, "gauge", will=Will("own/jo/gauge/gone", b"", 1), **lasting)
+    assert client.subscribed("#", "own/jo/other/#", qos=1) == [1, Reason.NOT_AUTHORIZED]
+    assert client.answer("own/jo/gauge/a") == 0
+    assert client.answer("own/jo/other/a") == Reason.NOT_AUTHORIZED
+    assert topics(client) == ["own/jo/gauge/a"]
+    client.node_engine.lost()
+    hall.go_on()
+    hall.review()
+    hall.go_on()
+    tell_self = hall.jo(V5, "gauge", **lasting)
+    assert topics(tell_self) == ["own/jo/gauge/gone"]
+    wild = hall.jo(V5, "#")
+    wild.subscribed("#")
+    assert tell_self.answer("own/jo/gauge/b") == 0
+    assert (topics(wild), topics(tell_self)) == ([], ["own/jo/gauge/b"])
+
+
 def test_a_filter_with_too_many_parts_is_refused(hall: Guarded) -> None:
     hall.grant(Grant(("recv",), tuple(f"room-{number}/#" for number in range(MAX_PARTS + 1))))
     client = hall.jo()

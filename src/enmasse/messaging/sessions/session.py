@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.sessions.journal import SessionJournal
     from enmasse.messaging.sessions.records import Flight
     from enmasse.messaging.sessions.session_filter import SessionHolder
-    from enmasse.messaging.sessions.sessions import Sessions
+    from enmasse.messaging.sessions.sessions import Grants, Sessions
     from enmasse.messaging.sessions.wills import Will
     from enmasse.messaging.storage import Operation
 
@@ -302,8 +302,14 @@ class Session:
         if self.may_receive is not None:
             return self.may_receive(source)
         # Nobody is connected: what the grants do not cover then is ended before anything of it is sent.
-        grants = self.sessions.grants(self.owner, self.user)
+        grants = self.known_grants
         return grants is None or grants.may_receive(source)
+
+    @property
+    def known_grants(self) -> Grants | None:
+        """The grants as far as they are known without the client."""
+        grants = self.sessions.grants(self.owner, self.user)
+        return None if grants is None else grants.of_client(self.client_id)
 
     def granted(self, source: str, *, is_new: bool = False) -> str | None:
         """Return what the user may receive of a filter at a topic: all, a part, or ``None``, as far as that is known.
@@ -319,7 +325,7 @@ class Session:
             return source
         parts = self.parts
         if self.may_receive is None:
-            grants = self.sessions.grants(self.owner, self.user)
+            grants = self.known_grants
             parts = None if grants is None else grants.parts
         try:
             patterns = () if parts is None else tuple(parts(source))

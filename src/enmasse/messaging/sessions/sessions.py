@@ -50,6 +50,9 @@ SESSIONS_AT_ONCE: Final = 1_000
 class Grants(Protocol):
     """The grants of a user, as far as they are known while the user is not connected."""
 
+    def of_client(self, client: str) -> Grants:
+        """Return the grants as they are for a client of the user, by its name for itself."""
+
     def may_receive(self, name: str) -> bool:
         """Return true if the user may receive from an address, or from all that a filter stands for."""
 

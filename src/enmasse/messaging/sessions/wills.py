@@ -424,7 +424,7 @@ class Wills:
             return
         will.state = WillState.SENDING
         grants = self.grants(will.owner, will.user)
-        if grants is not None and not grants.may_send(will.message.name):
+        if grants is not None and not grants.of_client(will.client).may_send(will.message.name):
             self.refuse(will)
             return
         try:

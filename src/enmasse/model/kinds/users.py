@@ -70,7 +70,8 @@ class Authorization(Model):
     operations: tuple[Operation, ...] = Field(strict=False, min_length=1)
     """`send` and `recv` on the addresses; `view` the space's statistics, `manage` it."""
     addresses: tuple[str, ...] = Field(default=(), strict=False)
-    """Patterns: `*` and `+` are one word, `#` any rest; `${username}` is the user's name. As in EnMasse 1.0, `*`
+    """Patterns: `*` and `+` are one word, `#` any rest; `${username}` or `%u` is the user's name, `%c` what
+    its client calls itself, the client id of MQTT or the container id of AMQP. As in EnMasse 1.0, `*`
     alone is every address, and a last word that ends with `*`, such as `top*`, every address that begins so. Names
     that begin with `$` are covered only by patterns that do."""
 

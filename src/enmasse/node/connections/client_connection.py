@@ -408,7 +408,7 @@ class ClientConnection:
         Returns:
             True if the connection is open now.
         """
-        self.container = container
+        self.container = self.admission.rights.client = container
         try:
             space = self.admission.enter(host)
             self._require_served()

@@ -38,10 +38,12 @@ class Rights:
         space: the space, once the connection is open; None of an administrator.
     """
 
-    __slots__ = ("nobody", "space", "user")
+    __slots__ = ("client", "nobody", "space", "user")
 
     def __init__(self) -> None:
         self.user: User | None = None
+        self.client = ""
+        """The client's name for itself, once it has said that."""
         self.space: Space | None = None
         self.nobody = ANONYMOUS
         """The owner of what it leaves behind, if that is no user of the space: an administrator, or a device."""
@@ -95,7 +97,7 @@ class Rights:
             self._require_for_everybody("send to", address)
             return
         # Names of dynamic addresses cannot be guessed: whoever knows one was given it to answer there.
-        if _allows(user, self.space, SEND, address) or address.startswith(DYNAMIC_PREFIX):
+        if _allows(user, self.client, self.space, SEND, address) or address.startswith(DYNAMIC_PREFIX):
             return
         if address == MANAGEMENT and self.may_view:
             return
@@ -109,7 +111,12 @@ class Rights:
         """
         user, space = self.user, self.space
         commits_offsets = COMMITS_CAPABILITY in capabilities and FRAMES_CAPABILITY not in capabilities
-        if user is not None and space is not None and commits_offsets and user.permissions.allow(RECV, address):
+        if (
+            user is not None
+            and space is not None
+            and commits_offsets
+            and user.permissions.of_client(self.client).allow(RECV, address)
+        ):
             found = _find(space, address)
             if found is not None and found.is_read_by_offset:
                 return
@@ -125,7 +132,7 @@ class Rights:
         if user is None:
             self._require_for_everybody("receive from", address)
             return
-        if _allows(user, self.space, RECV, address):
+        if _allows(user, self.client, self.space, RECV, address):
             return
         if address == ADDRESS_LIST and self.may_view:
             return
@@ -133,7 +140,11 @@ class Rights:
         if space is not None and found is not None:
             if address.startswith(DYNAMIC_PREFIX) and space.dynamic.owner_of(found.name) == self.owner:
                 return
-            if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
+            if (
+                "::" in address
+                and found.topic_name is not None
+                and user.permissions.of_client(self.client).allow(RECV, found.name)
+            ):
                 return
         raise _refusal(user, "receive from", address, self._hint(user, RECV, address))
 
@@ -144,14 +155,14 @@ class Rights:
             AttachError: there are too many.
         """
         user = self.user
-        return [] if user is None else _parts(user, filter_)
+        return [] if user is None else _parts(user, self.client, filter_)
 
     def _hint(self, user: User, operation: str, address: str) -> str:
         """Return what a grant on everything lacks that covers an address but for the connector before it."""
         connector = address.partition("/")[0]
         if self.space is None or connector not in self.space.connectors:
             return ""
-        if not user.permissions.allow(operation, address):
+        if not user.permissions.of_client(self.client).allow(operation, address):
             return ""
         return f": only grants that name the connector, such as '{connector}/#', cover what is behind it"
 
@@ -195,17 +206,23 @@ class KnownGrants:
     Args:
         user: the user; ``None`` if it is gone, and may do nothing.
         space: the space that the grants are for; ``None`` if there is none any more.
+        client: the name for itself of a client of the user.
     """
 
-    __slots__ = ("_space", "_user")
+    __slots__ = ("_client", "_space", "_user")
 
-    def __init__(self, user: User | None, space: Space | None) -> None:
+    def __init__(self, user: User | None, space: Space | None, client: str = "") -> None:
         self._user = user
         self._space = space
+        self._client = client
+
+    def of_client(self, client: str) -> KnownGrants:
+        """Return the permissions as they are for a client of the user, by its name for itself."""
+        return KnownGrants(self._user, self._space, client)
 
     def may_receive(self, name: str) -> bool:
         """Return true if the user may receive from an address, or from all that a filter stands for."""
-        return self._user is not None and _allows(self._user, self._space, RECV, name)
+        return self._user is not None and _allows(self._user, self._client, self._space, RECV, name)
 
     def parts(self, filter_: str) -> list[Pattern]:
         """Return the patterns of what the user may receive of all that a filter stands for.
@@ -213,11 +230,11 @@ class KnownGrants:
         Raises:
             AttachError: there are too many.
         """
-        return [] if self._user is None else _parts(self._user, filter_)
+        return [] if self._user is None else _parts(self._user, self._client, filter_)
 
     def may_send(self, name: str) -> bool:
         """Return true if the user may send to an address."""
-        return self._user is not None and _allows(self._user, self._space, SEND, name)
+        return self._user is not None and _allows(self._user, self._client, self._space, SEND, name)
 
 
 def known_grants(
@@ -233,12 +250,12 @@ def known_grants(
     return KnownGrants(next((user for user in found if owner in ("", user.owner)), None), spaces.get(space))
 
 
-def _allows(user: User, space: Space | None, operation: str, address: str) -> bool:
-    return user.permissions.cover(operation, address, () if space is None else space.connectors)
+def _allows(user: User, client: str, space: Space | None, operation: str, address: str) -> bool:
+    return user.permissions.of_client(client).cover(operation, address, () if space is None else space.connectors)
 
 
-def _parts(user: User, filter_: str) -> list[Pattern]:
-    return part_of(filter_, user.permissions.patterns(RECV), user.name)
+def _parts(user: User, client: str, filter_: str) -> list[Pattern]:
+    return part_of(filter_, user.permissions.patterns(RECV), user.name, client)
 
 
 def _find(space: Space, address: str) -> Address | None:
