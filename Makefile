@@ -16,6 +16,10 @@ JOBS ?= 4
 # in the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40 --durations-min=5)
 
+# What starts whole installations, and finds its spaces at home at another node than the first.
+WITH_NODES := tests/tenancy tests/interop/kubectl $(addprefix tests/scenario/test_,messaging_users.py messages_api.py \
+	connectors.py webhooks.py howto_queues.py howto_users.py cli_sessions.py quota.py)
+
 .PHONY: help setup demo test lint check fast format reference advisories console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make setup              the core alone, in .venv; what else a target needs comes with its first run"
@@ -125,6 +129,9 @@ bench-tools:
 
 soak: $(DEV)
 	@ENMASSE_TEST_KILLS=$(KILLS) ENMASSE_TEST_SEEDS=$(SEEDS) $(PYTEST) -m "chance or hypothesis" --hypothesis-profile=soak --timeout=3600
+	@# Clients that reach their nodes through others. The tests left out ask the home for ports that its front has.
+	@ENMASSE_TEST_FRONT=1 $(PYTEST) -m "not chance" -k "not other_machines_come_in and not through_front" --timeout=1200 tests/interop tests/outcomes tests/tenancy
+	@ENMASSE_TEST_NODES=4 $(PYTEST) -m "not chance" --timeout=1200 $(WITH_NODES)
 	@ENMASSE_TEST_WHEELS=all $(PYTEST) tests/distribution
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 

@@ -1,7 +1,4 @@
-"""The suites of foreign clients and of outcomes once more, with a node before each node: see ``through_front.py``.
-
-All of them in ``make soak``, and a few of each protocol in ``make test``.
-"""
+"""A few tests of foreign clients with a node before each node: see ``through_front.py``. All in ``make soak``."""
 
 from __future__ import annotations
 
@@ -12,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chance import is_long
-
-pytestmark = [pytest.mark.slow, pytest.mark.chance]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 FEW = {
@@ -25,31 +20,10 @@ FEW = {
 }
 """Parts of the names of tests, by file."""
 
-WHOLE = (
-    "interop/mqtt",
-    "interop/test_interop_proton*.py",
-    "interop/test_interop_stomp*.py",
-    "interop/test_interop_queue*.py",
-    "interop/test_interop_rhea.py",
-    "interop/test_interop_topic_durable.py",
-    "interop/test_interop_retained.py",
-    "interop/test_interop_tenancy.py",
-    "interop/test_interop_users*.py",
-    "interop/test_interop_websocket.py",
-    "outcomes/test_outcomes_[dhmsu]*.py",
-)
-
-ABOUT_PORTS = "not other_machines_come_in"
-"""Tests that ask the home's management for ports that its front alone has."""
-
 
 def test_clients_notice_nothing_of_a_node_before_their_home() -> None:
-    if is_long():
-        chosen = [str(path) for pattern in WHOLE for path in sorted((ROOT / "tests").glob(pattern))]
-        names = ABOUT_PORTS
-    else:
-        chosen = [str(ROOT / "tests" / name) for name in FEW]
-        names = " or ".join(f"({name})" for name in FEW.values())
+    chosen = [str(ROOT / "tests" / name) for name in FEW]
+    names = " or ".join(f"({name})" for name in FEW.values())
     played = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, *chosen],
         env={**os.environ, "ENMASSE_TEST_FRONT": "1"},
