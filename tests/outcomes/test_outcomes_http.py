@@ -343,7 +343,9 @@ async def test_what_was_answered_is_there_again(site: Site, address_types: list[
         for each in await asyncio.gather(*lost, return_exceptions=True):
             # A front that lives on says so.
             assert isinstance(each, httpx.TransportError) or (
-                through_front.IS_WANTED and failure(each) == (502, "amqp:connection:forced")
+                through_front.IS_WANTED
+                and isinstance(each, httpx.Response)
+                and failure(each) == (502, "amqp:connection:forced")
             )
     again = await site.connect()
     async with Client(site) as client:

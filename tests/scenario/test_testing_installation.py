@@ -109,6 +109,22 @@ def test_what_cannot_be_served_is_told_at_once(own: Installation) -> None:
             space.url("gopher")
 
 
+def test_with_two_nodes_a_service_sees_the_home_of_its_space_go_and_come_again(tmp_path: Path) -> None:
+    with Installation(tmp_path, nodes=2) as several, several.space() as one, several.space() as other:
+        assert {one.home, other.home} == set(several.nodes) == {"node-0", "node-1"}
+        orders = one.queue("orders")
+        with connect(one.url("amqp"), hostname=one.host, patience=WAIT_S) as connection:
+            sender = connection.sender(orders)
+            sender.send(Message("before", durable=True))
+            several.kill(one.home)
+            sender.send(Message("behind", durable=True), timeout=WAIT_S)
+            receiver = connection.receiver(orders)
+            found = [receiver.receive(timeout=WAIT_S) for _ in range(2)]
+        assert [delivery and delivery.message.body for delivery in found] == ["before", "behind"]
+        with pytest.raises(UnavailableError, match="there is no node node-2; there are node-0, node-1"):
+            several.kill("node-2")
+
+
 def test_an_installation_that_does_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(UnavailableError, match=f"does not serve: error: .*{tmp_path}/data' is a file") as raised:

@@ -10,6 +10,8 @@ With pytest the fixtures of ``pytest_plugin`` are these two.
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,9 +62,11 @@ class Installation:
 
     Args:
         folder: the directory of its data and its log; both stay, for whoever wants to know what happened.
+        nodes: the number of nodes, which share the spaces among them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 1) -> None:
+        self._nodes = nodes
         self.data = folder / "data"
         """The data directory, as for ``--data`` of commands."""
         self._log = folder / "up.log"
@@ -70,6 +74,7 @@ class Installation:
 
     def __enter__(self) -> Self:
         words = ["up", "--data", str(self.data), "--ports", "auto", "--no-pipelines"]
+        words += ["--nodes", str(self._nodes)] if self._nodes > 1 else []
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, *words],
@@ -107,8 +112,7 @@ class Installation:
         return read_endpoints(Layout(self.data).endpoints) or Endpoints()
 
     def _serves(self) -> bool:
-        found = self._endpoints
-        return any(process.kind == "node" for process in found.processes) and not failed_probes(found)
+        return len(self.nodes) >= self._nodes and not failed_probes(self._endpoints)
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
@@ -123,6 +127,28 @@ class Installation:
     def domain(self) -> str:
         """The domain below which spaces have their hosts."""
         return self._endpoints.domain
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """The names of the nodes that run, and the ids of their processes."""
+        return {process.name: process.pid for process in self._endpoints.processes if process.kind == "node"}
+
+    def kill(self, node: str) -> None:
+        """Kill a node, as a failure would, and return once it was started again and serves.
+
+        Raises:
+            UnavailableError: there is no such node, or it does not serve again.
+        """
+        pid = self.nodes.get(node)
+        if pid is None:
+            raise UnavailableError(f"there is no node {node}; there are {', '.join(self.nodes)}")
+        os.kill(pid, signal.SIGKILL)
+        is_back = wait_until(lambda: self.nodes.get(node) not in (None, pid) and self._is_ready(node), _START_S)
+        if not is_back:
+            raise UnavailableError(f"node {node} does not serve again: {self._last_words()}")
+
+    def _is_ready(self, node: str) -> bool:
+        return any(item["name"] == node and item["ready"] for item in self._api.nodes())
 
     def url(self, protocol: str) -> str:
         """Return the URL of a protocol, such as ``amqp``, ``mqtts`` or ``http``.
@@ -165,6 +191,11 @@ class Space:
     def host(self) -> str:
         """The host by which clients name it where there are several: of AMQP's open, of STOMP's CONNECT, of TLS."""
         return f"{self.name}.{_NAMESPACE}.{self._installation.domain}"
+
+    @property
+    def home(self) -> str:
+        """The node that has the space."""
+        return str(self._api.get(ADDRESS_SPACE, _NAMESPACE, self.name)["status"].get("home", ""))
 
     def url(self, protocol: str) -> str:
         """Return the URL of a protocol, such as ``amqp``, ``mqtts`` or ``http``.
