@@ -31,18 +31,34 @@ from tests.support.chance import is_long
 
 __all__ = ["CAN_FORK", "ROOM", "ReadyPopen", "have_children_forked", "import_installation"]
 
+OF_A_NODE = (
+    "encodings.idna",
+    "enmasse.cli.commands.run.node",
+    "enmasse.node.amqp.binding",
+    "enmasse.node.health_port",
+    "enmasse.node.http.connection",
+    "enmasse.node.main",
+    "enmasse.node.mqtt.connection",
+    "enmasse.node.stomp.connection",
+)
 IMPORTS = {
-    "node": ("enmasse.cli.commands.run.node", "enmasse.node.main"),
+    "node": OF_A_NODE,
     "installation": (
+        *OF_A_NODE,
+        "anyio._backends._asyncio",
+        "certifi",
+        "cryptography.hazmat.backends.openssl.backend",
         "enmasse.cli.app",
-        "enmasse.cli.commands.run.node",
+        "enmasse.cli.commands.run.control",
         "enmasse.cli.commands.run.up",
         "enmasse.control_process.process",
-        "enmasse.node.main",
         "enmasse.pipeline.host.command",
+        "h2.connection",
+        "httpcore",
+        "uvicorn.lifespan.off",
     ),
 }
-"""What is imported beforehand: a node alone is no larger than it would be."""
+"""What is imported beforehand, and also what each imports as it starts. A node alone is no larger than it would be."""
 
 CAN_FORK = sys.platform == "linux" and not is_long()
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
