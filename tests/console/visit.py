@@ -44,7 +44,7 @@ def declare_shop(installation: Installation, addresses: Mapping[str, str]) -> No
 def launch(playwright: Playwright) -> Browser:
     """Start the Chromium of this machine."""
     return playwright.chromium.launch(
-        executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
+        executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
     )
 
 

@@ -58,7 +58,7 @@ IMPORTS = {
         "uvicorn.lifespan.off",
     ),
 }
-"""What is imported beforehand, and also what each imports as it starts. A node alone is no larger than it would be."""
+"""What is imported beforehand, and also what each imports as it starts. A node alone is no larger than otherwise."""
 
 CAN_FORK = sys.platform == "linux" and not is_long()
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
