@@ -16,6 +16,9 @@ MAX_LENGTH_BYTES = 4
 MAX_UPGRADE_BYTES = 16 << 10
 """The longest head of a request for WebSocket: those of browsers have some KiB, with cookies."""
 
+_BARE_END = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
+"""A line of HTTP that ends in another way than with CR and LF."""
+
 _UPGRADE = re.compile(rb"\r\nupgrade:[ \t]*websocket[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -75,9 +78,18 @@ class ProtocolSignature:
 
 TLS = ProtocolSignature("tls", (b"\x16",))
 
+_METHODS = (
+    b"ACL", b"BASELINE-CONTROL", b"BIND", b"CHECKIN", b"CHECKOUT", b"CONNECT", b"COPY", b"DELETE", b"GET", b"HEAD",
+    b"LABEL", b"LINK", b"LOCK", b"MERGE", b"MKACTIVITY", b"MKCALENDAR", b"MKCOL", b"MKREDIRECTREF", b"MKWORKSPACE",
+    b"MOVE", b"OPTIONS", b"ORDERPATCH", b"PATCH", b"POST", b"PROPFIND", b"PROPPATCH", b"PUT", b"QUERY", b"REBIND",
+    b"REPORT", b"SEARCH", b"TRACE", b"UNBIND", b"UNCHECKOUT", b"UNLINK", b"UNLOCK", b"UPDATE",
+    b"UPDATEREDIRECTREF", b"VERSION-CONTROL",
+)  # fmt: skip
+"""The methods that IANA lists, whoever knows them: HTTP says so of those that are not served."""
+
 HTTP = ProtocolSignature(
     "http",
-    (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ", b"PRI * HTTP/2.0\r\n"),
+    (*(b"%b " % method for method in _METHODS), b"PRI * HTTP/2.0\r\n"),
 )
 """Requests of HTTP/1.1, and what HTTP/2 begins with [RFC 9113 3.4]."""
 
@@ -120,4 +132,4 @@ def asks_for_websocket(data: bytes) -> bool | None:
     if end:
         return _UPGRADE.search(head + b"\r\n") is not None
     # The end of lines in another way, and a head that is too long, are for who answers HTTP.
-    return None if len(head) < MAX_UPGRADE_BYTES and b"\n\n" not in head else False
+    return None if len(head) < MAX_UPGRADE_BYTES and _BARE_END.search(head) is None else False

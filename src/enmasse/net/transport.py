@@ -176,7 +176,8 @@ class EngineProtocol(Borrower):
     """
 
     __slots__ = (
-        "__weakref__", "_added", "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_over",
+        "__weakref__", "_added", "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up",
+        "_is_input_over", "_is_over",
         "_is_put_off", "_is_reading_paused", "_is_slow", "_is_waiting", "_left", "_linger", "_make_engine", "_owed",
         "_pace", "_rest", "_share_s", "_stall", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out",
         "engine", "is_lost", "is_secure", "load", "peer", "peer_chain", "peer_names", "proxied", "server_name",
@@ -201,6 +202,8 @@ class EngineProtocol(Borrower):
         self._is_dirty = False
         self._is_held = False
         self._is_hung_up = False
+        self._is_input_over = False
+        """True if the peer says nothing more, and not all that it has said was taken."""
         self._is_put_off = False
         self._is_reading_paused = False
         self._is_waiting = False
@@ -344,9 +347,18 @@ class EngineProtocol(Borrower):
         self._receive(data)
 
     def eof_received(self) -> bool:
-        """Close the connection, as the peer says nothing more; unless the engine passes on what it is still told."""
+        """Close the connection, as the peer says nothing more; unless the engine has yet to tell it something."""
+        self._turn.begin()
+        if not hasattr(self.engine, "end_input"):
+            return False
+        if self._rest or self._is_put_off:
+            self._is_input_over = True  # what has come is taken first
+            return True
+        return self._end_input()
+
+    def _end_input(self) -> bool:
         end_input = getattr(self.engine, "end_input", None)
-        return end_input is not None and not self._rest and bool(end_input())
+        return end_input is not None and bool(end_input())
 
     def data_lent(self, data: memoryview) -> None:
         """Bytes have come, and lie where others will lie as soon as this returns."""
@@ -442,7 +454,10 @@ class EngineProtocol(Borrower):
         if self._may_read():
             self._receive_rest()
             if not (self._rest or self.engine.has_more) and self._may_read():
-                self.transport.resume_reading()
+                if not self._is_input_over:
+                    self.transport.resume_reading()
+                elif not self._end_input():
+                    self.transport.close()
         # Reading is paused: a hold that ends with this turn has it go on, too.
         self._is_held |= self.engine.is_held
 

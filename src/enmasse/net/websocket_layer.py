@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from enmasse.net.origins import RefuseHost
 
 
+VERSION = "13"
+"""The version of WebSocket that is spoken, which each refusal names [RFC 6455 4.4]."""
+
 MAX_FRAGMENT_BYTES = 1 << 20
 """The largest fragment, as it is held whole. Clients send AMQP frames of 64 KiB or less, each by itself."""
 
@@ -88,6 +91,8 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             return
         for name, value in SECURITY_HEADERS:
             response.headers[name] = value
+        if handshake.handshake_exc is not None:
+            response.headers["Sec-WebSocket-Version"] = VERSION
         self.lower.write(response.serialize())
         if handshake.handshake_exc is not None:
             self._is_over = True
@@ -111,6 +116,10 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             raise HttpError(403, refusal)
         if request.is_http_10 or request.length:
             raise HttpError(400, "a request for WebSocket is one of HTTP/1.1, and has no body")
+        version = request.headers.get("sec-websocket-version", "")
+        if version != VERSION:
+            headers = (("Sec-WebSocket-Version", VERSION), ("Upgrade", "websocket"))
+            raise HttpError(426, f"WebSocket is spoken in version {VERSION}, not {version!r:.20}", headers=headers)
         return Request(request.target, Headers(request.headers))
 
     def data_received(self, data: bytes) -> None:

@@ -43,6 +43,9 @@ class HealthHandler(Handler):
             raise HttpError(403, refusal)
         if "origin" in request.headers and request.method not in SAFE_METHODS:
             raise HttpError(403, "web pages may only ask here")
+        if request.path == "*":
+            self.engine.answer(head(204, "", (("Allow", "GET, HEAD"),)))
+            return False
         found = self._answer(request.target)
         if found is None:
             raise HttpError(404, "there is /healthz, /readyz, and WebSocket that carries AMQP")

@@ -569,7 +569,7 @@ async def follows_events(scene: http_scene.Scene) -> None:
 
 async def asks(scene: http_scene.Scene) -> None:
     async with scene.client() as client, scene.client() as other:
-        asking = asyncio.create_task(client.post("any/request", content="?", params={"wait": 60}))
+        asking = asyncio.create_task(client.post("any/request", content="?", params={"wait": 4}))
         answer = await other.post("any/receive", params={"wait": 30, "auto": "true"})
         (question,) = answer.json()["messages"]
         assert question["replyTo"]

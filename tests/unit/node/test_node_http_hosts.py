@@ -98,7 +98,7 @@ RAW = {
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n": 200,
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n": 400,
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n": 400,
-    b"GET /healthz HTTP/1.1\r\nHost: localhost, evil.example\r\n\r\n": 403,
+    b"GET /healthz HTTP/1.1\r\nHost: localhost, evil.example\r\n\r\n": 400,
     b"GET /healthz HTTP/1.1\r\nHost:\r\n\r\n": 403,
     b"GET /healthz HTTP/1.1\r\n\r\n": 400,
     # No browser does that, and some load balancers do.
@@ -108,7 +108,7 @@ RAW = {
     b"GET http://localhost/healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n": 200,
     b"GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n": 403,
     b"GET HTTP://evil.example/healthz HTTP/1.0\r\n\r\n": 403,
-    b"GET http://localhost@evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n": 403,
+    b"GET http://localhost@evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n": 400,
     b"GET http:///healthz HTTP/1.1\r\nHost: localhost\r\n\r\n": 403,
     b"POST http://evil.example/v1/spaces/open.ns/addresses/orders/receive HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Length: 0\r\n\r\n": 403,

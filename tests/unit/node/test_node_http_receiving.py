@@ -113,6 +113,41 @@ def test_what_a_client_that_is_gone_was_to_get_is_for_others(tmp_path: Path) -> 
     play(tmp_path, story)
 
 
+async def half_closed(scene: Scene, action: str, body: bytes = b"") -> bytes:
+    """Ask, say at once that nothing more comes, and return all that is answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+    path = f"/v1/spaces/open.ns/addresses/{action}"
+    writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_a_client_that_says_nothing_more_hears_its_answer(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        for number in range(5):
+            answer = await half_closed(scene, "orders/messages", b"%d" % number)
+            assert answer.startswith(b"HTTP/1.1 202 ")
+            assert b"Connection: close" in answer
+        async with scene.amqp() as amqp:
+            receiver = await amqp.receiver("any")
+            receiving = asyncio.create_task(receiver.receive(timeout=60))
+            await until_async(lambda: scene.server.connections.links == 1)
+            sending = asyncio.create_task(half_closed(scene, "any/messages?wait=60", b"x"))
+            delivery = await receiving
+            assert delivery is not None
+            await delivery.accept()
+            assert (await sending).startswith(b"HTTP/1.1 200 ")
+        answer = await half_closed(scene, "orders/receive?wait=60&max=5")
+        assert answer.count(b'"lease"') == 5
+        # What waits for more is answered at once: who is gone altogether looks the same, and must be handed nothing.
+        answer = await half_closed(scene, "orders/receive?wait=60")
+        assert answer.endswith(b'{"messages": []}\n')
+
+    play(tmp_path, story)
+
+
 def test_leases_are_of_their_user_alone(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         scene.set_users(user("jo", "orders"), user("bo", "orders"), user("flo"))

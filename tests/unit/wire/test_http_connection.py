@@ -265,3 +265,40 @@ def test_an_answer_may_come_in_parts() -> None:
 def test_no_header_of_an_answer_can_be_made_two() -> None:
     made = head(200, "", (("X-Subject", "a\r\nSet-Cookie: b"),))
     assert b"\r\nSet-Cookie" not in made
+
+
+def test_white_space_may_stand_before_the_extension_of_a_chunk() -> None:
+    client = Client()
+    client.say(b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2 ;a=b\r\nhi\r\n0\r\n\r\n")
+    assert client.seen == [("POST", "/a", b"hi")]
+
+
+@pytest.mark.parametrize("begun", [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nHost: x\n", b"GET / HTTP/1.1\rH"])
+def test_a_bare_line_end_is_refused_at_once(begun: bytes) -> None:
+    for size in (1, len(begun)):
+        client, said = Client(), b""
+        for at in range(0, len(begun), size):
+            said += client.say(begun[at : at + size])
+        assert said.startswith(b"HTTP/1.1 400 ")
+
+
+def test_who_says_nothing_more_hears_the_answers_to_whole_requests() -> None:
+    client = Client()
+    client.is_slow = True
+    client.engine.hears_out = lambda: True
+    client.say(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\nGET /c HTT")
+    assert client.engine.end_input()
+    client.engine.answer(OK, b"a")
+    assert client.say(b"").endswith(b"a")
+    assert [path for _, path, _ in client.seen] == ["/a", "/b"]
+    client.engine.answer(OK, b"b")
+    assert client.say(b"").endswith(b"b")
+    assert client.engine.closed, "what is not whole never will be"
+    assert client.is_gone
+
+
+def test_who_says_nothing_more_before_a_body_is_whole_is_gone() -> None:
+    client = Client()
+    client.engine.hears_out = lambda: True
+    client.say(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
+    assert not client.engine.end_input()

@@ -35,12 +35,13 @@ from enmasse.node.http.description import DESCRIPTION_PATH, description
 from enmasse.node.http.devices import (
     DEVICE,
     DEVICE_METHODS,
+    WaitingDevice,
     device_route_of,
     enter_device,
     leave_device,
     serve_device,
 )
-from enmasse.node.http.events import get_events
+from enmasse.node.http.events import Events, get_events
 from enmasse.node.http.leases import LeaseOwner, Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
 from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
@@ -51,6 +52,7 @@ from enmasse.node.large_messages import MAX_MESSAGE_BYTES
 from enmasse.pending import Pending
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import Connection
+from enmasse.wire.http.heads import METHODS
 from enmasse.wire.sasl.mechanisms import Admitted, SaslCode
 
 if TYPE_CHECKING:
@@ -173,7 +175,9 @@ class HttpConnection(ClientConnection):
     def _use(self, engine: Connection | Exchange) -> None:
         self.engine = engine
         engine.more_room = self.more_room
-        if not isinstance(engine, Connection):
+        if isinstance(engine, Connection):
+            engine.hears_out = self.on_input_end
+        else:
             engine.may_owe = self.may_owe
 
     def on_http2(self, data: bytes) -> None:
@@ -236,6 +240,9 @@ class HttpConnection(ClientConnection):
         if route is None:
             if request.path.count("/") == 1 and self._answer_health(request):
                 return False
+            if request.path == "*":
+                self._answer_server(request)
+                return False
             if request.path == DESCRIPTION_PATH:
                 self._answer_description(request)
                 return False
@@ -264,6 +271,13 @@ class HttpConnection(ClientConnection):
         self.engine.closes = self.engine.closes or not self._has_entered
         self.engine.answer(*health_answer(*found))
         return True
+
+    def _answer_server(self, request: Request) -> None:
+        """Answer which methods there are at all: ``OPTIONS *`` asks about no path [RFC 9110 9.3.7]."""
+        self._check_host(request)
+        self._check_origin(request)
+        self.engine.closes = self.engine.closes or not self._has_entered
+        self.engine.answer(head(204, "", (("Allow", ", ".join(sorted(map(bytes.decode, METHODS)))),)))
 
     def _answer_description(self, request: Request) -> None:
         """Answer what HTTP is here, to everybody: it names no space.
@@ -296,6 +310,21 @@ class HttpConnection(ClientConnection):
             )
         else:
             _ACTIONS[route.action, request.method](self, request, body)
+
+    def on_input_end(self) -> bool:
+        """Have a request answered whose client says nothing more: with what there is now, if it waits for more.
+
+        Messages are handed out by no other answer, so whoever is gone altogether gets none.
+        """
+        operation = self._operation
+        if self._passing is not None or isinstance(operation, Events):
+            return False
+        if isinstance(operation, Receiving | WaitingDevice):
+            operation.wait_no_longer()
+        for sender in self._senders.values():
+            sender.wait_no_longer(self.engine.now)
+        self.due()
+        return True
 
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume taking messages for an answer."""

@@ -237,7 +237,7 @@ class _Finding:
         payload = Downstream(sent, is_partitioned=address.is_read_by_offset).message(body, now_ms)
         sender = connection.sender(sent.address)
         if sent.ttd_s:
-            return _Waiting(connection, sender, payload, self._devices, device, sent)
+            return WaitingDevice(connection, sender, payload, self._devices, device, sent)
         return _Sending(connection, sender, payload, is_settled=not sent.is_once)
 
 
@@ -283,7 +283,7 @@ class _Sending:
         self._connection.finish_with(HttpError(status, error.detail, error.condition, error.headers, **error.more))
 
 
-class _Waiting(_Sending):
+class WaitingDevice(_Sending):
     """A request that brings one message, and then waits for a command.
 
     Args:
@@ -330,6 +330,12 @@ class _Waiting(_Sending):
         if self._is_accepted:
             self._answer()
         return True
+
+    def wait_no_longer(self) -> None:
+        """Take no command that has not come yet: the client says nothing more, and may be gone."""
+        self._ttd_s = 0
+        if self._is_accepted:
+            self._late()
 
     def cancel(self) -> None:
         """Take no command: the client is gone."""

@@ -122,6 +122,12 @@ class Sender(WaitingSender[Post]):
         else:
             self.send_waiting(post)
 
+    def wait_no_longer(self, now: float) -> None:
+        """Give up soon what has no credit: its client says nothing more, and may be gone."""
+        for post in self.waiting:
+            post.wait_s = GRACE_S
+            post.deadline = min(post.deadline, now + GRACE_S)  # 0 is none yet
+
     def _wait(self, post: Post) -> None:
         if not self._count_waiting(len(post.payload)):
             self._count_waiting(-len(post.payload))

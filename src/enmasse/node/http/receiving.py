@@ -117,6 +117,13 @@ class Receiving:
         self.is_over = True
         self._connection.finish_with(http_error(error))
 
+    def wait_no_longer(self) -> None:
+        """Answer with what there is: the client says nothing more, and may be gone."""
+        self._wait_s = 0.0
+        if self._deadline is not None:
+            self._deadline = 0.0
+            self._connection.due()
+
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume taking messages."""
         self.consumer.on_blocked(is_blocked)

@@ -158,6 +158,9 @@ class Asking(Receiving):
         """Answer the request with the answer that has come."""
         self._connection.finish(head(200, kind, headers), body)
 
+    def wait_no_longer(self) -> None:
+        """Wait on: the answer is for nobody else."""
+
     def _give_up(self) -> None:
         post, self._post = self._post, None
         if post is not None:

@@ -7,8 +7,10 @@ Rules:
    has come ends the connection, as what follows could not be told from another request.
 4. What cannot be understood is answered with the reason, and ends the connection. What the peer still sends is
    ignored until it has had time to read that.
-5. A client that begins with HTTP/2 is left to another engine.
-6. The engine has no clock: time comes with ``receive`` and ``handle_deadline``.
+5. A client that closes its half of the connection after a request hears the answer, if the handler gives it one: it
+   may be gone altogether, which looks the same.
+6. A client that begins with HTTP/2 is left to another engine.
+7. The engine has no clock: time comes with ``receive`` and ``handle_deadline``.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from enmasse.errors import kept
 from enmasse.wire.http.answers import CONTINUE, HttpError, answer_of
 from enmasse.wire.http.handler import NOBODY, Handler
 from enmasse.wire.http.heads import (
+    BARE_END,
     MAX_BODY_BYTES,
     MAX_HEAD_BYTES,
     MAX_TARGET_BYTES,
@@ -110,14 +113,15 @@ class Connection:
         more_headers: lines of the answer's head that the handler sets when it is asked about a head.
         trace: called with true for output or false for input, and the bytes, if the connection is traced.
         more_room: called with a number of bytes; returns true if an incomplete request may take that many.
+        hears_out: called as the peer says nothing more, and may be gone; returns true if it is to hear the answer.
         may_idle: true if the peer may be without a request for any time.
     """
 
     __slots__ = (
-        "_body", "_chunks", "_date", "_holds_room", "_is_in_chunks", "_is_reading", "_known", "_linger_until", "_now",
-        "_out", "_phase", "_rest", "_since", "_sought", "admits", "closes", "error", "handler", "has_more",
-        "is_blocked", "is_held", "is_late", "is_paused", "may_idle", "more_headers", "more_out", "more_room",
-        "out_bytes", "out_room", "request", "requests", "trace", "wake",
+        "_body", "_chunks", "_date", "_holds_room", "_is_in_chunks", "_is_input_over", "_is_reading", "_known",
+        "_linger_until", "_now", "_out", "_phase", "_rest", "_since", "_sought", "admits", "closes", "error",
+        "handler", "has_more", "hears_out", "is_blocked", "is_held", "is_late", "is_paused", "may_idle",
+        "more_headers", "more_out", "more_room", "out_bytes", "out_room", "request", "requests", "trace", "wake",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, *, now: float, date: Callable[[], bytes]) -> None:
@@ -137,6 +141,7 @@ class Connection:
         self.out_room = TURN_BYTES
         self.more_out: Callable[[int], bool] = lambda _size: False
         self.admits: Callable[[int], bool] = lambda _size: True
+        self.hears_out: Callable[[], bool] = bool
         self.may_idle = False
         self._date = date
         self._phase = _HEAD
@@ -148,7 +153,7 @@ class Connection:
         """The bytes of it in which no head ends."""
         self._body = bytearray()
         self._chunks: ChunkedBody | None = None
-        self._is_reading = self._is_in_chunks = False
+        self._is_reading = self._is_in_chunks = self._is_input_over = False
         self._holds_room = False
         self._known: dict[bytes, Request] = {}
         self._out: list[bytes] = []
@@ -237,6 +242,16 @@ class Connection:
             self.has_more = bool(self._rest)
         finally:
             self._is_reading = False
+            if self._is_input_over and not self.has_more and self._phase in (_HEAD, _BODY):
+                self._end()
+
+    def end_input(self) -> bool:
+        """Note that the peer says nothing more; return true if it has yet to hear an answer."""
+        if not self.is_handled or not self.hears_out():
+            return False
+        self._is_input_over = True
+        self.closes = self.closes or (self._phase is _HANDLED and not self._rest)
+        return True
 
     def _read_head(self) -> bool:
         """Handle the head that has come; return false if it is not complete."""
@@ -248,8 +263,8 @@ class Connection:
                 return False
         end = rest.find(_HEAD_END, max(0, self._sought - 3), MAX_HEAD_BYTES) + 4
         if end < 4:
+            self._check_begun(rest, self._sought)
             self._sought = len(rest)
-            self._check_begun(rest)
             return False
         self._sought = 0
         data = rest[:end]
@@ -283,13 +298,13 @@ class Connection:
         return True
 
     @staticmethod
-    def _check_begun(rest: bytes) -> None:
-        """Check the beginning of a head.
+    def _check_begun(rest: bytes, sought: int) -> None:
+        """Check the beginning of a head, of which so many bytes were checked before.
 
         Raises:
             HttpError: it is too long, or its lines end in another way.
         """
-        if rest.find(b"\n\n", 0, MAX_HEAD_BYTES) >= 0:
+        if BARE_END.search(rest, max(0, sought - 1), MAX_HEAD_BYTES) is not None:
             raise HttpError(400, "the lines of a head end with CR and LF")
         if len(rest) < MAX_TARGET_BYTES:
             return
@@ -307,6 +322,9 @@ class Connection:
             self._begin_body(request)
         except HttpError as error:
             self.fail(error)
+            return
+        if self._is_input_over and self._phase is _BODY:
+            self._end()  # it will never be whole
             return
         self._resume()
 
@@ -355,7 +373,7 @@ class Connection:
         return True
 
     def _handle(self, request: Request, body: bytes) -> None:
-        self.closes = not request.is_kept_alive
+        self.closes = not request.is_kept_alive or (self._is_input_over and not self._rest)
         self._phase = _HANDLED
         try:
             self.handler.on_request(request, body)
@@ -457,6 +475,9 @@ class Connection:
         self.request = None
         self._phase = _HEAD
         self._since = self._now
+        if self._is_input_over and not self._rest:
+            self._end()
+            return
         self._resume()
 
     def begin_stream(self, start: bytes, length: int | None = None) -> bool:
@@ -583,7 +604,7 @@ class Connection:
     def _tell_end(self) -> None:
         self.handler.on_closed(self.error)
         self.handler = NOBODY
-        self.more_room = no_limit
+        self.more_room, self.hears_out = no_limit, bool
 
     def lost(self) -> None:
         """End the connection, as the socket is closed."""

@@ -4,7 +4,8 @@ Rules:
 1. Lines end with CR and LF, and nothing else does. Headers are not folded [RFC 9112 5.2].
 2. The length of a body is said once: by ``Content-Length`` or by ``Transfer-Encoding: chunked``, never by both
    [RFC 9112 6.3].
-3. Everything has a bound: the head, the target, the number of headers.
+3. What names no host is refused here, so that nobody behind reads it in another way [RFC 9112 3.2].
+4. Everything has a bound: the head, the target, the number of headers.
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE
 
 MAX_LENGTH_DIGITS: Final = 15
 
+BARE_END: Final = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
+"""A line that ends in another way than with CR and LF."""
+
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 _TARGET = re.compile(rb"\*|/[\x21-\x7e]*")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?", re.ASCII)
+"""A host and perhaps a port, as a header has them [RFC 9110 7.2]; empty where the target has no host."""
+
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 
 _ONCE = frozenset(
@@ -116,7 +123,7 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
     """
     method, target, authority, is_http_10 = _read_line(data[: data.find(b"\r\n")])
     ends = data.count(b"\r\n")
-    if data.count(b"\n") != ends or data.count(b"\r") != ends or b"\0" in data:
+    if BARE_END.search(data) is not None or b"\0" in data:
         raise HttpError(400, "the lines of a head end with CR and LF, and have neither of them, nor NUL, within")
     if b"\r\n " in data or b"\r\n\t" in data:
         raise HttpError(400, "a header is folded over several lines: send it in one")
@@ -124,6 +131,8 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
         raise HttpError(431, f"a request has up to {MAX_HEADERS} headers: send fewer")
     collected = _Collected()
     parser = httptools.HttpRequestParser(collected)
+    # White space may stand between the size of a chunk and its extension [RFC 9112 7.1.1].
+    parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
     try:
         parser.feed_data(data)
     except httptools.HttpParserUpgrade:
@@ -136,6 +145,7 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
     if authority is not None:
         # Whatever Host says [RFC 9112 3.2.2].
         headers["host"] = authority
+    _check_host(headers)
     request = Request(method, target, headers, is_http_10=is_http_10)
     return request, ChunkedBody(parser, collected) if request.length < 0 else None
 
@@ -165,6 +175,7 @@ def read_fields(fields: Sequence[tuple[bytes, bytes]], *, has_body: bool) -> Req
         headers["host"] = pseudo[b":authority"].decode("latin-1")
     if "host" not in headers:
         raise HttpError(400, "a request of HTTP/2 has an :authority: send one")
+    _check_host(headers)
     request = Request(method, path, headers, is_http_10=False)
     if has_body and "content-length" not in headers:
         request.length = -1
@@ -172,6 +183,12 @@ def read_fields(fields: Sequence[tuple[bytes, bytes]], *, has_body: bool) -> Req
     elif request.length and not has_body:
         raise HttpError(400, f"{request.length} bytes of a body are announced, and none come")
     return request
+
+
+def _check_host(headers: dict[str, str]) -> None:
+    host = headers.get("host")
+    if host is not None and _HOST.fullmatch(host) is None:
+        raise HttpError(400, f"the Host is {host!r:.100}: expected one name or address, and perhaps a port")
 
 
 def _headers_of(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -211,7 +228,7 @@ def _checked(method: bytes, target: bytes) -> tuple[str, str, str | None]:
     absolute = _ABSOLUTE.match(target)
     if absolute is not None:
         target = target[absolute.end() :] or b"/"
-    if not target.startswith(b"/") and target != b"*":
+    if not target.startswith(b"/") and (target != b"*" or method != b"OPTIONS"):
         raise HttpError(400, "a target begins with a slash, or is a whole http URL")
     authority = None if absolute is None else absolute[1].decode("ascii")
     return method.decode(), target.decode("ascii"), authority
