@@ -13,7 +13,7 @@ which they change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -181,10 +181,7 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> list
         namespace, name = place(request)
         client: str = request.path_params["client"]
         registry.store.get(kind.name, namespace, name)
-        for node in nodes:
-            if await node.end_session(f"{namespace}/{name}", client):
-                break
-        else:
+        if not await _is_done(node.end_session(f"{namespace}/{name}", client) for node in nodes):
             raise RequestError(404, f"space {name} has no session of client {client}")
         return _done(name)
 
@@ -193,10 +190,7 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> list
         namespace, name = place(request)
         connection: str = request.path_params["connection"]
         registry.store.get(kind.name, namespace, name)
-        for node in nodes:
-            if await node.close_connection(f"{namespace}/{name}", connection):
-                break
-        else:
+        if not await _is_done(node.close_connection(f"{namespace}/{name}", connection) for node in nodes):
             raise RequestError(404, f"space {name} has no connection {connection}")
         return _done(name)
 
@@ -210,6 +204,24 @@ def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> list
     ]
 
 
+async def _is_done(attempts: Iterable[Awaitable[bool]]) -> bool:
+    """Return whether one of the nodes has done it, of which another one may be away.
+
+    Raises:
+        NodeUnavailableError: none has, and one is away.
+    """
+    problem: NodeUnavailableError | None = None
+    for attempt in attempts:
+        try:
+            if await attempt:
+                return True
+        except NodeUnavailableError as error:
+            problem = error
+    if problem is not None:
+        raise problem
+    return False
+
+
 def _list_route(registry: Registry, listed: Subresource, nodes: Sequence[Pages]) -> Route:
     """Return the route to the pages of what all nodes report of a space."""
 
@@ -217,9 +229,13 @@ def _list_route(registry: Registry, listed: Subresource, nodes: Sequence[Pages])
         namespace, name = place(request)
         after = _PageQuery.of(request).after
         registry.store.get(ADDRESS_SPACE.name, namespace, name)
-        index, offset = _position(after, nodes)
-        found, has_more = await nodes[index](f"{namespace}/{name}", offset)
-        return _list(listed, found, _next(nodes, index, offset + len(found), has_more=has_more))
+        while True:
+            index, offset = _position(after, nodes)
+            found, has_more = await nodes[index](f"{namespace}/{name}", offset)
+            after = _next(nodes, index, offset + len(found), has_more=has_more)
+            # A space is at home on one node, and the pages of the others are empty.
+            if found or not after:
+                return _list(listed, found, after)
 
     return Route(f"{_SPACE}/{listed.name}", list_items)
 

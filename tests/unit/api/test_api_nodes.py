@@ -12,6 +12,7 @@ import pytest
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.client.management import ManagementError
 from enmasse.control.context import Context
+from enmasse.control.errors import NodeUnavailableError
 from enmasse.control.ports import MessageChoice
 from enmasse.model.schema.subresources import CONNECTIONS, LINKS, SESSIONS, WILLS, Subresource
 from enmasse.node.management.entity_types import ATTRIBUTES
@@ -132,6 +133,14 @@ def test_connections_of_all_nodes_are_listed_page_by_page(two: Two, what: str) -
     assert two("GET", f"{SPACES}/shop/{what}", params={"continue": "0.2"}).status_code == 400
 
 
+def test_the_first_page_is_that_of_the_first_node_which_has_something(two: Two) -> None:
+    two.sessions["north"].names = []
+    page = two("GET", f"{SPACES}/shop/connections").json()
+    assert [item["name"] for item in page["items"]] == ["d"]
+    two.sessions["south"].names = []
+    assert two("GET", f"{SPACES}/shop/connections").json()["items"] == []
+
+
 @pytest.mark.parametrize("listed", [CONNECTIONS, LINKS, SESSIONS, WILLS], ids=lambda listed: listed.name)
 def test_a_node_tells_all_that_is_listed(listed: Subresource) -> None:
     told = ATTRIBUTES[f"io.enmasse.{listed.name.removesuffix('s')}"]
@@ -142,6 +151,18 @@ def test_a_connection_is_closed_wherever_it_is(two: Two) -> None:
     assert two("DELETE", f"{SPACES}/shop/connections/d").status_code == 200
     assert two("DELETE", f"{SPACES}/shop/connections/d").status_code == 404
     assert (two.sessions["north"].names, two.sessions["south"].names) == (["a", "b", "c"], [])
+
+
+def test_what_is_at_one_node_is_ended_while_another_one_is_away(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> bool:
+        raise NodeUnavailableError("node north is not connected")
+
+    for call in ("close_connection", "end_session"):
+        monkeypatch.setattr(two.sessions["north"], call, away)
+    assert two("DELETE", f"{SPACES}/shop/connections/none").status_code == 503
+    assert two("DELETE", f"{SPACES}/shop/connections/d").status_code == 200
+    two.sessions["south"].names.append("lamp")
+    assert two("DELETE", f"{SPACES}/shop/sessions/lamp").status_code == 200
 
 
 def test_a_session_is_ended_wherever_it_is(two: Two) -> None:
