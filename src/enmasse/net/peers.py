@@ -8,6 +8,8 @@ Rules:
    receiver to compare.
 2. A connection without a whole header has ``HEADER_S`` for it (``proxy_layer``), and there may be only so many.
 3. A home that has not answered within ``ANSWER_S`` is away, as one is that cannot be reached: the caller goes on.
+4. A connection whose caller has hung up is not taken, though its header and more came first: a client that was told
+   to come again has said nothing, left no will and taken no session over.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterable
@@ -64,6 +67,13 @@ def is_ending(pid: int) -> bool:
     # Behind the name, which may have anything in it: the state, and five fields later the flags of <linux/sched.h>.
     fields = stat.rpartition(b")")[2].split()
     return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
+
+
+def has_hung_up(transport: asyncio.BaseTransport) -> bool:
+    """Return true if the other end of a connection has closed it, though what it said before may not be read yet."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 _NOBODY: Final = asyncio.Protocol()
@@ -137,6 +147,9 @@ class PeerLayer(HeaderLayer, asyncio.Protocol):
         """
         given, self._given = self._given, b""
         if self.is_closing():
+            return
+        if has_hung_up(self.lower):
+            self.refuse("its front has hung up meanwhile")
             return
         self._answer = bytes((Answer.TAKEN,))
         self.lower.resume_reading()

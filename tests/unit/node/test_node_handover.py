@@ -655,6 +655,29 @@ def test_a_front_that_dies_at_any_byte_leaves_nothing_at_the_home(play: Play) ->
     play(story)
 
 
+def test_what_a_front_has_given_up_is_not_taken(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    """As after the home has hung: the client was told to come again, so it has said nothing."""
+
+    async def story(stage: Stage) -> None:
+        queue = stage.home.entities.spaces[GUARDED].find("orders")
+        data = header(stage) + CONNECT + b"SEND\ndestination:orders\nreceipt:1\n\nx\0"
+        for has_gone in (True, False):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING), socket.socket(socket.AF_UNIX) as front:
+                front.connect(str(stage.peers / "home.sock"))
+                front.sendall(data)
+                if has_gone:
+                    front.close()
+                    await until_async(lambda: caplog.records)
+                    assert "hung up" in caplog.records[0].__dict__["fields"]["description"]
+                else:
+                    await until_async(lambda: queue.counts()["messagesStored"])
+            await until_async(lambda: not stage.home.connections.shells)
+            assert queue.counts()["messagesStored"] == (not has_gone)
+
+    play(story)
+
+
 def test_a_header_that_does_not_come_has_its_time(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_layer, "HEADER_S", 0.05)
 
