@@ -576,6 +576,7 @@ class UserEntity:
         certificates: names in client certificates that prove it.
         authorization: operations and patterns, in the node's grammar.
         scram: the keys of its password by mechanism.
+        client_ids: the pattern of the names that its clients have for themselves; empty: any.
     """
 
     name: str
@@ -588,6 +589,7 @@ class UserEntity:
     certificates: tuple[str, ...] = ()
     authorization: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     scram: dict[str, Any] = field(default_factory=dict, repr=False)
+    client_ids: str = ""
 
 
 @dataclass(frozen=True, slots=True)

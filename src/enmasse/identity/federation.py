@@ -49,7 +49,15 @@ def federated_user(
     if listed is not None:
         # A provider of others may give the name to somebody else, and has a permanent id for each.
         uid = listed.uid if settings.has_our_users else ""
-        return User(identity.username, space, listed.permissions, identity=identity, is_listed=True, uid=uid)
+        return User(
+            identity.username,
+            space,
+            listed.permissions,
+            identity=identity,
+            is_listed=True,
+            uid=uid,
+            client_ids=listed.client_ids,
+        )
     grants = [grant for grant in claimed_grants(identity, settings) if _is_understood(grant, matcher_of)]
     if not grants:
         return None

@@ -111,6 +111,8 @@ class User:
         identity: as an identity provider states it; None for a user of our own.
         is_listed: with an identity, whether its rights are those of a MessagingUser rather than of its token.
         uid: tells it from a former user of its name; empty: nothing does.
+        client_ids: the names that its clients have for themselves: one ``*`` stands for any letters, and
+            ``${username}`` or ``%u`` for its own name. Empty: any.
     """
 
     name: str
@@ -121,6 +123,18 @@ class User:
     identity: Identity | None = None
     is_listed: bool = False
     uid: str = ""
+    client_ids: str = ""
+
+    def may_call_itself(self, client: str) -> bool:
+        """Return whether a client of the user may have a name for itself."""
+        if not self.client_ids:
+            return True
+        first, star, last = (
+            part.replace("${username}", self.name).replace("%u", self.name) for part in self.client_ids.partition("*")
+        )
+        if not star:
+            return client == first
+        return len(client) >= len(first) + len(last) and client.startswith(first) and client.endswith(last)
 
     @property
     def owner(self) -> str:

@@ -347,7 +347,7 @@ def test_users_keep_passwords_and_rights(tmp_path: Path, memory_node: Any) -> No
     )  # fmt: skip
     pump = UserEntity(
         "default/shop.pump_7", "default/shop", "uid-shop", "pump_7", "uid-pump", 1, "1/uid-shop/uid-pump/1/",
-        certificates=("pump.example.com",), authorization=((("recv",), ("#",)),),
+        certificates=("pump.example.com",), authorization=((("recv",), ("#",)),), client_ids="%u-*",
     )  # fmt: skip
     strange = replace(jo, name="default/shop.x", username="x", uid="uid-x", authorization=((("send",), ("a/+",)),))
 
@@ -370,6 +370,7 @@ def test_users_keep_passwords_and_rights(tmp_path: Path, memory_node: Any) -> No
             {"operations": ["send", "recv"], "addresses": ["orders", "+"]}
         ]
         assert found["uid-pump"]["spec"]["authentication"] == {"type": "certificate", "subject": "pump.example.com"}
+        assert found["uid-pump"]["spec"]["clientId"] == {"pattern": "%u-*"}
         aside = registry.store.aside("uid-jo", ASIDE)
         assert aside is not None
         assert Credentials.unpack(aside).entity_keys() == keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -359,6 +360,32 @@ def test_grants_may_name_the_client(hall: Guarded) -> None:
     wild.subscribed("#")
     assert tell_self.answer("own/jo/gauge/b") == 0
     assert (topics(wild), topics(tell_self)) == ([], ["own/jo/gauge/b"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("${username}-*", ["jo-1", "jo-"], ["jo", "bo-1", "x"]),
+        ("%u", ["jo"], ["jo-1", "%u"]),
+        ("*-x", ["a-x"], ["-y", "x"]),
+        ("a*a", ["aa", "a*a"], ["a"]),
+    ],
+)
+def test_a_user_may_be_bound_to_what_its_clients_call_themselves(
+    scene: Guarded, pattern: str, good: list[str], bad: list[str]
+) -> None:
+    jo = person("jo", "ns/shop", Grant(("send",), ("queue",)))
+    scene.gate.users = Users([replace(jo, client_ids=pattern)], b"seed")
+    login = {"user_name": "jo@shop.ns", "password": b"secret"}
+    clients = [scene.jo(client_id=name) for name in good]
+    for name in (*bad, ""):
+        assert refused(scene, V5, client_id=name, **login).reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
+        if name:
+            assert refused(scene, V3, client_id=name, **login).reason == 2
+    scene.gate.users = Users([replace(jo, client_ids="other")], b"seed")
+    scene.review()
+    scene.go_on()
+    assert all(client.is_cut for client in clients)
 
 
 def test_a_filter_with_too_many_parts_is_refused(hall: Guarded) -> None:

@@ -239,7 +239,7 @@ def adopted_user(entity: UserEntity, node: str, *, is_external: bool) -> Resourc
             {"operations": list(operations), "addresses": [_declared_pattern(pattern) for pattern in patterns]}
             for operations, patterns in entity.authorization
         ],
-    }
+    } | ({"clientId": {"pattern": entity.client_ids}} if entity.client_ids else {})
     namespace, _, space = entity.space.partition("/")
     name = f"{namespace}/{object_name(space, entity.username)}"
     document = _document(MESSAGING_USER, replace(entity, name=name), node, spec)

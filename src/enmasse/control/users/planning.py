@@ -98,6 +98,7 @@ def user_entity(user: MessagingUser, space: SpaceFacts, credentials: Credentials
             for grant in spec.authorization
         ),
         scram=credentials.entity_keys() if credentials is not None and found.type == "password" else {},
+        client_ids=spec.client_id.pattern if spec.client_id is not None else "",
     )
 
 

@@ -68,6 +68,7 @@ class AmqpUserAdmin(AmqpNodeAdmin):
                 (tuple(grant["operations"]), tuple(grant["addresses"])) for grant in found.get("authorization") or ()
             ),
             scram=keys,
+            client_ids=found.get("clientIds") or "",
         )
 
     async def may(self, name: str, operation: str, address: str) -> tuple[bool, str]:
@@ -117,4 +118,5 @@ def _attributes(user: UserEntity) -> dict[str, Any]:
             for operations, addresses in user.authorization
         ],
         "scram": user.scram,
+        "clientIds": user.client_ids or None,
     }

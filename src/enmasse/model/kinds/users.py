@@ -64,6 +64,14 @@ class UserAuthentication(Model):
     """The subject of a certificate, or one of its other names; left out: the username."""
 
 
+class ClientId(Model):
+    """The names that clients of a user have for themselves."""
+
+    pattern: str = Field(min_length=1, max_length=253)
+    """The client id of MQTT, container id of AMQP or `client-id` of STOMP: text in which one `*` stands for any
+    letters, and `${username}` or `%u` for the user's name, such as `${username}-*`. Others are refused."""
+
+
 class Authorization(Model):
     """Some operations on some addresses."""
 
@@ -84,6 +92,8 @@ class MessagingUserSpec(Model):
     authentication: UserAuthentication = UserAuthentication()
     authorization: tuple[Authorization, ...] = Field(default=(), strict=False)
     """The rights of the user; it has no others."""
+    client_id: ClientId | None = None
+    """The names that its clients may have for themselves; left out: any."""
 
 
 class MessagingUserStatus(ResourceStatus):
@@ -107,6 +117,11 @@ class MessagingUser(SpaceMember):
         """Yield what is wrong beyond the types of single fields."""
         yield from self._username_problems()
         yield from self._authentication_problems()
+        client_id = self.spec.client_id
+        if client_id is not None and client_id.pattern.count("*") > 1:
+            yield Problem(
+                "spec.clientId.pattern", f"expected at most one '*', got {describe_value(client_id.pattern)}"
+            )
         for index, grant in enumerate(self.spec.authorization):
             path = f"spec.authorization[{index}].addresses"
             if not grant.addresses and not {"view", "manage"}.issuperset(grant.operations):

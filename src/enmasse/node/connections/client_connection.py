@@ -256,6 +256,8 @@ class ClientConnection:
     host_words: ClassVar[HostWords] = HostWords()
     """The protocol's words for the host that clients name, for errors."""
 
+    names_itself: ClassVar[bool] = True
+    """True if its clients have names for themselves."""
     serves_devices: ClassVar[bool] = False
     """True if the protocol has words for what devices do."""
 
@@ -408,7 +410,9 @@ class ClientConnection:
         Returns:
             True if the connection is open now.
         """
-        self.container = self.admission.rights.client = container
+        self.container = container
+        rights = self.admission.rights
+        rights.client = container if self.names_itself else ""
         try:
             space = self.admission.enter(host)
             self._require_served()
@@ -436,6 +440,8 @@ class ClientConnection:
     def _require_served(self) -> None:
         if self.admission.device is not None and not self.serves_devices:
             raise RemoteError("amqp:not-allowed", f"devices do not speak {self.protocol} here")
+        if self.admission.device is None and (problem := self.admission.rights.client_problem) is not None:
+            raise RemoteError("amqp:unauthorized-access", problem)
 
     def close(self, condition: str, description: str) -> None:
         """Close the connection and send the client the reason; does nothing if it is being closed already."""

@@ -126,6 +126,7 @@ class HttpConnection(ClientConnection):
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
+    names_itself: ClassVar[bool] = False
     serves_devices: ClassVar[bool] = True
     engine: Connection | Exchange
 
@@ -515,8 +516,6 @@ class HttpConnection(ClientConnection):
             raise http_error(closing)
         self._is_entering = True
         has_entered = self.enter(host, f"http-{self.number}")
-        # That is no name that the client has for itself, which grants may be for.
-        self.admission.rights.client = ""
         self._is_entering = False
         if self._passing is not None:
             self._has_entered = True

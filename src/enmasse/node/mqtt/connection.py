@@ -215,7 +215,10 @@ class MqttConnection(ClientConnection):
     def end(self, error: RemoteError) -> None:
         """Tell the client why the connection ends, and close it once that is written."""
         if self.space is None:
-            reason = _REFUSED.get(error.condition) or reason_of(error)
+            is_other = self.admission.rights.client_problem is not None
+            reason = (
+                Reason.CLIENT_IDENTIFIER_NOT_VALID if is_other else _REFUSED.get(error.condition) or reason_of(error)
+            )
             self.engine.refuse(reason, error.description)
         elif not self._has_session:
             self.engine.fail(error)

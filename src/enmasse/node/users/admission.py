@@ -251,7 +251,7 @@ class Admission(Authentication):
         if now is None:
             return f"the credentials of user {user.name!r} have changed"
         self.rights.user = now
-        return None
+        return None if self.device is not None else self.rights.client_problem
 
 
 def credential_of(user: User, by: str | None) -> bytes:

@@ -119,7 +119,15 @@ class StoredUsers:
             return None
         permissions = Permissions(read_grants(record), matcher_of, name)
         certificates = tuple(record.get("certificates", ()))
-        return User(name, space, permissions, read_scram(record), certificates, uid=record.get("uid", ""))
+        return User(
+            name,
+            space,
+            permissions,
+            read_scram(record),
+            certificates,
+            uid=record.get("uid", ""),
+            client_ids=record.get("clientIds", ""),
+        )
 
     def certified(self, names: Iterable[str], space: str | None) -> list[User]:
         """Return the users that a certificate with these names proves, in a space or in any."""

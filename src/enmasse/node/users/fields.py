@@ -25,6 +25,8 @@ MAX_CERTIFICATES = 64
 MAX_CERTIFICATE_BYTES = 253
 """With a space it makes a key of the journal."""
 MAX_SPACE_BYTES = 140
+MAX_PATTERN_BYTES = 1_024
+"""Of the names that clients have for themselves."""
 MAX_GRANTS = 1_000
 """The most patterns of one user: all of them may be tried when a link attaches."""
 
@@ -94,6 +96,15 @@ def _certificates(key: str, value: Any) -> list[str]:
     return list(dict.fromkeys(value))
 
 
+def _client_ids(key: str, value: Any) -> str:
+    text = _text(key, value)
+    if len(text.encode()) > MAX_PATTERN_BYTES or text.count("*") > 1:
+        raise UsersFileError(
+            f"{key} takes a text of at most {MAX_PATTERN_BYTES} bytes, in which '*' stands once at most"
+        )
+    return text
+
+
 def _authorization(key: str, value: Any) -> list[dict[str, list[str]]]:
     if not isinstance(value, list):
         raise UsersFileError(f"{key} takes a list, not {shown(value)}")
@@ -128,6 +139,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "uid": _text,
     "generation": _number,
     "revision": _text,
+    "clientIds": _client_ids,
 }
 
 

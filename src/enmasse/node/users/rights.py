@@ -59,6 +59,14 @@ class Rights:
         return "" if self.user is None else self.user.name
 
     @property
+    def client_problem(self) -> str | None:
+        """The reason why the client may not have its name for itself; ``None`` if it may, or has none."""
+        user = self.user
+        if user is None or not self.client or user.may_call_itself(self.client):
+            return None
+        return f"clients of user {user.name!r} call themselves {user.client_ids!r}, not {self.client!r:.200}"
+
+    @property
     def user_id(self) -> bytes:
         """The user-id that messages of the user may have [AMQP 3.2.4]."""
         return (self.username or ANONYMOUS).encode()
