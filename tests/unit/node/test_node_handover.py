@@ -613,8 +613,8 @@ import os, socket, sys
 os.setuid(65534)
 with socket.socket(socket.AF_UNIX) as home:
     home.connect(sys.argv[1])
-    home.sendall(bytes.fromhex(sys.argv[2]))
     try:
+        home.sendall(bytes.fromhex(sys.argv[2]))
         print(home.recv(100))
     except ConnectionError:
         print(b"")
