@@ -498,7 +498,10 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
     "an unknown subscription": ("UNSUBSCRIBE", {"id": "9"}, "amqp:not-found"),
     "an unknown ack": ("ACK", {"id": "77"}, "amqp:not-found"),
     "an ack that is no number": ("ACK", {"id": "seven"}, "amqp:not-found"),
-    "an ack of nothing": ("NACK", {}, "amqp:not-found"),
+    "an ack of nothing": ("NACK", {}, "amqp:invalid-field"),
+    "an ack by the message-id of 1.1": ("ACK", {"message-id": "1"}, "amqp:invalid-field"),
+    "a subscription without id": ("SUBSCRIBE", {"destination": "queue"}, "amqp:invalid-field"),
+    "an end of a subscription without id": ("UNSUBSCRIBE", {"destination": "queue"}, "amqp:invalid-field"),
     "an unknown transaction": ("COMMIT", {"transaction": "t"}, "amqp:transaction:unknown-id"),
     "a message of an unknown transaction": (
         "SEND", {"destination": "queue", "transaction": "t"}, "amqp:transaction:unknown-id",

@@ -282,3 +282,23 @@ def test_no_bytes_make_it_fail(data: bytes, command: bytes, is_open: bool) -> No
     scene.engine.receive(command + b"\n" + data, 0.0)
     scene.engine.receive(data + b"\x00", 0.0)
     scene.said()
+
+
+@pytest.mark.parametrize("size", [b"", b"content-length:3\n"])
+def test_line_ends_are_no_body(size: bytes) -> None:
+    for step in (1, 1_000):
+        scene = Scene()
+        said = CONNECT.replace(b"\x00", b"\n\n\x00") + b"SUBSCRIBE\nid:1\ndestination:a\n%b\n\r\n\n\0" % size
+        for at in range(0, len(said), step):
+            scene.engine.receive(said[at : at + step], 0.0)
+        assert [found[0] for found in scene.heard] == ["CONNECT", "SUBSCRIBE"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"\nx\0", b"\0\0", b"\n" * 99, b"content-length:3\n\n\n\0x\0", b"content-length:99\n\n\n"]
+)
+def test_a_body_is_of_send_alone_however_it_begins(body: bytes) -> None:
+    scene = Scene().opened()
+    head = b"" if body.startswith(b"content") else b"\n"
+    scene.engine.receive(b"SUBSCRIBE\nid:1\ndestination:a\n" + head + body, 0.0)
+    assert b"ERROR\n" in scene.said()

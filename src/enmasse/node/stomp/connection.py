@@ -426,7 +426,7 @@ class StompConnection(ClientConnection):
 
     def _subscribe(self, headers: dict[str, str], receipt: bytes | None) -> None:
         destination = required(headers, "destination", "SUBSCRIBE")
-        name = subscription_of(headers, "SUBSCRIBE")
+        name = subscription_of(headers, "SUBSCRIBE", self.engine.version)
         if name in self._receivers:
             raise RemoteError("amqp:not-allowed", f"there is a subscription {name!r:.100} already")
         mode = mode_of(headers)
@@ -478,7 +478,7 @@ class StompConnection(ClientConnection):
         )
 
     def _unsubscribe(self, headers: dict[str, str]) -> None:
-        name = subscription_of(headers, "UNSUBSCRIBE")
+        name = subscription_of(headers, "UNSUBSCRIBE", self.engine.version)
         if name not in self._receivers and not headers.get("id"):
             source = resolve(self._space(), name)
             same = (one for one in self._receivers if resolve(self._space(), one) == source)

@@ -12,6 +12,7 @@ from enmasse.messaging.retaining import RETAINED_FILTER
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.readers import CONSUMER
+from enmasse.wire.stomp.frames import Version
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
@@ -49,9 +50,10 @@ def required(headers: Mapping[str, str], name: str, command: str) -> str:
     return value
 
 
-def subscription_of(headers: Mapping[str, str], command: str) -> str:
+def subscription_of(headers: Mapping[str, str], command: str, version: Version) -> str:
     """Return the subscription's name; clients of version 1.0 may use the destination."""
-    return headers.get("id") or headers.get("destination") or required(headers, "id", command)
+    by_destination = headers.get("destination") if version is Version.V1_0 else None
+    return headers.get("id") or by_destination or required(headers, "id", command)
 
 
 def is_true(headers: Mapping[str, str], name: str) -> bool:

@@ -16,7 +16,9 @@ from enmasse.message.sections import data_start
 from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.part import Part
 from enmasse.messaging.relay.senders import RelayProducer
+from enmasse.node.stomp.headers import required
 from enmasse.node.transactions import Transactions
+from enmasse.wire.stomp.frames import Version
 
 if TYPE_CHECKING:
     from enmasse.messaging.transaction import Transaction
@@ -105,7 +107,11 @@ class Settling(Part["StompConnection"]):
         Raises:
             RemoteError: there is no such delivery, or transaction, or it cannot be part of one.
         """
-        text = headers.get("id") or headers.get("message-id", "")
+        command = "ACK" if is_ack else "NACK"
+        if self.whole.engine.version is Version.V1_2:
+            text = required(headers, "id", command)
+        else:
+            text = headers.get("id") or required(headers, "message-id", command)
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
         found = self.unacknowledged.get(number)
         if found is None:

@@ -63,6 +63,9 @@ PATIENCE = 2
 
 MAX_BEAT_DIGITS = 9
 
+MAX_LINE_ENDS = 64
+"""The most line ends in the place of a body that a frame has none of; some clients write one or two."""
+
 
 class _Phase(Enum):
     CONNECT = auto()
@@ -73,6 +76,21 @@ class _Phase(Enum):
     LINGER = auto()
     """``ERROR`` was sent; input is ignored."""
     DONE = auto()
+
+
+def _is_empty(data: bytes, at: int, end: int, size: int) -> bool:
+    """Return whether a body has nothing but line ends, as far as it has come.
+
+    Args:
+        data: what has come.
+        at: where the body begins in it.
+        end: where it ends.
+        size: the length that the frame states for the body, or -1.
+    """
+    body = data[at : min(end, at + (MAX_LINE_ENDS if size < 0 else size) + 1)]
+    plain = body.lstrip(b"\r\n")
+    ends = len(body) - len(plain)
+    return ends <= MAX_LINE_ENDS and (not plain or (not plain[0] and (size < 0 or ends == size)))
 
 
 class Connection:
@@ -313,7 +331,7 @@ class Connection:
         """Return the place of the NUL after a body; -1 if it has not come, and the frame is kept."""
         if size > MAX_BODY_BYTES:
             raise FrameError(f"a body has up to {MAX_BODY_BYTES} bytes, not {size}")
-        if not has_body and (size > 0 or (body_at < end and data[body_at])):
+        if not has_body and (size > MAX_LINE_ENDS or not _is_empty(data, body_at, end, size)):
             raise FrameError("only SEND has a body")
         if size < 0:
             stop = data.find(0, body_at)
