@@ -199,18 +199,38 @@ def meet(wanted: Pattern, granted: Pattern, most: int = MAX_PARTS) -> list[Patte
         granted: a pattern of any form.
         most: the most patterns that are looked for.
     """
-    known: dict[tuple[int, int], dict[Pattern, None]] = {}
+    try:
+        return list(_Meeting(wanted, granted, most).rest_of(0, 0))
+    except _TooManyError:
+        return None
 
-    def rest_of(at: int, other: int) -> dict[Pattern, None]:
-        """Return the patterns of what follows the first words of both."""
-        found = known.get((at, other))
+
+class _Meeting:
+    """Two patterns whose words are compared; what follows the first words of both is worked out once."""
+
+    __slots__ = ("_granted", "_known", "_most", "_wanted")
+
+    def __init__(self, wanted: Pattern, granted: Pattern, most: int) -> None:
+        self._wanted = wanted
+        self._granted = granted
+        self._most = most
+        self._known: dict[tuple[int, int], dict[Pattern, None]] = {}
+
+    def rest_of(self, at: int, other: int) -> dict[Pattern, None]:
+        """Return the patterns of what follows the first words of both.
+
+        Raises:
+            _TooManyError: there are too many.
+        """
+        found = self._known.get((at, other))
         if found is None:
-            found = known[at, other] = look(at, other)
-            if len(found) > most:
+            found = self._known[at, other] = self._look(at, other)
+            if len(found) > self._most:
                 raise _TooManyError
         return found
 
-    def look(at: int, other: int) -> dict[Pattern, None]:
+    def _look(self, at: int, other: int) -> dict[Pattern, None]:
+        wanted, granted = self._wanted, self._granted
         mine = wanted[at] if at < len(wanted) else None
         theirs = granted[other] if other < len(granted) else None
         if mine is Wild.REST:
@@ -218,17 +238,12 @@ def meet(wanted: Pattern, granted: Pattern, most: int = MAX_PARTS) -> list[Patte
         if theirs is Wild.REST:
             if other == len(granted) - 1:
                 return {wanted[at:]: None}
-            after = {} if mine is None else {(mine, *rest): None for rest in rest_of(at + 1, other)}
-            return rest_of(at, other + 1) | after
+            after = {} if mine is None else {(mine, *rest): None for rest in self.rest_of(at + 1, other)}
+            return self.rest_of(at, other + 1) | after
         if mine is None or theirs is None:
             return {(): None} if mine is theirs else {}
         word = _both(mine, theirs)
-        return {} if word is None else {(word, *rest): None for rest in rest_of(at + 1, other + 1)}
-
-    try:
-        return list(rest_of(0, 0))
-    except _TooManyError:
-        return None
+        return {} if word is None else {(word, *rest): None for rest in self.rest_of(at + 1, other + 1)}
 
 
 def _both(mine: str | Wild | Start, theirs: str | Wild | Start) -> str | Wild | Start | None:
