@@ -7,13 +7,15 @@ import base64
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from enmasse.client import Message
 from enmasse.message.parts import Parts
 from enmasse.message.sections import Properties, encode_message
-from enmasse.node.http.cloudevents import EVENT_TYPE, event_of, read_event
+from enmasse.message.types import Timestamp, UInt, ULong
+from enmasse.node.http.cloudevents import EVENT_TYPE, event_of, from_headers, read_event
 from enmasse.node.http.documents import from_sections
 from enmasse.node.http.values import MAX_JSON_LEVELS, read_json
 from enmasse.wire.http.answers import HttpError
@@ -89,6 +91,54 @@ def test_events_are_asked_and_answered_in_binary_mode(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+@pytest.mark.parametrize(
+    "time",
+    ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00.123456789z", "2016-12-31T23:59:60Z", "2026-01-31T12:00:00+05:30"],
+)
+def test_the_time_of_an_event_is_kept_as_it_is(time: str) -> None:
+    parts = Parts()
+    assert read_event({**EVENT, "time": time}, parts) == b""
+    assert event_of(parts.encode(b""), source="/s", name="7") == {**EVENT, "time": time}
+
+
+def test_attributes_of_other_types_are_shown_as_json_has_them() -> None:
+    parts = Parts()
+    read_event(EVENT, parts)
+    for name, value in {
+        "time": Timestamp(1_769_860_800_000), "late": Timestamp(1_769_860_800_007), "mark": b"\xff\x00",
+        "key": UUID(int=7), "few": UInt(7), "many": ULong(1 << 40), "yes": True,
+    }.items():  # fmt: skip
+        parts.properties[f"cloudEvents_{name}"] = value
+    found = event_of(parts.encode(b""), source="/s", name="7")
+    assert found == EVENT | {
+        "time": "2026-01-31T12:00:00Z", "late": "2026-01-31T12:00:00.007Z", "mark": "/wA=",
+        "key": "00000000-0000-0000-0000-000000000007", "few": 7, "many": "1099511627776", "yes": True,
+    }  # fmt: skip
+
+
+def test_an_event_without_a_content_type_leaves_without_one() -> None:
+    parts = Parts()
+    read_event(EVENT, parts)
+    assert event_of(parts.encode(b"words"), source="/s", name="7") == EVENT | {"data_base64": "d29yZHM="}
+
+
+def test_values_of_headers_may_stand_in_quotes() -> None:
+    parts = Parts()
+    headers = {f"ce-{name}": value for name, value in EVENT.items()}
+    from_headers(parts, headers | {"ce-subject": '"a \\"b\\\\ %E2%82%AC"', "ce-other": '"a"b'})
+    properties = parts.properties
+    assert (properties["cloudEvents_subject"], properties["cloudEvents_other"]) == ('a "b\\ \u20ac', '"a"b')
+
+
+def test_a_batch_may_have_no_event(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.client() as client:
+            answer = await client.post("orders/messages", content=b"[]", headers={"Content-Type": BATCH})
+            assert (answer.status_code, answer.content) == (200, b"")
+
+    play(tmp_path, story)
+
+
 def test_what_is_no_event_becomes_one_and_structured_ones_are_understood() -> None:
     plain = event_of(encode_message(b"\xff"), source="/s", name="7")
     assert plain == {
@@ -132,6 +182,11 @@ def test_a_body_that_nests_deep_is_shown_as_bytes(depth: int) -> None:
         {**EVENT, "data": 1, "data_base64": ""},
         {**EVENT, "data_base64": "?"},
         {**EVENT, "source": ""},
+        {**EVENT, "time": "yesterday"},
+        {**EVENT, "time": "2026-13-31T12:00:00Z"},
+        {**EVENT, "time": "2026-01-31 12:00:00Z"},
+        {**EVENT, "time": "2026-01-31T12:00:00"},
+        {**EVENT, "time": 1},
     ],
 )
 def test_what_should_be_an_event_and_is_none_is_refused(event: Any) -> None:

@@ -14,12 +14,14 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from enmasse.errors import RemoteError
 from enmasse.message.parts import Parts
 from enmasse.message.sections import Sections
+from enmasse.message.types import Timestamp
 from enmasse.node.http.values import INVALID, base64_of, is_json, parse_json, read_json
 from enmasse.node.plain_values import as_bytes, as_text
 from enmasse.wire.http.answers import HttpError
@@ -40,6 +42,12 @@ PLAIN_TYPE: Final = "io.enmasse.message"
 
 _REQUIRED = ("specversion", "id", "source", "type")
 _NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_ESCAPED = re.compile(r"\\(.)")
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}):([0-9]{2})(?:\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
 _KEPT = "!#$&'()*+,/:;=?@[]~^`{|}<>-_."
 """Characters that need no encoding in a header [CloudEvents HTTP 3.1.3.2]."""
 
@@ -51,10 +59,18 @@ def from_headers(parts: Parts, headers: Mapping[str, str]) -> None:
         HttpError: they are not those of an event.
     """
     attributes = {
-        name.removeprefix(HEADER): unquote(value) for name, value in headers.items() if name.startswith(HEADER)
+        name.removeprefix(HEADER): unquote(_unquoted(value))
+        for name, value in headers.items()
+        if name.startswith(HEADER)
     }
     if attributes:
         _add(parts, attributes)
+
+
+def _unquoted(value: str) -> str:
+    """Return a header's value without the quotes that it may stand in [CloudEvents HTTP 3.1.3.2]."""
+    is_quoted = _QUOTED.fullmatch(value) is not None
+    return _ESCAPED.sub(r"\1", value[1:-1]) if is_quoted else value
 
 
 def _add(parts: Parts, attributes: Mapping[str, Any]) -> None:
@@ -70,6 +86,22 @@ def _add(parts: Parts, attributes: Mapping[str, Any]) -> None:
         if not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 31):
             raise HttpError(400, f"attribute {name} is a text, true, false or a number of 32 bits", INVALID)
         parts.properties[PREFIX + name] = value
+    time = attributes.get("time")
+    if time is not None and not _is_time(time):
+        raise HttpError(400, f"the attribute time is as 2026-01-31T12:00:00Z, not {time!r:.60}", INVALID)
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value is a time of RFC 3339."""
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return False
+    try:
+        # A second that leaps is none of Python's.
+        datetime.fromisoformat(f"{found[1]}T{found[2]}:{'59' if found[3] == '60' else found[3]}{found[4].upper()}")
+    except ValueError:
+        return False
+    return True
 
 
 def read_event(document: Any, parts: Parts) -> bytes:
@@ -129,7 +161,25 @@ def attributes_of(properties: Mapping[Any, Any]) -> dict[str, Any]:
 
 def to_headers(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the headers of an event in binary mode."""
-    return [(f"{HEADER}{name}", quote(as_text(value), safe=_KEPT)) for name, value in attributes.items()]
+    return [(f"{HEADER}{name}", quote(as_text(_shown(value)), safe=_KEPT)) for name, value in attributes.items()]
+
+
+def _shown(value: Any) -> str | bool | int:
+    """Return an attribute, which AMQP may have in a type of its own, as CloudEvents have it in JSON."""
+    if isinstance(value, Timestamp):
+        try:
+            time = datetime.fromtimestamp(int(value) // 1_000, UTC).replace(microsecond=int(value) % 1_000 * 1_000)
+        except (ValueError, OverflowError, OSError):
+            return str(int(value))
+        return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        # CloudEvents have numbers of 32 bits.
+        return int(value) if -(1 << 31) <= value < 1 << 31 else str(int(value))
+    return as_text(value)
 
 
 def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
@@ -157,9 +207,13 @@ def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
         if isinstance(document, dict) and all(document.get(required) for required in _REQUIRED):
             return document
     found: dict[str, Any] = attributes or {"specversion": "1.0", "id": name, "source": source, "type": PLAIN_TYPE}
-    found = {key: value if isinstance(value, bool | int) else as_text(value) for key, value in found.items()}
+    found = {key: _shown(value) for key, value in found.items()}
     if content_type:
         found["datacontenttype"] = content_type
+    elif attributes and body:
+        # As text it would be JSON, which nobody has said it is [CloudEvents JSON 3.1].
+        found["data_base64"] = b64encode(body).decode()
+        return found
     _show_data(found, body, content_type)
     return found
 

@@ -148,7 +148,7 @@ _BODIES: Final[Mapping[tuple[str, str], Document]] = {
         **_ANY_BODY,
         LINES_TYPE: {"schema": {**_TEXT, "description": "a Message in each line"}},
         EVENT_TYPE: {"schema": _ref("Event")},
-        BATCH_TYPE: {"schema": {"type": "array", "items": _ref("Event"), "minItems": 1, "maxItems": MAX_MESSAGES}},
+        BATCH_TYPE: {"schema": {"type": "array", "items": _ref("Event"), "maxItems": MAX_MESSAGES}},
     },
     ("settle", "POST"): {"application/json": {"schema": _ref("Settlement")}},
     ("renew", "POST"): {"application/json": {"schema": _ref("Renewal")}},

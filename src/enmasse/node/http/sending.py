@@ -156,6 +156,9 @@ def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is
     route: Route = request.route
     wait_s, key = _wait_of(route), request.headers.get("idempotency-key", "")
     items: Sequence[Any] = read_batch(body) if is_events else [line for line in body.split(b"\n") if line.strip()]
+    if is_events and not items:
+        connection.finish(head(200, LINES_TYPE))  # it is a batch [CloudEvents JSON 4.1]
+        return
     if not items:
         raise HttpError(400, "a batch has a message in each line, and this one has none")
     if len(items) > MAX_BATCH:
