@@ -12,9 +12,9 @@ Each end is an engine of ``transport.py``. Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from enmasse.net.transport import EngineProtocol
+from enmasse.net.transport import Engine, EngineProtocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -139,15 +139,35 @@ class PipeEnd:
             ended()
 
 
+class HomeEngine(Engine, Protocol):
+    """An engine that speaks to the home of a space.
+
+    Attributes:
+        out: what is to be written.
+        is_ending: whether nothing more is said behind that.
+    """
+
+    out: Any
+    is_ending: bool
+
+
 class HomeProtocol(EngineProtocol):
     """A connection to the home of a space."""
 
     __slots__ = ()
+    engine: HomeEngine
     linger_s = LAST_S
 
     def eof_received(self) -> bool:
         """Close the connection: a home that says nothing more hears nothing either."""
         return False
+
+    def flush(self) -> None:
+        """Write what the client has said, and that it says nothing more, if that is so."""
+        super().flush()
+        if self.engine.is_ending and not (self.engine.out or self.engine.closed or self.is_lost):
+            self.engine.is_ending = False
+            self.transport.write_eof()
 
 
 class PipeProtocol(HomeProtocol):
@@ -165,13 +185,6 @@ class PipeProtocol(HomeProtocol):
         self.transport.set_write_buffer_limits(high=0, low=0)
         self._take(self._make_engine(self))
         self._wake(self.engine)
-
-    def flush(self) -> None:
-        """Write what the client has said, and that it says nothing more, if that is so."""
-        super().flush()
-        if self.engine.is_ending and not (self.engine.out or self.engine.closed or self.is_lost):
-            self.engine.is_ending = False
-            self.transport.write_eof()
 
 
 def _enough(_size: int) -> bool:

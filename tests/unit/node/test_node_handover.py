@@ -13,6 +13,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ from enmasse.iot.certificates import facts_of
 from enmasse.net import peers, proxy_layer
 from enmasse.net.certificates import CLIENTS
 from enmasse.net.loop import run
+from enmasse.node import server
 from enmasse.node.devices.registry_link import RegistryLink
 from enmasse.node.devices.tenants import Tenant
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
@@ -442,7 +444,7 @@ def test_users_with_passwords(play: Play, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CERTIFICATES)
-def test_users_with_certificates(play: Play, name: str) -> None:
+def test_users_with_certificates(play: Play, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     way = CERTIFICATES[name]
 
     async def story(stage: Stage) -> None:
@@ -459,6 +461,13 @@ def test_users_with_certificates(play: Play, name: str) -> None:
             stage.users()
             await client.ended()
         stage.users(jo())
+        with monkeypatch.context() as patch:
+            # Certificates end at days.
+            end = time.time() + 1.0
+            patch.setattr(server, "end_of", lambda _certificate: end)
+            async with way(stage) as client:
+                assert len(stage.front.handovers) == 1
+                assert "certificate has expired" in await client.ended()
         async with way(stage) as client:
             others = Operator(stage.directory / "others")
             others.keep_server_certificate("default", ("localhost",))
@@ -784,6 +793,86 @@ def test_who_answers_no_close_but_waits_for_its_socket_to_fail_as_proton_does_ha
                 while part := client.recv(4096):
                     heard += part
             assert b"amqp:connection:forced" in heard
+
+    play(story)
+
+
+SAID = {
+    "STOMP": (
+        b"CONNECT\naccept-version:1.2\nhost:open.ns\n\n\0",
+        b"SEND\ndestination:orders\nreceipt:7\n\nx\0",
+        b"receipt-id:7\n",
+    ),
+    "HTTP": (
+        b"GET /v1/spaces/open.ns/addresses/orders HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        (
+            b"POST /v1/spaces/open.ns/addresses/orders/messages HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 1\r\n\r\nx"
+        ),
+        b'"accepted"',
+    ),
+    "HTTP, nothing before": (
+        b"",
+        (
+            b"POST /v1/spaces/open.ns/addresses/other/receive?wait=60 HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 0\r\n\r\n"
+        ),
+        b'{"messages": []}',
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", SAID)
+@pytest.mark.parametrize("end", ["in the clear", "TLS, its end of data", "TLS, the end of the socket"])
+def test_a_client_that_says_nothing_more_hears_its_answers(play: Play, protocol: str, end: str) -> None:
+    first, said, answer = SAID[protocol]
+
+    def hear(stage: Stage) -> bytes:
+        heard = b""
+        with socket.create_connection(("127.0.0.1", stage.port), timeout=30) as plain:
+            if end == "in the clear":
+                if first:
+                    plain.sendall(first)
+                    assert plain.recv(4096)
+                plain.sendall(said)
+                plain.shutdown(socket.SHUT_WR)
+                while part := plain.recv(4096):
+                    heard += part
+                return heard
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = stage.trust().wrap_bio(incoming, outgoing, server_hostname="localhost")
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    plain.sendall(outgoing.read())
+                    incoming.write(plain.recv(4096))
+            if first:
+                tls.write(first)
+                plain.sendall(outgoing.read())
+                while True:
+                    incoming.write(plain.recv(4096))
+                    with suppress(ssl.SSLWantReadError):
+                        assert tls.read(4096)
+                        break
+            tls.write(said)
+            if end == "TLS, its end of data":
+                with suppress(ssl.SSLWantReadError):
+                    tls.unwrap()
+            plain.sendall(outgoing.read())
+            if end == "TLS, the end of the socket":
+                plain.shutdown(socket.SHUT_WR)
+            while part := plain.recv(4096):
+                incoming.write(part)
+                with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+                    while found := tls.read(4096):
+                        heard += found
+        return heard
+
+    async def story(stage: Stage) -> None:
+        assert answer in await asyncio.to_thread(hear, stage)
+        await until_async(lambda: not stage.front.connections.shells and not stage.home.connections.shells)
 
     play(story)
 

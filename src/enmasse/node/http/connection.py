@@ -318,7 +318,10 @@ class HttpConnection(ClientConnection):
         Messages are handed out by no other answer, so whoever is gone altogether gets none.
         """
         operation = self._operation
-        if self._passing is not None or isinstance(operation, Events):
+        if self._passing is not None:
+            self._passing.end_input()
+            return True
+        if isinstance(operation, Events):
             return False
         if isinstance(operation, Receiving | WaitingDevice):
             operation.wait_no_longer()

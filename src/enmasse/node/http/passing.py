@@ -46,8 +46,8 @@ class Passing:
     """
 
     __slots__ = (
-        "_asked", "_call", "_connection", "_handovers", "_home", "_is_over", "_parts", "_space", "_start",
-        "_upstream",
+        "_asked", "_call", "_connection", "_handovers", "_home", "_is_input_over", "_is_over", "_parts", "_space",
+        "_start", "_upstream",
     )  # fmt: skip
 
     def __init__(self, connection: HttpConnection, handovers: Handovers, space: Space, home: Home) -> None:
@@ -62,7 +62,7 @@ class Passing:
         self._start = b""
         """The head of an answer that is to be written as a whole."""
         self._parts: list[bytes] = []
-        self._is_over = False
+        self._is_over = self._is_input_over = False
 
     def ask(self, request: Request, body: bytes) -> None:
         """Pass a request on.
@@ -94,8 +94,16 @@ class Passing:
         shell = self._handovers.attach(self._connection, self._space, self._home, transport, upstream)
         if asked is not None:
             upstream.ask(*asked)
+        if self._is_input_over:
+            upstream.end_requests()
         if rest:
             shell.data_received(rest)
+
+    def end_input(self) -> None:
+        """Tell the home that the client says nothing more: it answers with what there is."""
+        self._is_input_over = True
+        if self._upstream is not None:
+            self._upstream.end_requests()
 
     def _failed(self, failure: Failure) -> None:
         self._call = None

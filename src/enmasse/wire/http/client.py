@@ -60,12 +60,13 @@ class ClientConnection:
     Attributes:
         closed: true if the connection has ended.
         is_asked: true from a request to the end of its answer.
+        is_ending: true once nothing more is asked.
     """
 
     __slots__ = (
-        "_head_bytes", "_is_without_body", "_length", "_lines", "_out", "_parser", "_phrase", "_reader", "admits",
-        "closed", "has_more", "is_asked", "is_blocked", "is_held", "is_late", "is_paused", "more_out", "out_bytes",
-        "out_room", "wake",
+        "_head_bytes", "_is_without_body", "_length", "_lines", "_parser", "_phrase", "_reader", "admits", "closed",
+        "has_more", "is_asked", "is_blocked", "is_ending", "is_held", "is_late", "is_paused", "more_out", "out",
+        "out_bytes", "out_room", "wake",
     )  # fmt: skip
 
     def __init__(self, reader: AnswerReader) -> None:
@@ -75,9 +76,9 @@ class ClientConnection:
         self.admits: Callable[[int], bool] = lambda _size: True
         self.has_more = self.is_paused = self.is_blocked = self.is_held = False
         self.out_room = self.out_bytes = 0
-        self.closed = self.is_asked = False
+        self.closed = self.is_asked = self.is_ending = False
         self._reader = reader
-        self._out: list[bytes] = []
+        self.out: list[bytes] = []
         self._is_without_body = False
         self._parser: Any = None
         self._head_bytes = 0
@@ -99,9 +100,9 @@ class ClientConnection:
         lines += [f"{name}: {value}" for name, value in request.headers.items() if name not in _LEFT_OUT]
         if body:
             lines.append(f"content-length: {len(body)}")
-        self._out.append("\r\n".join((*lines, "", "")).encode("latin-1"))
+        self.out.append("\r\n".join((*lines, "", "")).encode("latin-1"))
         if body:
-            self._out.append(body)
+            self.out.append(body)
         self.is_asked = True
         self._is_without_body = request.method == "HEAD"
         self._head_bytes = 0
@@ -109,6 +110,11 @@ class ClientConnection:
         self._lines.clear()
         self._length = None
         self._parser = httptools.HttpResponseParser(self)
+        self.wake(self)
+
+    def end_requests(self) -> None:
+        """Say that nothing more is asked, once what was is written."""
+        self.is_ending = True
         self.wake(self)
 
     def hold(self, is_held: bool) -> None:
@@ -174,7 +180,7 @@ class ClientConnection:
 
     def pending_output(self) -> list[bytes | memoryview]:
         """Return the output to be written now, and clear it."""
-        out, self._out = self._out, []
+        out, self.out = self.out, []
         return out  # type: ignore[return-value]  # bytes are what it asks for
 
     def next_deadline(self) -> float | None:
