@@ -121,7 +121,7 @@ def to_sections(headers: Mapping[str, str]) -> HttpParts:
         known = _BY_HEADER.get(name)
         if known is None and not name.startswith("x-"):
             continue
-        value = _utf8(raw)
+        value = utf8_of(raw)
         if known is not None:
             field, read = known
             parts.fields[field] = read(name, value)
@@ -143,7 +143,7 @@ def to_sections(headers: Mapping[str, str]) -> HttpParts:
     return parts
 
 
-def _utf8(value: str) -> str:
+def utf8_of(value: str) -> str:
     """Return a header's value, which may be UTF-8, as everything else is here."""
     if value.isascii():
         return value
