@@ -152,12 +152,12 @@ def _start(group: str) -> socket.socket:
 
 
 def _serve(peer: socket.socket) -> None:
-    """Fork a process for each request, in which this returns after its program, until nobody asks any more."""
+    """Fork a process for each request, in which this returns after its program; end when nobody asks any more."""
     gc.freeze()
     while True:
         data, fds, _, _ = socket.recv_fds(peer, MESSAGE_BYTES, MAX_DESCRIPTORS)
         if not data:
-            return
+            os._exit(0)  # there is nothing to put in order, which would take as long as a node's start
         if (middle := os.fork()) == 0:
             if os.fork() != 0:
                 os._exit(0)
