@@ -125,8 +125,11 @@ def test_an_event_without_a_content_type_leaves_without_one() -> None:
 def test_values_of_headers_may_stand_in_quotes() -> None:
     parts = Parts()
     headers = {f"ce-{name}": value for name, value in EVENT.items()}
-    from_headers(parts, headers | {"ce-subject": '"a \\"b\\\\ %E2%82%AC"', "ce-other": '"a"b'})
+    from_headers(
+        parts, headers | {"ce-subject": '"a \\"b\\\\ %E2%82%AC"', "ce-other": '"a"b', "ce-plain": "gr\u00c3\u00bcn"}
+    )
     properties = parts.properties
+    assert properties["cloudEvents_plain"] == "gr\u00fcn", "some clients encode nothing"
     assert (properties["cloudEvents_subject"], properties["cloudEvents_other"]) == ('a "b\\ \u20ac', '"a"b')
 
 

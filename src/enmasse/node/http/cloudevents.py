@@ -22,6 +22,7 @@ from enmasse.errors import RemoteError
 from enmasse.message.parts import Parts
 from enmasse.message.sections import Sections
 from enmasse.message.types import Timestamp
+from enmasse.node.http.messages import utf8_of
 from enmasse.node.http.values import INVALID, base64_of, is_json, parse_json, read_json
 from enmasse.node.plain_values import as_bytes, as_text
 from enmasse.wire.http.answers import HttpError
@@ -59,7 +60,7 @@ def from_headers(parts: Parts, headers: Mapping[str, str]) -> None:
         HttpError: they are not those of an event.
     """
     attributes = {
-        name.removeprefix(HEADER): unquote(_unquoted(value))
+        name.removeprefix(HEADER): unquote(_unquoted(utf8_of(value)))
         for name, value in headers.items()
         if name.startswith(HEADER)
     }
