@@ -291,6 +291,18 @@ def test_stored_messages_are_browsed_moved_and_purged_at_the_home(place: Install
     assert "order" not in place.run("address", "browse", "others", "--space", "shop").out
 
 
+def test_expired_messages_are_sent_back_at_the_home(place: Installation) -> None:
+    place.ok("create", "address", "missed", "--type", "deadletter", "--space", "shop")
+    place.ok("create", "address", "doors", "--type", "queue", "--expiry", "missed", "--space", "shop")
+    for number in range(3):
+        place.ok("send", "doors", f"door {number}", "--durable", "--ttl", "0.2", "--space", "shop")
+    until(lambda: place.run("address", "browse", "missed", "--space", "shop").out.count("door ") == 3)
+    place.ok("address", "replay", "missed", "--space", "shop")
+    back = place.ok("receive", "doors", "--count", "3", "--space", "shop")
+    assert sorted(back.splitlines()) == [f"door {number}" for number in range(3)]
+    assert "door" not in place.run("address", "browse", "missed", "--space", "shop").out
+
+
 def test_each_node_shows_the_certificate_of_the_space_that_is_named(place: Installation, tmp_path: Path) -> None:
     own = "mq.shop.example"
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9"]
