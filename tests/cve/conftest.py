@@ -94,6 +94,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     few = ("--space", "shop", "--users", str(users), "--iterations", "4096")
     own = ("--send", "own/${username}/#", "--recv", "own/${username}/#")
     run_user("add", "jo", *few, "--send", "stock", "--recv", "stock", "--recv", "news/open/#", *own)
+    run_user("add", "press", *few, "--send", "news/#")
     for name in ("guessed", "+", ".*"):
         run_user("add", name, *few, *own)
     run_user("add", "card", *few, "--certificate", "card.example.com", "--recv", "stock")
