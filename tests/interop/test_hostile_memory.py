@@ -296,7 +296,8 @@ exchange.STALL_S, http2.CHECK_S = {SHORT_S}, 0.5
 @pytest.fixture(scope="module")
 def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, str]]:
     """A node that has done nothing yet, and a stream of it with 5 MB."""
-    with NodeProcess(tmp_path_factory.mktemp("fresh"), before=SHORTER) as process:
+    # A busy node takes longer than its usual patience to come to what the last of many has asked.
+    with NodeProcess(tmp_path_factory.mktemp("fresh"), "--handshake-timeout", "60", before=SHORTER) as process:
         found = Addresses(process)
         found.make_space()
         stream = found.declare("stream")
