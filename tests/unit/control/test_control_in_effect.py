@@ -484,7 +484,7 @@ spec:
 apiVersion: user.enmasse.io/v1beta1
 kind: MessagingUser
 metadata: {name: kept.jo, namespace: default}
-spec: {username: jo, authentication: {type: certificate, subject: CN=jo}}
+spec: {username: jo, authentication: {type: certificate, subject: CN=jo}, clientId: {pattern: 'jo-*'}}
 ---
 apiVersion: enmasse.io/v1beta1
 kind: Address
