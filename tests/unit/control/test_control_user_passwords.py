@@ -170,7 +170,10 @@ def test_a_dry_run_writes_nothing(desk: Registry, store: ResourceStore) -> None:
         ({"password": "bell\a"}, "spec.authentication.password"),
         ({"password": None, "authentication": {"type": "certificate", "subject": "x" * 300}}, "at most 253 bytes"),
         ({"authorization": [{"operations": ["send"], "addresses": ["a#b"]}]}, "wildcard is part of a word"),
-        ({"authorization": [{"operations": ["send"], "addresses": ["in/${username}*"]}]}, "a wildcard follows a name"),
+        (
+            {"authorization": [{"operations": ["send"], "addresses": ["in/${username}*"]}]},
+            "a wildcard follows a name",
+        ),
     ],
 )
 def test_what_no_node_would_take_is_refused_at_once(desk: Registry, user: dict[str, Any], message: str) -> None:
