@@ -16,7 +16,7 @@ USER = "${username}"
 """In a permission: the name of the user who has it."""
 
 _VARIABLE = re.compile(r"\$\{username\}|%u|%c")
-"""What in a permission's word stands for the user's name or, as ``%c``, for the client's."""
+"""The variables in a permission's words: the user's name or, as ``%c``, the client's."""
 
 MAX_WORDS = 128
 """Words of a name, and of a receiver's pattern: to match them takes steps by the product of both at most."""

@@ -327,7 +327,7 @@ def feed(subscription: Subscription, *, pattern: Pattern = (), number: int = 0, 
         subscription: belongs to a topic; values that it was being given are given again from the first one on.
         pattern: the names that are asked for; all that the subscription wants, unless it is said.
         number: the number of the filter that asks, where the subscription is for several.
-        within: that filter, if grants cover a part of it alone.
+        within: the filter that asks; of one that grants cover in part, the values of that part are given.
     """
     topic = subscription.topic
     assert topic is not None

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class _Fresh(Generic[_T]):
-    """What is asked for at most every ``FRESH_S``, however many want to know."""
+    """An answer that is asked for at most every ``FRESH_S``, however many want to know."""
 
     def __init__(self, ask: Callable[[], Awaitable[_T]], clock: Callable[[], float]) -> None:
         self._ask = ask

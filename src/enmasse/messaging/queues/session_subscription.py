@@ -255,7 +255,7 @@ class SessionWatch(VolatileSubscription):
 
     Attributes:
         sources: the sources as those of a durable one.
-        has_cuts: as of these.
+        has_cuts: true once grants covered a part of some source alone.
     """
 
     __slots__ = ("has_cuts", "sources")

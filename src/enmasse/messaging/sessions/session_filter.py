@@ -169,7 +169,7 @@ class SessionFilter:
         links: while a client is connected, its links by the names of addresses.
         kept: its durable subscriptions by the names of topics.
         group: the group that shares it, if it is shared.
-        shares: of a shared one, what its member may receive at each topic.
+        shares: the part that the member of a group may receive at each topic, if the filter is shared.
     """
 
     __slots__ = (
