@@ -114,7 +114,10 @@ class ProtocolDetector(asyncio.Protocol):
         slot: the connection's slot, if it has one already.
     """
 
-    __slots__ = ("_accepted", "_default", "_given", "_is_lost", "_is_waiting", "_port", "_slot", "_transport")
+    __slots__ = (
+        "_accepted", "_default", "_given", "_is_input_over", "_is_lost", "_is_waiting", "_port", "_slot",
+        "_transport",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class ProtocolDetector(asyncio.Protocol):
         self._default = default
         self._slot = slot
         self._given = b""
-        self._is_waiting = self._is_lost = False
+        self._is_waiting = self._is_lost = self._is_input_over = False
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -171,9 +174,20 @@ class ProtocolDetector(asyncio.Protocol):
         try:
             self._transport.resume_reading()
             self._take(slot)
+            if self._is_input_over and not self._next().eof_received():
+                self._transport.close()
         except Exception:  # noqa: BLE001  whatever it is, only this connection may suffer
             _log.exception("a connection failed at its first bytes")
             slot.drop()
+
+    def eof_received(self) -> bool:
+        """Close the connection, as its protocol is not known; unless what has come waits for its turn."""
+        self._is_input_over = self._is_waiting
+        return self._is_input_over
+
+    def _next(self) -> asyncio.Protocol:
+        """Return the protocol that has the connection now."""
+        return cast("asyncio.Protocol", self._transport.get_protocol())
 
     def _take(self, slot: Slot) -> None:
         """Give the bytes to their protocol once they identify it; the time that this takes is the lane's."""

@@ -203,7 +203,7 @@ class EngineProtocol(Borrower):
         self._is_held = False
         self._is_hung_up = False
         self._is_input_over = False
-        """True if the peer says nothing more, and not all that it has said was taken."""
+        """True if the peer says nothing more, and not all that it has said was taken, or answered, when that came."""
         self._is_put_off = False
         self._is_reading_paused = False
         self._is_waiting = False
@@ -349,12 +349,12 @@ class EngineProtocol(Borrower):
     def eof_received(self) -> bool:
         """Close the connection, as the peer says nothing more; unless the engine has yet to tell it something."""
         self._turn.begin()
-        if not hasattr(self.engine, "end_input"):
-            return False
-        if self._rest or self._is_put_off:
-            self._is_input_over = True  # what has come is taken first
-            return True
-        return self._end_input()
+        # What has come is taken first, and what is said to it is written.
+        self._is_input_over = self._is_dirty or not self._has_taken_all()
+        return self._is_input_over or self._end_input()
+
+    def _has_taken_all(self) -> bool:
+        return not (self._rest or self._is_put_off or self._is_waiting)
 
     def _end_input(self) -> bool:
         end_input = getattr(self.engine, "end_input", None)
@@ -456,7 +456,7 @@ class EngineProtocol(Borrower):
             if not (self._rest or self.engine.has_more) and self._may_read():
                 if not self._is_input_over:
                     self.transport.resume_reading()
-                elif not self._end_input():
+                elif not (self._is_dirty or self._end_input()):
                     self.transport.close()
         # Reading is paused: a hold that ends with this turn has it go on, too.
         self._is_held |= self.engine.is_held
@@ -729,6 +729,8 @@ class EngineProtocol(Borrower):
             self._put_off()
         if engine.is_blocked and not engine.is_paused:
             self._turn.later(self._resume)
+        elif self._is_input_over and self._has_taken_all() and not self._end_input():
+            self.transport.close()
         if self._flushes < HANDSHAKE_FLUSHES:
             self._flushes += 1
             self._arm()

@@ -395,6 +395,31 @@ async def test_many_at_once_are_served_in_several_turns(
             await shell.wait_closed()
 
 
+async def test_who_says_all_at_once_while_others_come_is_heard(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The end of what it says comes while its first bytes wait for their turn."""
+    monkeypatch.setattr("enmasse.net.lanes.HandshakeLane.is_full", lambda _lane: True)
+    async with site(script, tmp_path) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = here.trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(4096))
+        tls.write(HEADER)
+        with suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        writer.write(outgoing.read())
+        await until(lambda: [engine.received for engine in here.engines] == [HEADER])
+        await until(lambda: here.engines[0].calls == ["lost"])
+        writer.close()
+
+
 async def test_above_the_limits_a_connection_is_let_in_to_be_told(script: Any, until: Any) -> None:
     async with site(script, None, ConnectionLimits(max_connections=1, max_connections_per_host=2)) as here:
         peers = []

@@ -466,3 +466,30 @@ async def test_the_engine_hears_that_the_peer_hung_up(script: Any, until: Any) -
         met.peer.close()
         await until(lambda: met.engine.calls == ["lost"])
         met.shell.abort()
+
+
+@pytest.mark.parametrize("is_put_off", [False, True])
+async def test_a_peer_that_says_nothing_more_is_answered_what_it_said(script: Any, is_put_off: bool) -> None:
+    """Whether its last words are taken in the turn in which the end of its input is heard, or in later ones."""
+    engine = script()
+
+    def answer(data: bytes) -> None:
+        if is_put_off:
+            time.sleep(2 * SHARE_S)
+        engine.put(bytes(data))
+
+    engine.on_receive = answer
+    said = b"x" * (3 * MIN_SHARE_BYTES if is_put_off else 1)
+    async with meeting(engine) as met:
+        met.shell.data_received(said)
+        assert (len(engine.received) < len(said)) is is_put_off
+        assert met.shell.eof_received()
+        assert await met.read(len(said) + 1) == said
+        await met.shell.wait_closed()
+
+
+async def test_a_peer_that_says_nothing_more_and_has_heard_all_is_closed(script: Any, until: Any) -> None:
+    async with meeting(script()) as met:
+        met.peer.shutdown(socket.SHUT_WR)
+        await until(lambda: met.engine.calls == ["lost"])
+        assert await met.read(1) == b""
