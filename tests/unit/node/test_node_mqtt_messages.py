@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from enmasse.message.sections import Header, Properties, Sections, data_start, encode_message
 from enmasse.message.types import Described, Symbol, Timestamp, UByte, ULong
+from enmasse.node.http.cloudevents import event_of
 from enmasse.node.mqtt.messages import find_body, from_sections, is_lasting, to_sections
 from enmasse.node.mqtt.receiving import MAX_HEADS, Encoder, EncoderKey
 from enmasse.wire.mqtt.packets import PublishProperties
@@ -54,6 +55,44 @@ def test_its_places_in_amqp_are_those_that_others_know() -> None:
         "x-opt-retain": True, "x-opt-mqtt-qos": 1, "x-opt-mqtt-payload-format": 1,
     }  # fmt: skip
     assert to_sections(0, False, None, NOW_MS).encode_head() == b""
+
+
+EVENT = [("id", "7"), ("Trace", "x"), ("source", "/till"), ("type", "sold"), ("specversion", "1.0"), ("shop", "3")]
+
+
+def test_an_event_of_cloudevents_has_its_attributes_where_every_protocol_finds_them() -> None:
+    """Those of MQTT's binary mode, and those of AMQP's, in either of its forms and in AMQP's types."""
+    head = to_sections(0, False, PublishProperties(content_type="text/plain", user_properties=EVENT), NOW_MS)
+    payload = head.encode_head() + data_start(2) + b"hi"
+    sections = Sections(payload)
+    assert sections.application_properties == {
+        "cloudEvents_id": "7", "Trace": "x", "cloudEvents_source": "/till", "cloudEvents_type": "sold",
+        "cloudEvents_specversion": "1.0", "cloudEvents_shop": "3",
+    }  # fmt: skip
+    assert event_of(payload, source="", name="")["type"] == "sold"
+    assert from_sections(payload, NOW_MS).properties.user_properties == EVENT
+    sent = {"cloudEvents:id": "7", "cloudEvents:source": "/till", "cloudEvents:type": "sold"} | {
+        "cloudEvents:specversion": "1.0", "cloudEvents:time": Timestamp(0), "other": 1,
+    }  # fmt: skip
+    told = from_sections(encode_message(b"", application_properties=sent), NOW_MS).properties
+    assert dict(told.user_properties) == {
+        "id": "7", "source": "/till", "type": "sold", "specversion": "1.0", "time": "1970-01-01T00:00:00Z",
+        "other": "1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [pair for pair in EVENT if pair[0] != "source"],
+        [("specversion", "0.3"), *EVENT[:4]],
+        [(f"cloudEvents_{name}", value) for name, value in EVENT],
+        [("cloudEvents_id", "8"), *EVENT],
+    ],
+)
+def test_what_is_no_event_or_says_it_otherwise_comes_as_it_was(pairs: list[tuple[str, str]]) -> None:
+    head = to_sections(0, False, PublishProperties(user_properties=pairs), NOW_MS).encode_head()
+    assert from_sections(head + data_start(0), NOW_MS).properties.user_properties == pairs
 
 
 def test_a_long_expiry_is_a_time_of_day() -> None:

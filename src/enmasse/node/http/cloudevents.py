@@ -1,9 +1,8 @@
 """CloudEvents 1.0: from HTTP's modes to AMQP's binary mode, and back.
 
 Rules:
-1. However an event comes, in binary, structured or batched mode, it is kept in AMQP's binary mode: attributes are
-   application properties that begin with ``cloudEvents_``, and the data is the body. So clients of every protocol
-   find the same, and selectors see attributes.
+1. However an event comes, in binary, structured or batched mode, it is kept in AMQP's binary mode
+   (``node/cloudevents.py``).
 2. Back, events that an AMQP client sent in structured mode, or with ``cloudEvents:`` before attributes, are
    understood, too. What is no event becomes one of the type ``io.enmasse.message``.
 """
@@ -14,14 +13,14 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from enmasse.errors import RemoteError
 from enmasse.message.parts import Parts
 from enmasse.message.sections import Sections
-from enmasse.message.types import Timestamp
+from enmasse.node.cloudevents import NAME, PREFIX, REQUIRED, VERSION, attributes_of, shown
 from enmasse.node.http.messages import utf8_of
 from enmasse.node.http.values import INVALID, base64_of, is_json, parse_json, read_json
 from enmasse.node.plain_values import as_bytes, as_text
@@ -30,19 +29,12 @@ from enmasse.wire.http.answers import HttpError
 EVENT_TYPE: Final = "application/cloudevents+json"
 BATCH_TYPE: Final = "application/cloudevents-batch+json"
 
-PREFIX: Final = "cloudEvents_"
-"""Before attributes in application properties; clients of JMS cannot have the colon of ``cloudEvents:``."""
-
-PREFIXES: Final = (PREFIX, "cloudEvents:")
-
 HEADER: Final = "ce-"
 """Before attributes in headers."""
 
 PLAIN_TYPE: Final = "io.enmasse.message"
 """The type of what was sent as no event."""
 
-_REQUIRED = ("specversion", "id", "source", "type")
-_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _ESCAPED = re.compile(r"\\(.)")
 _TIME = re.compile(
@@ -75,14 +67,14 @@ def _unquoted(value: str) -> str:
 
 
 def _add(parts: Parts, attributes: Mapping[str, Any]) -> None:
-    for name in _REQUIRED:
+    for name in REQUIRED:
         if not isinstance(attributes.get(name), str) or not attributes[name]:
             raise HttpError(400, f"an event of CloudEvents has the attribute {name}, a text", INVALID)
-    if attributes["specversion"] != "1.0":
+    if attributes["specversion"] != VERSION:
         version = attributes["specversion"]
-        raise HttpError(400, f"CloudEvents are of version 1.0 here, not {version!r:.20}", INVALID)
+        raise HttpError(400, f"CloudEvents are of version {VERSION} here, not {version!r:.20}", INVALID)
     for name, value in attributes.items():
-        if _NAME.fullmatch(name) is None:
+        if NAME.fullmatch(name) is None:
             raise HttpError(400, f"{name!r:.60} is no name of an attribute: small letters and digits", INVALID)
         if not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 31):
             raise HttpError(400, f"attribute {name} is a text, true, false or a number of 32 bits", INVALID)
@@ -150,37 +142,9 @@ def read_batch(body: bytes) -> list[Any]:
     return found
 
 
-def attributes_of(properties: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the attributes among application properties; none if the message is no event."""
-    found = {
-        name[len(PREFIX) :]: value
-        for name, value in properties.items()
-        if isinstance(name, str) and name.startswith(PREFIXES)
-    }
-    return found if all(found.get(name) for name in _REQUIRED) else {}
-
-
 def to_headers(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the headers of an event in binary mode."""
-    return [(f"{HEADER}{name}", quote(as_text(_shown(value)), safe=_KEPT)) for name, value in attributes.items()]
-
-
-def _shown(value: Any) -> str | bool | int:
-    """Return an attribute, which AMQP may have in a type of its own, as CloudEvents have it in JSON."""
-    if isinstance(value, Timestamp):
-        try:
-            time = datetime.fromtimestamp(int(value) // 1_000, UTC).replace(microsecond=int(value) % 1_000 * 1_000)
-        except (ValueError, OverflowError, OSError):
-            return str(int(value))
-        return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        # CloudEvents have numbers of 32 bits.
-        return int(value) if -(1 << 31) <= value < 1 << 31 else str(int(value))
-    return as_text(value)
+    return [(f"{HEADER}{name}", quote(as_text(shown(value)), safe=_KEPT)) for name, value in attributes.items()]
 
 
 def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
@@ -205,10 +169,10 @@ def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
             document = parse_json(body)
         except ValueError:
             document = None
-        if isinstance(document, dict) and all(document.get(required) for required in _REQUIRED):
+        if isinstance(document, dict) and all(document.get(required) for required in REQUIRED):
             return document
-    found: dict[str, Any] = attributes or {"specversion": "1.0", "id": name, "source": source, "type": PLAIN_TYPE}
-    found = {key: _shown(value) for key, value in found.items()}
+    found: dict[str, Any] = attributes or {"specversion": VERSION, "id": name, "source": source, "type": PLAIN_TYPE}
+    found = {key: shown(value) for key, value in found.items()}
     if content_type:
         found["datacontenttype"] = content_type
     elif attributes and body:

@@ -5,6 +5,7 @@ Rules:
 2. The body is one data section. Back, data, text and binary values are the payload as they are; whatever else an AMQP
    client sent becomes JSON, with its content type.
 3. ``durable`` stands for QoS 1 and 2; an annotation tells QoS 1 from 2, which messages of AMQP may have.
+4. An event of CloudEvents in MQTT's binary mode has its attributes as user properties of their own names.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from enmasse.message.sections import (
     Sections,
 )
 from enmasse.message.types import Symbol, UByte
+from enmasse.node import cloudevents
 from enmasse.node.plain_values import as_bytes, as_text
 from enmasse.wire.mqtt.packets import PublishProperties
 
@@ -151,9 +153,22 @@ def to_sections(
     pairs = properties.user_properties
     for name, value in pairs:
         application.setdefault(name, value)
-    if len(application) != len(pairs):
+    is_renamed = cloudevents.PREFIX + "specversion" in application
+    if "specversion" in application:
+        _take_event(application)
+    if is_renamed or len(application) != len(pairs):
         annotations[_USER_PROPERTIES] = [text for pair in pairs for text in pair]
     return parts
+
+
+def _take_event(application: dict[str, Any]) -> None:
+    """Turn user properties that are attributes into those of an event, if it is one [CloudEvents MQTT 3.1.3.1]."""
+    if application["specversion"] != cloudevents.VERSION or not all(map(application.get, cloudevents.REQUIRED)):
+        return
+    pairs = list(application.items())
+    application.clear()
+    for name, value in pairs:
+        application[cloudevents.PREFIX + name if cloudevents.NAME.fullmatch(name) else name] = value
 
 
 def find_body(payload: bytes) -> tuple[int, int]:
@@ -276,7 +291,14 @@ def _user_properties(sections: Sections) -> list[tuple[str, str]]:
         texts = [str(text) for text in found]
         pairs = list(zip(texts[::2], texts[1::2], strict=False))
     else:
-        pairs = [(as_text(name), as_text(value)) for name, value in sections.application_properties.items()]
+        application = sections.application_properties
+        is_event = bool(application and cloudevents.attributes_of(application))
+        pairs = [
+            (name[len(cloudevents.PREFIX) :], as_text(cloudevents.shown(value)))
+            if is_event and isinstance(name, str) and name.startswith(cloudevents.PREFIXES)
+            else (as_text(name), as_text(value))
+            for name, value in application.items()
+        ]
     header, properties = sections.header, sections.properties
     for field, name in _SHOWN:
         value = getattr(properties, field)
