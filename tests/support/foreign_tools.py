@@ -99,6 +99,9 @@ TOOLS = {
     "Artemis": Tool((_commands("java", "mvn"),), _files(HERE / "artemis.version")),
     "atheris": Tool((), _module("atheris")),
     "chromium": Tool((_commands("chromium"),)),
+    "CloudEvents' library for Node.js": Tool(
+        (_commands("node", "npm"),), _files(HERE / "node_modules/cloudevents", HERE / "node_modules/mqtt")
+    ),
     "curl": Tool((_commands("curl"),)),
     "HAProxy": Tool((), _files(HAPROXY / "haproxy")),
     "Java 17 for Spark": Tool((_spark,)),

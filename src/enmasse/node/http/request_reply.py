@@ -9,8 +9,9 @@ from enmasse.message.outcomes import ACCEPTED
 from enmasse.message.sections import Sections
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.dynamic import DynamicRequest
+from enmasse.node.cloudevents import attributes_of
 from enmasse.node.connections.client_connection import ClientLink
-from enmasse.node.http.cloudevents import attributes_of, from_headers, to_headers
+from enmasse.node.http.cloudevents import from_headers, to_headers
 from enmasse.node.http.links import Post
 from enmasse.node.http.messages import from_sections, to_sections
 from enmasse.node.http.receiving import Receiving

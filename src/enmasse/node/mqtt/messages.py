@@ -155,20 +155,24 @@ def to_sections(
         application.setdefault(name, value)
     is_renamed = cloudevents.PREFIX + "specversion" in application
     if "specversion" in application:
-        _take_event(application)
+        _take_event(application, fields)
     if is_renamed or len(application) != len(pairs):
         annotations[_USER_PROPERTIES] = [text for pair in pairs for text in pair]
     return parts
 
 
-def _take_event(application: dict[str, Any]) -> None:
+def _take_event(application: dict[str, Any], fields: dict[str, Any]) -> None:
     """Turn user properties that are attributes into those of an event, if it is one [CloudEvents MQTT 3.1.3.1]."""
     if application["specversion"] != cloudevents.VERSION or not all(map(application.get, cloudevents.REQUIRED)):
         return
     pairs = list(application.items())
     application.clear()
     for name, value in pairs:
-        application[cloudevents.PREFIX + name if cloudevents.NAME.fullmatch(name) else name] = value
+        if name == "datacontenttype":
+            # CloudEvents' own library says so beside the content type that stands for it.
+            fields.setdefault("content_type", value)
+        else:
+            application[cloudevents.PREFIX + name if cloudevents.NAME.fullmatch(name) else name] = value
 
 
 def find_body(payload: bytes) -> tuple[int, int]:
