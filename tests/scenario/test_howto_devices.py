@@ -51,5 +51,5 @@ def test_the_howto_of_devices_does_what_it_says(place: Place) -> None:
 
 def test_the_howtos_of_connecting_and_commanding_do_what_they_say(own: Installation, tmp_path: Path) -> None:
     require("curl")
-    for name in ("connect-devices.md", "command-devices.md"):
+    for name in ("connect-devices.md", "command-devices.md", "connect-lorawan.md"):
         play(name, own, tmp_path)

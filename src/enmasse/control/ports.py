@@ -152,6 +152,7 @@ class SpaceEntity:
         acknowledges_undeliverable: whether clients of MQTT 3.1.1 have messages acknowledged that lead nowhere.
         copies_overlapping: whether sessions of MQTT have a copy of a message for each of their filters that match.
         takes_dollar_names: whether the topic ``#`` has names that begin with ``$``.
+        takes_query_properties: whether parameters of HTTP that nobody knows are properties of what is sent.
         mqtt: the bounds of clients of MQTT that differ from the node's own.
         connectors: the other containers that its names lead to.
     """
@@ -171,6 +172,7 @@ class SpaceEntity:
     acknowledges_undeliverable: bool = False
     copies_overlapping: bool = False
     takes_dollar_names: bool = False
+    takes_query_properties: bool = False
     mqtt: MqttBounds = MqttBounds()
     connectors: tuple[ConnectorEntity, ...] = ()
     home: str = ""

@@ -74,6 +74,8 @@ class Space:
         disconnected."""
         self.takes_dollar_names = False
         """True if the topic ``#`` has names that begin with ``$``, too, but for those of the service itself."""
+        self.takes_query_properties = False
+        """True if messages by HTTP have parameters of a query that nobody knows as application properties."""
         self.copies_overlapping = False
         """True if sessions of MQTT that begin now get a copy for each of their filters that match."""
         self.addresses: dict[str, Address] = {}

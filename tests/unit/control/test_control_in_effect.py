@@ -468,7 +468,8 @@ apiVersion: enmasse.io/v1beta1
 kind: AddressSpace
 metadata: {name: kept, namespace: default}
 spec: {authenticationService: {name: keycloak}, mqtt: {undeliverable: acknowledge, overlapping: each,
-  dollarNames: true, maximumPacketSize: 4096, receiveMaximum: 20, keepAlive: 60, inflight: 10}}
+  dollarNames: true, maximumPacketSize: 4096, receiveMaximum: 20, keepAlive: 60, inflight: 10},
+  http: {queryProperties: true}}
 ---
 apiVersion: enmasse.io/v1beta1
 kind: AddressSpace

@@ -80,9 +80,10 @@ def test_the_limit_of_a_space_can_be_changed(node: Node) -> None:
         ("acknowledgeUndeliverable", "acknowledges_undeliverable"),
         ("copyOverlapping", "copies_overlapping"),
         ("takeDollarNames", "takes_dollar_names"),
+        ("takeQueryProperties", "takes_query_properties"),
     ],
 )
-def test_what_clients_of_mqtt_meet_holds_from_the_beginning_and_stays(node: Node, attribute: str, field: str) -> None:
+def test_what_clients_meet_holds_from_the_beginning_and_stays(node: Node, attribute: str, field: str) -> None:
     node.create(SPACE_TYPE, "ns/old", **{attribute: True})
     assert getattr(node.entities.spaces["ns/old"], field)
     again = node.restarted()

@@ -25,6 +25,50 @@ from tests.unit.node.test_node_mqtt_login import TOKEN, Authority
 MESSAGES = "orders/messages"
 
 
+def test_what_a_query_says_is_a_property_where_the_space_takes_it(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        async def takes(is_taken: bool) -> None:
+            stored: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            scene.server.entities.update(SPACE_TYPE, "ns/open", {"takeQueryProperties": is_taken}, stored.set_result)
+            assert await stored is None
+
+        async def said(client: httpx.AsyncClient, count: int = 1) -> list[dict[str, str]]:
+            answer = await client.post("orders/receive?auto=true&wait=30", params={"max": count})
+            return [message.get("properties", {}) for message in answer.json()["messages"]]
+
+        async with scene.client() as client:
+            refused = await client.post(f"{MESSAGES}?event=up", content=b"x")
+            assert (refused.status_code, "no parameter 'event'" in refused.text) == (400, True)
+            await takes(True)
+            headers = {"X-Property-Event": "mine", "Content-Type": "text/plain"}
+            for path, further in ((f"{MESSAGES}?event=up&wait=2&n=%C3%BC", {}), (f"{MESSAGES}?event=up", headers)):
+                for _ in range(2):
+                    assert (await client.post(path, content=b"x", headers=further)).status_code == 202
+            assert [await said(client) for _ in range(4)] == [[{"event": "up", "n": "\u00fc"}]] * 2 + [
+                [{"event": "mine"}]
+            ] * 2
+            lines = b'{"body": 1}\n{"body": 2, "properties": {"event": "join"}}'
+            kind = {"Content-Type": "application/x-ndjson"}
+            assert (await client.post(f"{MESSAGES}?event=up", content=lines, headers=kind)).status_code == 200
+            assert await said(client, 2) == [{"event": "up"}, {"event": "join"}]
+            event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
+            for sort, content in (("cloudevents", event), ("cloudevents-batch", [event])):
+                sent = json.dumps(content).encode()
+                kind = {"Content-Type": f"application/{sort}+json"}
+                assert (await client.post(f"{MESSAGES}?event=up", content=sent, headers=kind)).status_code in (
+                    200,
+                    202,
+                )
+                (found,) = await said(client)
+                assert (found["event"], found["cloudEvents_id"]) == ("up", "1")
+            # Other actions send nothing, so a parameter that they do not know is a mistake as ever.
+            assert (await client.post("orders/receive?event=up")).status_code == 400
+            await takes(False)
+            assert (await client.post(f"{MESSAGES}?event=up", content=b"x", headers=headers)).status_code == 400
+
+    play(tmp_path, story)
+
+
 def test_users_get_in_by_password_and_certificate_and_strangers_do_not(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         scene.set_users(user("jo", "orders"), user("card", "orders", certificates=("card.example.com",)))

@@ -98,6 +98,7 @@ def adopted_space(entity: SpaceEntity, node: str, *, service: str, plan: str | N
         "limits": _without_defaults(bounds),
         "endpoints": endpoints or None,
         "mqtt": _mqtt_of(entity),
+        "http": {"queryProperties": True} if entity.takes_query_properties else None,
         "connectors": _connectors_of(entity) or None,
     }
     return decode(_document(ADDRESS_SPACE, entity, node, spec))

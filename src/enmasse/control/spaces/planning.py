@@ -92,6 +92,7 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         acknowledges_undeliverable=mqtt.undeliverable == "acknowledge",
         copies_overlapping=mqtt.overlapping == "each",
         takes_dollar_names=bool(mqtt.dollar_names),
+        takes_query_properties=space.spec.http is not None and bool(space.spec.http.query_properties),
         mqtt=MqttBounds(
             mqtt.maximum_packet_size or 0, mqtt.receive_maximum or 0, mqtt.keep_alive or 0, mqtt.inflight or 0
         ),

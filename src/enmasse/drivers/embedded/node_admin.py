@@ -550,6 +550,7 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "acknowledgeUndeliverable": entity.acknowledges_undeliverable,
             "copyOverlapping": entity.copies_overlapping,
             "takeDollarNames": entity.takes_dollar_names,
+            "takeQueryProperties": entity.takes_query_properties,
             "mqttPacketBytes": entity.mqtt.packet_bytes,
             "mqttReceiveMaximum": entity.mqtt.receive_maximum,
             "mqttKeepAlive": entity.mqtt.keep_alive_s,
@@ -653,6 +654,7 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         acknowledges_undeliverable=bool(attributes.get("acknowledgeUndeliverable")),
         copies_overlapping=bool(attributes.get("copyOverlapping")),
         takes_dollar_names=bool(attributes.get("takeDollarNames")),
+        takes_query_properties=bool(attributes.get("takeQueryProperties")),
         mqtt=MqttBounds(
             attributes.get("mqttPacketBytes") or 0,
             attributes.get("mqttReceiveMaximum") or 0,

@@ -167,6 +167,16 @@ class MqttOptions(Model):
     """The messages of QoS 1 and 2 that a client is sent without its answers, if it takes as many. Left out: 1,000."""
 
 
+class HttpOptions(Model):
+    """The behaviour towards clients of HTTP, devices among them."""
+
+    query_properties: bool | None = None
+    """True if a message that is sent has what its request's query says as application properties, texts, but for the
+    parameters that its path knows: for senders whose query cannot be left out, as ChirpStack's `?event=up`. Left out:
+    such a parameter is a mistake, and nothing where devices send.
+    """
+
+
 class SparkOptions(Model):
     """Spark's UI and event log of the sessions that run a space's pipelines."""
 
@@ -195,6 +205,8 @@ class AddressSpaceSpec(Model):
     """The limits of the space; a plan may say less."""
     mqtt: MqttOptions | None = None
     """The behaviour towards clients of MQTT."""
+    http: HttpOptions | None = None
+    """The behaviour towards clients of HTTP, devices among them."""
     lake: Lake | None = None
     """The place of the tables of its pipelines; left out: a folder of the installation."""
     spark: SparkOptions | None = None

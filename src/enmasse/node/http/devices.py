@@ -59,6 +59,9 @@ _FIRST: Final = {
     "command": COMMAND,
     "inquiry": INQUIRY,
 }
+_OWN_PARAMETERS: Final = ("hono-", "qos-level")
+"""How parameters begin that are for the node."""
+
 _ACCEPTED: Final = head(202)
 
 
@@ -233,7 +236,11 @@ class _Finding:
             ttd_s=None if ttd_s is None else min(ttd_s, MAX_TTD_S),
             is_once=path.kind == EVENT or quality == "1",
         )
-        address = connection.open_space.find(sent.address)
+        space = connection.open_space
+        if space.takes_query_properties:
+            query = request.route.query
+            sent.properties.update(item for item in query.items() if not item[0].startswith(_OWN_PARAMETERS))
+        address = space.find(sent.address)
         payload = Downstream(sent, is_partitioned=address.is_read_by_offset).message(body, now_ms)
         sender = connection.sender(sent.address)
         if sent.ttd_s:

@@ -51,12 +51,15 @@ LOST: Final[Mapping[str, tuple[str, ...]]] = {
 """The parts of a message that a client which gets it cannot send again as they were, by what becomes of them."""
 
 
-def to_sections(text: str | bytes, annotations: Mapping[str, Any] | None = None) -> bytes:
+def to_sections(
+    text: str | bytes, annotations: Mapping[str, Any] | None = None, properties: Mapping[str, Any] | None = None
+) -> bytes:
     """Return the message that a JSON object describes.
 
     Args:
         text: the object.
         annotations: further annotations of the message.
+        properties: application properties that it has if the object says nothing else of them.
 
     Raises:
         HttpError: it describes none.
@@ -65,6 +68,7 @@ def to_sections(text: str | bytes, annotations: Mapping[str, Any] | None = None)
     if not isinstance(document, dict):
         raise HttpError(400, 'a message is an object of JSON, such as {"body": "text"}', INVALID)
     parts = HttpParts()
+    parts.properties |= properties or {}
     body: Any = None
     data: bytes | None = None
     for name, value in document.items():

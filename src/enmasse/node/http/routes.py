@@ -155,10 +155,15 @@ def check_query(route: Route, method: str) -> None:
     Raises:
         HttpError: there is another one.
     """
+    if name := next(iter(unknown_parameters(route, method)), ""):
+        known = ", ".join(PARAMETERS[route.action, method]) or "none"
+        raise HttpError(400, f"there is no parameter {name!r:.60} here; there are {known}")
+
+
+def unknown_parameters(route: Route, method: str) -> dict[str, str]:
+    """Return the parameters that the action does not know."""
     known = PARAMETERS[route.action, method]
-    for name in route.query:
-        if name not in known:
-            raise HttpError(400, f"there is no parameter {name!r:.60} here; there are {', '.join(known) or 'none'}")
+    return {name: value for name, value in route.query.items() if name not in known}
 
 
 def seconds(query: Mapping[str, str], name: str, default: float, most: float) -> float:

@@ -14,7 +14,7 @@ from enmasse.node.http import documents
 from enmasse.node.http.cloudevents import BATCH_TYPE, EVENT_TYPE, from_headers, read_batch, read_event
 from enmasse.node.http.links import Post
 from enmasse.node.http.messages import HttpParts, to_sections
-from enmasse.node.http.routes import Route, check_query, seconds
+from enmasse.node.http.routes import Route, check_query, seconds, unknown_parameters
 from enmasse.node.http.values import read_json
 from enmasse.wire.http.answers import HttpError, head, problem
 
@@ -45,14 +45,15 @@ class _Single:
     Args:
         route: the route of the requests.
         headers: the headers of the requests.
+        said: the properties that the query says.
     """
 
     __slots__ = ("_start", "_start_size", "head", "key", "wait_s")
 
-    def __init__(self, route: Route, headers: Mapping[str, str]) -> None:
+    def __init__(self, route: Route, headers: Mapping[str, str], said: Mapping[str, str]) -> None:
         self.wait_s = _wait_of(route)
         self.key = headers.get("idempotency-key", "")
-        parts = to_sections(headers)
+        parts = _parts(headers, said)
         from_headers(parts, headers)
         if self.key:
             parts.annotations[SEQUENCE_ANNOTATION] = ULong(_number_of(self.key))
@@ -69,8 +70,26 @@ class _Single:
         return self._start + body
 
 
-def _wait_of(route: Route) -> float:
+def _parts(headers: Mapping[str, str], said: Mapping[str, str]) -> HttpParts:
+    """Return the parts of a message before its body; headers count before what the query says."""
+    parts = to_sections(headers)
+    parts.properties = {**said, **parts.properties}
+    return parts
+
+
+def _query_properties(connection: HttpConnection, route: Route) -> Mapping[str, str]:
+    """Return the properties that a query says, of which there are some only where the space takes them.
+
+    Raises:
+        HttpError: there is a parameter that nobody knows.
+    """
+    if connection.open_space.takes_query_properties:
+        return unknown_parameters(route, "POST")
     check_query(route, "POST")
+    return {}
+
+
+def _wait_of(route: Route) -> float:
     return seconds(route.query, "wait", WAIT_S, MAX_WAIT_S)
 
 
@@ -88,14 +107,18 @@ def post_messages(connection: HttpConnection, request: Request, body: bytes) -> 
     route: Route = request.route
     single = route.made
     if single is None:
+        said = _query_properties(connection, route)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in (LINES_TYPE, BATCH_TYPE):
-            _post_batch(connection, request, body, is_events=kind == BATCH_TYPE)
+            _post_batch(connection, request, body, said, is_events=kind == BATCH_TYPE)
             return
         if kind == EVENT_TYPE:
-            _post_event(connection, request, body)
+            _post_event(connection, request, body, said)
             return
-        single = route.made = _Single(route, request.headers)
+        single = _Single(route, request.headers, said)
+        if not said:
+            # What the query says counts as long as the space takes it.
+            route.made = single
     sender = connection.sender(route.address, single.key)
     payload = single.payload(body)
     if len(payload) > sender.most_bytes:
@@ -103,11 +126,11 @@ def post_messages(connection: HttpConnection, request: Request, body: bytes) -> 
     connection.begin(_Sending(connection, sender, payload, single.wait_s))
 
 
-def _post_event(connection: HttpConnection, request: Request, body: bytes) -> None:
+def _post_event(connection: HttpConnection, request: Request, body: bytes, said: Mapping[str, str]) -> None:
     """Send an event in structured mode."""
     route: Route = request.route
     wait_s, key = _wait_of(route), request.headers.get("idempotency-key", "")
-    parts = to_sections(request.headers)
+    parts = _parts(request.headers, said)
     data = read_event(read_json(body, "an event"), parts)
     if key:
         parts.annotations[SEQUENCE_ANNOTATION] = ULong(_number_of(key))
@@ -151,7 +174,9 @@ class _Sending:
         self._sender.forget_given_up()
 
 
-def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is_events: bool) -> None:
+def _post_batch(
+    connection: HttpConnection, request: Request, body: bytes, said: Mapping[str, str], *, is_events: bool
+) -> None:
     """Send a batch, and answer it with a line for each message."""
     route: Route = request.route
     wait_s, key = _wait_of(route), request.headers.get("idempotency-key", "")
@@ -169,7 +194,7 @@ def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is
     for at, item in enumerate(items):
         numbered = {SEQUENCE_ANNOTATION: ULong(first + at)} if key else {}
         try:
-            payload = _event(item, numbered) if is_events else documents.to_sections(item, numbered)
+            payload = _event(item, numbered, said) if is_events else documents.to_sections(item, numbered, said)
             sender.check(len(payload))
             payloads.append(payload)
         except HttpError as error:
@@ -177,8 +202,9 @@ def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is
     connection.begin(Batch(connection, sender, payloads, wait_s))
 
 
-def _event(document: Any, annotations: Mapping[str, Any]) -> bytes:
+def _event(document: Any, annotations: Mapping[str, Any], properties: Mapping[str, str]) -> bytes:
     parts = HttpParts()
+    parts.properties |= properties
     data = read_event(document, parts)
     parts.annotations |= annotations
     return parts.encode(data)

@@ -171,7 +171,7 @@ class Entities:
     def _build_space(self, record: Record) -> None:
         name = record["name"]
         space = Space(self.core, name, self._new_id, uid=record.get("uid", ""), max_bytes=record.get("maxBytes", 0))
-        _set_mqtt(space, record)
+        _set_behaviour(space, record)
         space.limit(space_limits(record))
         space.wake = lambda address: self._build_on_demand(name, address)
         space.sessions.grants = lambda owner, user: self.grants_of(name, owner, user)
@@ -374,7 +374,7 @@ class Entities:
         self.records[SPACE_TYPE][name] = record
         is_here = self.is_here(name)
         space.configure(max_bytes=record.get("maxBytes", 0))
-        _set_mqtt(space, record)
+        _set_behaviour(space, record)
         limits, is_metered = space_limits(record), space.meter is not None
         is_other_ttl = limits.ttl_ms != space.usage.limits.ttl_ms
         space.limit(limits)
@@ -534,8 +534,9 @@ class Entities:
         return self.declared.page(page) if entity_type == ADDRESS_TYPE else list(self.records[entity_type])[page]
 
 
-def _set_mqtt(space: Space, record: Record) -> None:
-    """Set what clients of MQTT meet in a space, as its record says."""
+def _set_behaviour(space: Space, record: Record) -> None:
+    """Set what clients meet in a space, as its record says."""
+    space.takes_query_properties = record.get("takeQueryProperties", False)
     space.acknowledges_undeliverable = record.get("acknowledgeUndeliverable", False)
     space.copies_overlapping = record.get("copyOverlapping", False)
     takes_dollar_names = record.get("takeDollarNames", False)

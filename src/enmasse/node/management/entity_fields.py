@@ -144,6 +144,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "acknowledgeUndeliverable": Field(bool, is_changeable=True),
         "copyOverlapping": Field(bool, is_changeable=True),
         "takeDollarNames": Field(bool, is_changeable=True),
+        "takeQueryProperties": Field(bool, is_changeable=True),
         "mqttPacketBytes": Field(int, is_changeable=True, most=16 << 20),
         "mqttReceiveMaximum": Field(int, is_changeable=True, most=1_000),
         "mqttKeepAlive": Field(int, is_changeable=True, most=0xFFFF),
