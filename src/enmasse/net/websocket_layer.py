@@ -1,4 +1,4 @@
-"""Carries clients' protocols over WebSocket, on any transport; the sub-protocol selects one.
+"""Carries clients' protocols over WebSocket, on any transport; the sub-protocol selects one, or the first bytes do.
 
 The content is a stream of bytes: how a peer cuts it into messages and fragments has no meaning. Text is refused
 unless the protocol takes it; pings are answered; extensions are not supported, as AMQP's bytes hardly compress.
@@ -19,13 +19,13 @@ from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
+from enmasse.net.first_bytes import ProtocolSignature, recognise
 from enmasse.net.layer import Layer
 from enmasse.net.origins import SECURITY_HEADERS, is_loopback_name, page_host_of
 from enmasse.wire.http.answers import HttpError, answer_of
 from enmasse.wire.http.heads import read_head
 
 if TYPE_CHECKING:
-    from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.origins import RefuseHost
 
 
@@ -54,8 +54,10 @@ class WebSocketLayer(Layer, asyncio.Protocol):
         origins: origins of web pages that may connect, beside those of this machine; ``*`` is all.
     """
 
-    __slots__ = ("_carried", "_is_over", "_origins", "_protocol", "_refuse_host", "_signature")
-    _signature: ProtocolSignature
+    __slots__ = (
+        "_carried", "_first", "_is_over", "_make_upper", "_origins", "_protocol", "_refuse_host", "_signature",
+    )  # fmt: skip
+    _make_upper: Callable[[ProtocolSignature], asyncio.Protocol]
 
     def __init__(
         self,
@@ -70,6 +72,9 @@ class WebSocketLayer(Layer, asyncio.Protocol):
         self._origins = origins
         self._protocol = Protocol(SERVER, state=OPEN, max_size=(None, MAX_FRAGMENT_BYTES), logger=_quiet)
         self._is_over = False
+        self._signature: ProtocolSignature | None = None
+        self._first = b""
+        """What has come for a protocol that is not known yet."""
 
     def begin(self, request: bytes, make_upper: Callable[[ProtocolSignature], asyncio.Protocol]) -> None:
         """Answer a request.
@@ -98,11 +103,27 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             self._is_over = True
             self.lower.close()
             return
-        self._signature = self._carried[str(handshake.subprotocol)]
-        self.upper = make_upper(self._signature)
-        self.raise_upper()
+        self._make_upper = make_upper
+        if handshake.subprotocol is not None:
+            self._carry(self._carried[handshake.subprotocol])
         if rest:
             self.data_received(rest)
+
+    def _carry(self, signature: ProtocolSignature) -> None:
+        self._signature = signature
+        self.upper = self._make_upper(signature)
+        self.raise_upper()
+
+    def _recognise(self, data: bytes) -> bytes:
+        """Return what is for the protocol, which is known by its first bytes: nothing before that."""
+        self._first += data
+        among = tuple(self._carried.values())
+        signature = recognise(self._first, among, among[0])
+        if signature is None:
+            return b""
+        first, self._first = self._first, b""
+        self._carry(signature)
+        return first
 
     def _read(self, head: bytes) -> Request:
         """Return a request as its library has it.
@@ -130,15 +151,17 @@ class WebSocketLayer(Layer, asyncio.Protocol):
     def _handle(self, events: Iterable[object]) -> None:
         chunks: list[bytes] = []
         for event in events:
-            if isinstance(event, Frame):
-                if event.opcode is Opcode.TEXT and not self._signature.takes_text:
+            if isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                data = bytes(event.data)
+                if self._signature is None:
+                    data = self._recognise(data)
+                if event.opcode is Opcode.TEXT and self._signature is not None and not self._signature.takes_text:
                     reason = f"{self._signature.name.upper()} is sent in binary messages"
                     self._protocol.fail(CloseCode.UNSUPPORTED_DATA, reason)
                     break
-                if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                    chunks.append(bytes(event.data))
+                chunks.append(data)
         self._put_out()
-        if chunks and not self._is_over:
+        if chunks and not self._is_over and self._signature is not None:
             self.upper.data_received(b"".join(chunks))
 
     def _put_out(self) -> None:
@@ -191,7 +214,7 @@ class _Handshake(ServerProtocol):
     """The library's checks of a request, with a rule of its own for origins. The bytes are parsed by ``wire/http``.
 
     Args:
-        expected: sub-protocols, one of which has to be offered.
+        expected: sub-protocols, one of which has to be among those offered.
         origins: the origins of web pages that may come.
     """
 
@@ -204,8 +227,14 @@ class _Handshake(ServerProtocol):
         self._allowed = origins
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
-        """Return the first sub-protocol offered that the port knows; without one the handshake fails."""
+        """Return the first sub-protocol offered that the port knows, or None if none is offered.
+
+        Raises:
+            NegotiationError: none of those offered is known, and the handshake fails.
+        """
         known = self.available_subprotocols or ()
+        if known and not subprotocols:
+            return None
         for name in subprotocols:
             if name in known:
                 return name

@@ -191,11 +191,44 @@ async def test_the_sub_protocol_of_mqtt_is_chosen(script: Any, until: Any, offer
         await until(lambda: here.engine.received == b"\xc0\x00")
 
 
-@pytest.mark.parametrize("offered", [None, ["mqtt"]])
-async def test_without_the_sub_protocol_the_handshake_fails(script: Any, offered: Any) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("amqp", HEADER),
+        ("mqtt", b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00"),
+        ("stomp", "CONNECT\naccept-version:1.2\n\n\0"),
+        ("stomp", b"STOMP\naccept-version:1.2\n\n\0"),
+    ],
+)
+async def test_without_a_sub_protocol_the_first_bytes_decide(
+    script: Any, until: Any, protocol: str, said: str | bytes
+) -> None:
+    whole = said.encode() if isinstance(said, str) else said
+    async with site(script, protocol=protocol) as here:
+        for cut in (0, 3):
+            async with here.connect(subprotocols=None) as peer:
+                assert peer.subprotocol is None
+                for part in (said[:cut], said[cut:]) if cut else (said,):
+                    await peer.send(part)
+                await until(lambda: here.engine is not None and here.engine.received == whole)
+                here.engine.put(b"answer")
+                assert await peer.recv() == b"answer"
+            await here.shell.wait_closed()
+            here.engine = None
+
+
+async def test_texts_for_a_protocol_that_takes_none_are_refused_without_a_sub_protocol_too(script: Any) -> None:
+    async with site(script) as here, here.connect(subprotocols=None) as peer:
+        await peer.send("AMQP\0\1\0\0")
+        with pytest.raises(ConnectionClosed):
+            await peer.recv()
+        assert peer.close_code == 1003
+
+
+async def test_without_a_sub_protocol_that_is_known_the_handshake_fails(script: Any) -> None:
     async with site(script) as here:
         with pytest.raises(InvalidStatus) as caught:
-            await here.connect(subprotocols=offered)
+            await here.connect(subprotocols=["mqtt"])
         assert caught.value.response.status_code == 400
         assert here.engine is None
 
