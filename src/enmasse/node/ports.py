@@ -133,6 +133,10 @@ class ServedHosts:
         is_open = not has_login and any(self._gate.is_open(each, is_here=here) for each in asked)
         return host_refusal(host, at, lambda name: self._is_own(name, space), is_open=is_open)
 
+    def is_called(self, host: str) -> bool:
+        """Return true of a host, in lower case, that the operator lists, or has given the node a certificate for."""
+        return host in self._listed or self._covers(host)
+
     def refuse(self, host: str | None, transport: asyncio.Transport) -> str | None:
         """Return why a request about no space in particular is refused; None if it is not."""
         peer = transport.get_extra_info("peername")

@@ -293,6 +293,7 @@ class Server:
         self.hosts = self.connections.hosts = ServedHosts(
             self._port_options.names, self.ports.covers, lambda: self.entities.spaces, self.gate
         )
+        self.gate.names = self.gate.names._replace(is_called=self.hosts.is_called)
         self.reloads.append(self.ports.reload)
         lanes = LaneWatcher(self.connections, self.admin, self._turn, self.journal)
         self.connections.watchers += (HandshakeWatcher(self.connections), lanes, self.reviews)

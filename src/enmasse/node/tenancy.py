@@ -9,7 +9,8 @@ Rules:
    nothing.
 3. A misspelt name is refused: an unknown one below the domain, and ``<x>.<y>`` where y is a namespace.
 4. A connection that names no space belongs to the listener's default, or else to the only space that exists. A host
-   ``<x>.<y>`` where x is a space is misspelt, too.
+   ``<x>.<y>`` where x is a space is misspelt, too; and from this machine, whose names are known, any other of one or
+   two labels. From elsewhere a host may be any name of DNS.
 5. Errors give names of spaces only to clients who may enter them.
 """
 
@@ -31,6 +32,13 @@ DOMAIN = "enmasse.local"
 _LOCAL = re.compile(r"^localhost(\.|$)|(^|\.)[0-9]+$|:")
 """Hosts that are this machine, or an address."""
 
+_SHORT = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)?")
+"""Hosts that may be meant for a space, ``<space>`` or ``<space>.<namespace>``."""
+
+
+def _not_called(_host: str) -> bool:
+    return False
+
 
 class Names(NamedTuple):
     """The meaning of host names.
@@ -41,6 +49,8 @@ class Names(NamedTuple):
         machine: this machine's own names, in lower case, which never mean a space.
         said: the protocol's term for the host that a client names, for errors.
         aliases: those of tenants of devices; such a word below the domain names no space, and is not misspelt.
+        is_called: returns true of a host, in lower case, by which the operator has the node called.
+        is_here: true if the client that names them is on this machine.
     """
 
     hosts: Mapping[str, str] = {}
@@ -48,6 +58,20 @@ class Names(NamedTuple):
     machine: frozenset[str] = frozenset()
     said: str = "the host"
     aliases: Container[str] = ()
+    is_called: Callable[[str], bool] = _not_called
+    is_here: bool = False
+
+    def means_nothing(self, host: str) -> bool:
+        """Return true if a host without port is known to name no space, such as an address or the machine's name."""
+        return (
+            not _SHORT.fullmatch(host)
+            or _LOCAL.search(host) is not None
+            or host in self.machine
+            or host == self.domain
+            or host in self.hosts
+            or host.partition(".")[0] in self.aliases
+            or self.is_called(host)
+        )
 
     def label(self, host: str | None) -> str:
         """Return the first label of a host, by which it may name a tenant; empty: the host is not made of labels."""
@@ -164,7 +188,7 @@ def unnamed_space(
         names: the meaning of host names.
 
     Raises:
-        TenancyError: a host names a space in a namespace that does not exist.
+        TenancyError: a host names a space in a namespace that does not exist, or, from this machine, none at all.
     """
     found = spaces.get(default) if default is not None else None
     if default is None and len(spaces) == 1:
@@ -179,6 +203,9 @@ def unnamed_space(
             and name not in names.machine
             and any(each.endswith(f"/{space}") for each in spaces)
         ):
+            raise _misspelt(name, spaces, is_open, names)
+        is_short_for_it = not dot and found.name.endswith(f"/{space}")
+        if names.is_here and not is_short_for_it and not names.means_nothing(name):
             raise _misspelt(name, spaces, is_open, names)
     return found
 

@@ -23,6 +23,7 @@ from enmasse.net.loop import run
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
+from enmasse.node.users.gate import GateOptions
 from enmasse.wire.mqtt.packets import Version
 from tests.support.balancer import BALANCER, balancer
 from tests.support.mqtt_peer import MqttPeer
@@ -44,16 +45,26 @@ class Here:
         return [shell for connection, shell in self.server.connections.shells.items() if connection.space is not None]
 
 
-def play(directory: Path, story: Callable[[Here], Awaitable[None]], **options: Any) -> None:
+BOTH = {OPEN: "none", GUARDED: "standard"}
+
+
+def play(
+    directory: Path,
+    story: Callable[[Here], Awaitable[None]],
+    *,
+    spaces: dict[str, str] = BOTH,
+    gate: GateOptions | None = None,
+    **options: Any,
+) -> None:
     async def main() -> None:
         tls = directory / "tls"
         Authority(tls).keep_server_certificate("default", ("localhost", "127.0.0.1"))
         given = PortOptions(tls=tls, proxy_from=networks_of("--proxy-from", (BALANCER,)), **options)
-        server = Server(directory / "node", "node", ports=given)
+        server = Server(directory / "node", "node", ports=given, gate=gate)
         await server.load()
         try:
             async with asyncio.timeout(60):
-                for space, authentication in ((OPEN, "none"), (GUARDED, "standard")):
+                for space, authentication in spaces.items():
                     stored: asyncio.Future[object] = asyncio.get_running_loop().create_future()
                     record = {"spaceType": "standard", "authentication": authentication}
                     server.entities.create(SPACE_TYPE, space, record, stored.set_result)
@@ -151,6 +162,58 @@ def test_a_password_is_taken_from_who_has_come_by_tls(tmp_path: Path, way: str) 
                     await WAYS[way](port, user)
 
     play(tmp_path, story)
+
+
+async def amqp_at(port: int, host: str, tls: ssl.SSLContext) -> None:
+    async with await connect(f"amqp://127.0.0.1:{port}", hostname=host, reconnect=False):
+        pass
+
+
+async def websocket_at(port: int, host: str, tls: ssl.SSLContext) -> None:
+    async with await connect(f"amqpws://127.0.0.1:{port}/", hostname=host, reconnect=False):
+        pass
+
+
+async def stomp_at(port: int, host: str, tls: ssl.SSLContext) -> None:
+    async with StompPeer(port, host=host):
+        pass
+
+
+async def mqtt_at(port: int, host: str, tls: ssl.SSLContext) -> None:
+    class ByServerName(MqttPeer):
+        async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=host)
+
+    async with ByServerName(port, "me", Version.V5):
+        pass
+
+
+@pytest.mark.parametrize(
+    "way", [amqp_at, websocket_at, stomp_at, mqtt_at], ids=lambda way: way.__name__.removesuffix("_at")
+)
+def test_a_misspelt_space_is_refused_from_this_machine_and_any_host_names_nothing_from_elsewhere(
+    tmp_path: Path, way: Callable[[int, str, ssl.SSLContext], Awaitable[None]]
+) -> None:
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+
+    async def story(here: Here) -> None:
+        for host in ("open.ns", "open", "localhost", "mq"):
+            await way(here.port, host, tls)
+        for host in ("typo", "typo.other"):
+            with pytest.raises(Exception):  # noqa: B017, PT011  each way has its own
+                await way(here.port, host, tls)
+            async with balancer(here.port, text()) as port:
+                await way(port, host, tls)
+
+    play(
+        tmp_path,
+        story,
+        spaces={OPEN: "none"},
+        gate=GateOptions(allow_anonymous=True),
+        names=frozenset({"mq"}),
+        limits=ConnectionLimits(handshake_timeout_s=2),
+    )
 
 
 def test_what_is_told_of_a_client_is_its_own_in_lists_and_in_the_log(

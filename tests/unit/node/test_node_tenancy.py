@@ -106,6 +106,42 @@ def test_a_misspelt_name_does_not_mean_the_space_that_is_meant_without_one(host:
         choose_space(spaces, login_host=None, open_host=None, user=f"jo@{host.partition(':')[0]}", default=default)
 
 
+@pytest.mark.parametrize("host", ["typo", "typo.other", "Typo.Other:5672", "shop_1", "broker-2.lan."])
+@pytest.mark.parametrize("default", [None, "default/shop"])
+def test_an_unknown_short_name_is_misspelt_from_this_machine_and_may_be_any_host_s_from_elsewhere(
+    host: str, default: str | None
+) -> None:
+    spaces = spaces_named("default/shop", *(["default/factory"] if default else []))
+    here = Names(is_here=True)
+    for login_host, open_host in ((host, None), (None, host)):
+        chosen = choose_space(spaces, login_host=login_host, open_host=open_host, user=None, default=default)
+        assert chosen is spaces["default/shop"]
+        with pytest.raises(TenancyError, match="names no space") as refused:
+            choose_space(spaces, login_host=login_host, open_host=open_host, user=None, default=default, names=here)
+        assert refused.value.condition == "amqp:not-found"
+        assert "default" not in refused.value.description
+    named = choose_space(spaces, login_host=host, open_host=host, user="jo@shop.default", names=here)
+    assert named is spaces["default/shop"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "127.0.0.1", "[::1]:5672", "broker", "BROKER.lan.", "mq.org", "listed", "/", "a.b.c", "shop",
+     "enmasse.local", "gateway", "gateway.lan", None, ""],
+)  # fmt: skip
+def test_known_names_and_what_cannot_be_a_space_s_name_nothing_from_this_machine_too(host: str | None) -> None:
+    spaces = spaces_named("default/shop")
+    names = Names(
+        {"mq.org": "gone/space"},
+        machine=frozenset({"broker", "broker.lan"}),
+        aliases={"gateway"},
+        is_called=lambda name: name == "listed",
+        is_here=True,
+    )
+    chosen = choose_space(spaces, login_host=host, user=None, open_host=host, names=names)
+    assert chosen is spaces["default/shop"]
+
+
 def test_a_host_like_a_space_of_somebody_else_keeps_nobody_from_where_another_name_leads() -> None:
     spaces = spaces_named("default/shop", "evil/example")
     for user, port in (("jo@shop.default", None), ("jo", "default/shop")):

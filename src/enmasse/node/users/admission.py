@@ -157,7 +157,8 @@ class Admission(Authentication):
             self.rights.user = user
             named = named_space(spaces, open_host, names=self._names)
             if named is None:
-                unnamed_space({space.name: space}, open_host, names=self._names)
+                names = self._names._replace(is_here=self._is_here and not self._has_named_space)
+                unnamed_space({space.name: space}, open_host, names=names)
             elif named is not space:
                 raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
             if self.devices and self.device and not self.devices.agrees(open_host, self.device.tenant):
@@ -173,6 +174,14 @@ class Admission(Authentication):
         self._login = None
         self._waiting = bool
         return space
+
+    @property
+    def _has_named_space(self) -> bool:
+        """True if the client's login, port or host for TLS has named its space, or another node says which it is."""
+        if self.is_asserted or self.device is not None or self._given_user:
+            return True
+        hosts = (self._peer_info.server_name, self._named_host)
+        return named_space(self._spaces(), *hosts, port_of=self._port_of, names=self._names) is not None
 
     def _for_users(self) -> RemoteError:
         how = f"authenticate, and name the space: {USER_AND_SPACE}, or by {self._words.login}"

@@ -169,8 +169,8 @@ class Authentication:
 
     @property
     def _names(self) -> Names:
-        """The meaning of host names, and their name in errors."""
-        return self._gate.names._replace(said=self._words.at_all)
+        """The meaning of host names as this client says them, and their name in errors."""
+        return self._gate.names._replace(said=self._words.at_all, is_here=self._is_here)
 
     @property
     def domain(self) -> str:
