@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import queue
 import ssl
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,7 @@ SPACES = {GREEN: "green-space.default", BLUE: "blue-space.other"}
 PASSWORD = "opensesame"  # of tests
 APPLICATION_PASSWORD = "open barley"
 WAIT_S = 30.0
+EMPTY = "application/vnd.eclipse-hono-empty-notification"
 
 
 def login_of(tenant: str) -> tuple[str, str]:
@@ -95,6 +97,13 @@ class Listening:
                 flush(self._connection)
             if not device or message.properties["device_id"] == device:
                 return message
+
+
+def message_of(to: str, body: bytes, **fields: Any) -> Any:
+    """Return a message of a device, or of an application, with one data section."""
+    from proton import Message
+
+    return Message(address=to, body=body, inferred=True, **fields)
 
 
 def flush(connection: Any) -> None:
@@ -182,6 +191,21 @@ class MqttDevice:
         return self.messages.get(timeout=WAIT_S)
 
 
+class Asked:
+    """A request that is under way in a thread of its own."""
+
+    def __init__(self, client: httpx.Client, method: str, path: str, **options: Any) -> None:
+        self._answer: list[httpx.Response] = []
+        self._thread = threading.Thread(
+            target=lambda: self._answer.append(client.request(method, path, **options)), daemon=True
+        )
+        self._thread.start()
+
+    def answer(self) -> httpx.Response:
+        self._thread.join(30)
+        return self._answer[0]
+
+
 class Stage:
     """The installation, and what tests need of it.
 
@@ -231,11 +255,12 @@ class Stage:
         document: Mapping[str, Any] | None = None,
         secrets: list[dict[str, Any]] | None = None,
         kind: str = "hashed-password",
+        auth_id: str = "",
     ) -> str:
-        """Register a device with credentials, and return its id, which is its auth-id, too."""
+        """Register a device with credentials, and return its id, which is its auth-id, too, unless one is given."""
         name = f"device-{next(self._numbers)}"
         self.registry.post(f"/devices/{tenant}/{name}", json=document or {}).raise_for_status()
-        given = [{"type": kind, "auth-id": name, "secrets": secrets or [hashed(PASSWORD)]}]
+        given = [{"type": kind, "auth-id": auth_id or name, "secrets": secrets or [hashed(PASSWORD)]}]
         self.registry.put(f"/credentials/{tenant}/{name}", json=given).raise_for_status()
         return name
 

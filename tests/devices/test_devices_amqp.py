@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.devices.stage import GREEN, flush
+from tests.devices.stage import EMPTY, GREEN, flush, message_of
 from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def needs() -> None:
     require("python-qpid-proton with SASL and TLS")
-
-
-def message_of(to: str, body: bytes, **fields: Any) -> Any:
-    from proton import Message
-
-    return Message(address=to, body=body, inferred=True, **fields)
 
 
 def test_a_device_sends_and_is_commanded(stage: Stage) -> None:
@@ -111,3 +105,32 @@ def test_a_wrong_password_is_refused(stage: Stage) -> None:
 
     with pytest.raises(ConnectionException), stage.amqp(stage.device(), password="wrong"):
         pass
+
+
+def test_short_names_and_empty_messages_are_taken(stage: Stage) -> None:
+    from proton.utils import SendException
+
+    device = stage.device()
+    with stage.amqp(device) as connection, stage.application().listen("event") as events:
+        sender = connection.create_sender(None)
+        sender.send(message_of("e", b"1"))
+        assert events.next(device).properties["orig_address"] == "e"
+        for kind in (EMPTY, "text/plain"):
+            sender.send(message_of("event", b"", content_type=kind, properties={"ttd": -1}))
+            message = events.next(device)
+            assert (bytes(message.body), message.content_type, message.properties["ttd"]) == (b"", kind, -1)
+        for body, told in ((b"", None), (b"1", EMPTY)):
+            with pytest.raises(SendException):
+                sender.send(message_of("event", body, content_type=told))
+
+
+def test_a_receiver_that_settles_nothing_has_commands_settled(stage: Stage) -> None:
+    from proton.reactor import AtMostOnce
+
+    device = stage.device()
+    with stage.amqp(device) as connection:
+        receiver = connection.create_receiver(f"command/{GREEN}/{device}", credit=1, options=AtMostOnce())
+        # What is answered comes after the credit.
+        connection.create_sender(None).send(message_of("event", b"here"))
+        assert stage.application().command(device, "open", b"valve") == "accepted"
+        assert receiver.receive(30).subject == "open"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.devices.stage import GREEN, eventually
+from tests.devices.stage import GREEN, Asked, eventually
 from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
@@ -81,3 +81,18 @@ def test_a_gateway_that_may_registers_the_devices_that_it_sends_for(stage: Stage
     found = stage.registry.get(f"/devices/{GREEN}/{name}").json()
     assert found["via"] == [gateway]
     assert http.put(f"/event//{name}", content=b"2").status_code == 202
+
+
+def test_a_gateway_that_polls_as_itself_gets_the_commands_of_its_devices(stage: Stage) -> None:
+    gateway = stage.device()
+    device = stage.device(document={"via": [gateway]})
+    http, application = stage.http(gateway), stage.application()
+    with application.listen("event") as events:
+        for target, marked in ((device, device), (gateway, None)):
+            asked = Asked(http, "POST", "/event?hono-ttd=30", content=b"awake")
+            assert events.next(gateway).properties["ttd"] == 30
+            assert application.command(target, "blink") == "accepted"
+            answer = asked.answer()
+            assert (answer.status_code, answer.headers["hono-command"]) == (200, "blink")
+            assert answer.headers.get("hono-cmd-target-device") == marked
+        assert application.command(device, "blink") == "released"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.devices.stage import BLUE, GREEN, PASSWORD, eventually
+from tests.devices.stage import BLUE, EMPTY, GREEN, PASSWORD, Asked, eventually, message_of
 from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
@@ -21,27 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-EMPTY = "application/vnd.eclipse-hono-empty-notification"
-
 
 @pytest.fixture(autouse=True)
 def needs() -> None:
     require("python-qpid-proton")
-
-
-class Asked:
-    """A request that is under way in a thread of its own."""
-
-    def __init__(self, client: httpx.Client, method: str, path: str, **options: Any) -> None:
-        self._answer: list[httpx.Response] = []
-        self._thread = threading.Thread(
-            target=lambda: self._answer.append(client.request(method, path, **options)), daemon=True
-        )
-        self._thread.start()
-
-    def answer(self) -> httpx.Response:
-        self._thread.join(30)
-        return self._answer[0]
 
 
 def test_telemetry_and_events_reach_the_application(stage: Stage) -> None:
@@ -113,6 +95,8 @@ def test_a_service_answers_an_inquiry_in_one_request(stage: Stage) -> None:
     ("method", "path", "body", "headers", "status"),
     [
         ("POST", "/telemetry", b"", {}, 400),
+        ("POST", "/event", b"", {"content-type": "text/plain"}, 202),
+        ("POST", "/event", b"x", {"qos-level": "0"}, 202),
         ("POST", "/event", b"x", {"content-type": EMPTY}, 400),
         ("POST", "/event", b"x", {"hono-ttl": "soon"}, 400),
         ("POST", "/telemetry", b"x", {"hono-ttd": "-5"}, 400),
@@ -190,3 +174,24 @@ def test_known_devices_come_in_while_the_control_process_is_away(stage: Stage) -
         os.kill(control, signal.SIGCONT)
     assert stage.http(unknown).post("/event", content=b"x").status_code == 202
     assert PASSWORD
+
+
+def test_a_body_without_a_type_has_the_default_of_its_device(stage: Stage) -> None:
+    device, plain = stage.device(document={"defaults": {"content-type": "application/json"}}), stage.device()
+    with stage.application().listen("event") as events:
+        for which, kind in ((device, "application/json"), (plain, "application/octet-stream")):
+            assert stage.http(which).post("/event", content=b"{}").status_code == 202
+            assert events.next(which).content_type == kind
+        headers = {"content-type": "text/plain"}
+        assert stage.http(device).post("/event", content=b"1", headers=headers).status_code == 202
+        assert events.next(device).content_type == "text/plain"
+
+
+@pytest.mark.parametrize("auth_id", ["a#1", "a+b", "a@b", "CN=a/b, O=#2"])
+def test_an_auth_id_may_have_any_characters(stage: Stage, auth_id: str) -> None:
+    device = stage.device(auth_id=auth_id)
+    assert stage.http(auth_id).post("/event", content=b"x").status_code == 202
+    with stage.mqtt(auth_id) as client, stage.amqp(auth_id) as connection:
+        assert not client.send("event", b"x").is_failure
+        connection.create_sender(None).send(message_of("event", b"x"))
+    assert stage.registry.delete(f"/devices/{GREEN}/{device}").status_code == 204

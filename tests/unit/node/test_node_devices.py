@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.identity.password_checks import DigestCheck, encode_check, split_frames
-from enmasse.message.sections import Sections
+from enmasse.message.outcomes import ACCEPTED, RELEASED
+from enmasse.message.sections import Properties, Sections, encode_message
 from enmasse.model.kinds.connectors import DEVICE_WORDS
+from enmasse.node.devices.commands import TenantCommands
 from enmasse.node.devices.directory import FRESH_S, STALE_S, UNAVAILABLE, Directory
 from enmasse.node.devices.messages import DeviceError, Downstream, RequestIds, Sent
 from enmasse.node.devices.proofs import CERTIFICATE, KEY, PASSWORD, Login, Proof
@@ -374,3 +376,43 @@ def test_a_device_that_was_registered_anew_is_another_one_of_its_id() -> None:
 
 def test_no_connector_takes_a_word_by_which_devices_reach_their_endpoints() -> None:
     assert {*KINDS, ERROR} == DEVICE_WORDS
+
+
+def test_a_command_that_its_device_does_not_settle_is_released_after_a_while() -> None:
+    calls: list[Callable[[], None]] = []
+    outcomes: list[tuple[Any, Any]] = []
+    consumer = SimpleNamespace(
+        on_credit=lambda _gained, _drain: None, on_outcome=lambda *outcome: outcomes.append(outcome)
+    )
+    address = SimpleNamespace(name="command", attach_consumer=lambda _port, _options: consumer)
+    core = SimpleNamespace(call_later=lambda _delay_s, call: calls.append(call))
+    space = SimpleNamespace(core=core, find=lambda _name: address)
+    link: Any = SimpleNamespace(core=core, note=lambda *_note: None)
+    control = Control()
+    spaces: Any = {"default/farm": space}
+    commands = TenantCommands(PLANT, control.directory, link, lambda: spaces, RequestIds(b"key"))
+    taken: list[Callable[[Any], None]] = []
+
+    def offer(_command: Any, done: Callable[[Any], None]) -> bool:
+        taken.append(done)
+        return True
+
+    listener: Any = SimpleNamespace(offer=offer)
+    commands.listen(Device(PLANT, "d", {}), listener)
+    payload = encode_message(b"", properties=Properties(to="command/default.plant/d", subject="open"))
+    slow, quick, next_one = object(), object(), object()
+    commands.send(slow, payload, False)
+    commands.send(quick, payload, False)
+    taken[1](ACCEPTED)
+    assert outcomes == [(quick, ACCEPTED)]
+    calls.pop()()
+    commands.send(next_one, payload, False)
+    assert len(calls) == 1
+    calls.pop()()
+    assert outcomes[1:] == [(slow, RELEASED)]
+    taken[0](ACCEPTED)
+    assert len(outcomes) == 2
+    taken[2](ACCEPTED)
+    assert outcomes[2:] == [(next_one, ACCEPTED)]
+    calls.pop()()
+    assert not calls

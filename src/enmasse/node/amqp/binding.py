@@ -25,7 +25,7 @@ from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.streams.readers import CONSUMER
 from enmasse.node.amqp.connection_recovery import ConnectionRecovery
 from enmasse.node.amqp.coordinator import CAPABILITIES, Coordinator
-from enmasse.node.amqp.devices import CommandConsumer, DeviceTerminus, both, device_of_source
+from enmasse.node.amqp.devices import CommandConsumer, DeviceTerminus, device_of_source
 from enmasse.node.amqp.receipts import Attachment
 from enmasse.node.amqp.recovery import Key, Recovery, unsettled_map
 from enmasse.node.amqp.terminus import (
@@ -295,7 +295,7 @@ class Binding(ClientConnection):
         name = (source.address if source is not None else None) or ""
         wanted = device_of_source(device.tenant, name)
         self.count(known, None)
-        consumer = CommandConsumer(space.core, link, name, device.tenant)
+        consumer = CommandConsumer(space.core, link, name, device.tenant, presettle=attach.snd_settle_mode == 1)
         self.joined(link, known, consumer)
         link.accept(consumer, source=Source(address=name), target=attach.target or Target())
 
@@ -306,11 +306,10 @@ class Binding(ClientConnection):
             elif not link.is_detach_sent:
                 consumer.address.leave = devices.commands.listen(which, consumer, self._connected_device)
 
-        devices.act_for(device, wanted, found)
-        if not wanted:
-            # Of a gateway these are the commands of all its devices, too.
-            own, others = consumer.address.leave, devices.commands.listen_for_all(device, consumer)
-            consumer.address.leave = both(own, others)
+        if wanted:
+            devices.act_for(device, wanted, found)
+        else:
+            consumer.address.leave = devices.commands.listen_as(device, consumer)
         return True
 
     def _connected_device(self) -> Device:

@@ -19,7 +19,6 @@ from enmasse.messaging.delivery import Consumer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import AnonymousTerminus
 from enmasse.node.devices.messages import (
-    OCTETS,
     Command,
     DeviceError,
     Downstream,
@@ -38,7 +37,14 @@ if TYPE_CHECKING:
     from enmasse.node.devices.devices import Devices
 
 
-_SENT: Final = frozenset((TELEMETRY, EVENT, INQUIRY, RESPONSE))
+_SENT: Final = {
+    "telemetry": TELEMETRY,
+    "t": TELEMETRY,
+    "event": EVENT,
+    "e": EVENT,
+    "inquiry": INQUIRY,
+    "command_response": RESPONSE,
+}
 
 
 class _Named:
@@ -48,11 +54,11 @@ class _Named:
 
     def __init__(self, tenant: Tenant, to: str) -> None:
         words = to.split("/")
-        self.kind = words[0]
+        self.kind = _SENT.get(words[0], "")
         self.request_id = ""
         if self.kind == RESPONSE and len(words) == 4:
             self.request_id = words.pop()
-        if self.kind not in _SENT or len(words) not in (1, 3) or (self.kind == RESPONSE) != bool(self.request_id):
+        if not self.kind or len(words) not in (1, 3) or (self.kind == RESPONSE) != bool(self.request_id):
             raise DeviceError(
                 404,
                 f"devices send to telemetry, event, inquiry, or to a command's reply-to, not to {to!r:.200}; "
@@ -138,7 +144,7 @@ class DeviceTerminus(AnonymousTerminus):
             return tenant.address(INQUIRY), inquiry_of(
                 device, subject, content_type, body, properties.reply_to, correlation_id
             )
-        check_payload(content_type, body)
+        check_payload(str(properties.content_type or ""), body)
         ttd = application.get("ttd")
         sent = Sent(
             kind=named.kind,
@@ -146,7 +152,7 @@ class DeviceTerminus(AnonymousTerminus):
             adapter=AMQP,
             orig_address=properties.to or "",
             gateway=gateway.id if gateway.id != device.id else "",
-            content_type=content_type or OCTETS,
+            content_type=content_type,
             ttl_s=None if sections.header.ttl is None else sections.header.ttl // 1000,
             ttd_s=int(ttd) if isinstance(ttd, int) and ttd >= -1 else None,
             is_once=not settled,
@@ -198,13 +204,14 @@ class CommandConsumer(Consumer):
         port: the receiver's link.
         name: the name as the receiver names its source.
         tenant: the tenant of the device.
+        presettle: true if the receiver asked for settled messages: a command is accepted as it is sent.
     """
 
     __slots__ = ("_tenant",)
     address: _Commands
 
-    def __init__(self, core: Core, port: ConsumerPort, name: str, tenant: Tenant) -> None:
-        super().__init__(_Commands(core, name), port, presettle=False)
+    def __init__(self, core: Core, port: ConsumerPort, name: str, tenant: Tenant, *, presettle: bool) -> None:
+        super().__init__(_Commands(core, name), port, presettle=presettle)
         self._tenant = tenant
 
     def offer(self, command: Command, done: Callable[[Any], None]) -> bool:
@@ -224,8 +231,10 @@ class CommandConsumer(Consumer):
             application_properties={"device_id": command.device},
         )
         self.deliveries += 1
-        self.unsettled += 1
-        self.send(_Delivery(self, done), message, False, 0)
+        self.unsettled += not self.presettle
+        self.send(_Delivery(self, done), message, self.presettle, 0)
+        if self.presettle:
+            done(ACCEPTED)
         return True
 
     def refuse(self, error: DeviceError) -> None:
@@ -266,16 +275,6 @@ def device_of_source(tenant: Tenant, name: str) -> str:
             f"devices receive from command, or command//DEVICE, not from {name!r:.200}",
         )
     return words[2] if is_named else ""
-
-
-def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
-    """Return what calls both."""
-
-    def call() -> None:
-        one()
-        other()
-
-    return call
 
 
 def _nothing() -> None:

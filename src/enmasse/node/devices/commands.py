@@ -7,7 +7,9 @@ Rules:
 2. A command goes to who listens for exactly its device; else to the gateway that has last acted for the device; else
    to any gateway of it that listens.
 3. A command that is to be stored is handed to the control process, and accepted once it is on disk there.
-4. A gateway that listens for one device is reviewed (``revocation``) whenever that device, or the gateway, changes.
+4. A command that its device has been sent and does not answer is released, so that it does not keep its sender and
+   those of others waiting.
+5. A gateway that listens for one device is reviewed (``revocation``) whenever that device, or the gateway, changes.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1_000
 """Commands of a tenant that have no outcome yet."""
+
+ANSWER_S: Final = 20.0
+"""A device has this time to settle a command, and at most twice as much; then its sender is told that it did not."""
 
 RETRY_S: Final = 1.0
 """The address of a tenant may come later than the tenant."""
@@ -191,6 +196,17 @@ class Commands:
         """Have a listener offered the commands of all devices of a gateway; return what ends that."""
         return self._of(gateway).listen_for_all(gateway, listener)
 
+    def listen_as(self, gateway: Device, listener: Listener) -> Callable[[], None]:
+        """Have a listener offered the commands of a device, and of all whose gateway it is; return what ends that."""
+        known = self._of(gateway)
+        own, others = known.listen(gateway, listener), known.listen_for_all(gateway, listener)
+
+        def end() -> None:
+            own()
+            others()
+
+        return end
+
     def last_gateway(self, device: Device, gateway: Device) -> None:
         """Note that a gateway acts for a device."""
         self._of(device).last_gateway(device.id, gateway.id)
@@ -231,6 +247,10 @@ class TenantCommands:
         """The gateways that listen, by the groups that they belong to."""
         self._last: OrderedDict[str, str] = OrderedDict()
         self._under_way: dict[int, Any] = {}
+        self._late: dict[int, Done] = {}
+        """Those of them that were under way when the time that each has began anew, and what ends them."""
+        self._in_time: dict[int, Done] = {}
+        self._is_timed = False
         self._attach()
 
     # The address
@@ -294,8 +314,11 @@ class TenantCommands:
         self._under_way[key] = delivery
 
         def done(state: Any) -> None:
-            if self._under_way.pop(key, None) is None:
+            if self._under_way.get(key) is not delivery:
                 return
+            del self._under_way[key]
+            if self._in_time.pop(key, None) is None:
+                self._late.pop(key, None)
             if not settled and consumer is self._consumer and consumer is not None:
                 consumer.on_outcome(delivery, state)
             if 2 * self.credit <= WINDOW:
@@ -305,6 +328,23 @@ class TenantCommands:
             self._route(Sections(payload), done)
         except RemoteError as error:
             done(Rejected(AmqpError(error.condition, error.description)))
+        if key in self._under_way:
+            self._in_time[key] = done
+            if not self._is_timed:
+                self._time()
+
+    def _time(self) -> None:
+        """Look, after the time that each has, at what is under way now."""
+        self._is_timed = True
+        (self._core or self._link.core).call_later(ANSWER_S, self._end_late)
+
+    def _end_late(self) -> None:
+        self._is_timed = False
+        late, self._late, self._in_time = self._late, self._in_time, {}
+        for done in late.values():
+            done(RELEASED)
+        if self._late:
+            self._time()
 
     def put(self, delivery: Any, payload: bytes, settled: bool) -> None:
         """Take a large command, which has used up its credit already."""
@@ -334,6 +374,7 @@ class TenantCommands:
     def take_unsettled(self) -> list[Any]:
         """Remove and return the commands that have no outcome."""
         found, self._under_way = list(self._under_way.values()), {}
+        self._late, self._in_time = {}, {}
         return found
 
     def detach(self, error: Any = None) -> None:

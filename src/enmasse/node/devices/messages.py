@@ -221,10 +221,10 @@ def check_payload(content_type: str, body: bytes) -> None:
     """Check what a device sends.
 
     Raises:
-        DeviceError: it is empty, and does not say so by its content type.
+        DeviceError: it is empty and has no content type, or it says that it is empty and is not.
     """
-    if not body and content_type != EMPTY:
-        raise DeviceError(400, f"the message is empty: give it a payload, or the content type {EMPTY}")
+    if not body and not content_type:
+        raise DeviceError(400, f"the message is empty: give it a payload, or a content type, such as {EMPTY}")
     if body and content_type == EMPTY:
         raise DeviceError(400, f"a message with the content type {EMPTY} has no payload")
 

@@ -231,7 +231,7 @@ class _Finding:
             adapter=HTTP,
             orig_address=request.path,
             gateway=self._gateway.id if device.id != self._gateway.id else "",
-            content_type=content_type or OCTETS,
+            content_type=content_type,
             ttl_s=seconds_of(asked, "hono-ttl"),
             ttd_s=None if ttd_s is None else min(ttd_s, MAX_TTD_S),
             is_once=path.kind == EVENT or quality == "1",
@@ -323,10 +323,16 @@ class WaitingDevice(_Sending):
         """Listen, as an application answers at once, and send the message."""
         connected = self._connection.admission.device
         assert connected is not None
-        # The request is short: which device is connected does not change.
-        self._end = self._devices.commands.listen(
-            self._device, self, lambda: self._connection.admission.device or connected
-        )
+
+        def gateway() -> Device:
+            # The request is short: which device is connected does not change.
+            return self._connection.admission.device or connected
+
+        commands = self._devices.commands
+        if self._device.id == connected.id:
+            self._end = commands.listen_as(connected, self)
+        else:
+            self._end = commands.listen(self._device, self, gateway)
         super().start()
 
     def offer(self, command: Command, done: Callable[[Any], None]) -> bool:
