@@ -131,6 +131,7 @@ class ApiParts:
         schemas: the schema registry; None: it is not served.
         connections: those of the API, for its metrics.
         is_own_name: returns true if a host, in lower case, is a name of the API.
+        web_origins: origins of web pages that may use the device registry; ``*`` is all.
         sampler: the sampler of the nodes' figures, run by whoever made it.
         now: returns the present time, RFC 3339.
     """
@@ -148,6 +149,7 @@ class ApiParts:
     schemas: SchemaRegistry | None = None
     connections: HttpConnections | None = None
     is_own_name: Callable[[str], bool] = lambda _host: False
+    web_origins: tuple[str, ...] = ()
     sampler: Sampler = field(default_factory=lambda: Sampler(()))
     now: Callable[[], str] = _now
 
@@ -160,7 +162,7 @@ def create_app(parts: ApiParts) -> Starlette:
     middleware = [
         *([Middleware(Audit, log=parts.audit)] if parts.audit is not None else ()),
         Middleware(Delivery),
-        Middleware(Guard, is_local=authenticator.is_local, is_own_name=parts.is_own_name),
+        Middleware(Guard, is_local=authenticator.is_local, is_own_name=parts.is_own_name, origins=parts.web_origins),
         Middleware(Access, authenticator=authenticator, rights=rights),
     ]
     watches = Watches(parts.stop)

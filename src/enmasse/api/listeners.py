@@ -150,6 +150,7 @@ class ListenerSettings:
         certificate: the operator's own with its key; None: one issued by the platform's authority.
         session_idle_s: seconds without a request after which a browser's session ends.
         proxy_from: the networks of load balancers that tell who their clients are.
+        web_origins: origins of web pages that may use the device registry; ``*`` is all.
     """
 
     host: str = "127.0.0.1"
@@ -163,6 +164,7 @@ class ListenerSettings:
     certificate: tuple[Path, Path] | None = None
     session_idle_s: float = IDLE_S
     proxy_from: tuple[Network, ...] = ()
+    web_origins: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ USERS = NodeOption(
 WEB_ORIGIN = NodeOption(
     "--web-origin",
     "where web pages may come from that open a WebSocket, such as https://shop.example.org, beside those of this "
-    "machine; may be given more than once; * is from everywhere",
+    "machine, or that use HTTP or the device registry; may be given more than once; * is from everywhere",
     "ORIGIN",
 )
 HTTP_NAME = NodeOption(

@@ -180,6 +180,7 @@ async def _serve(
         schemas=schemas,
         connections=listeners.connections,
         is_own_name=listeners.is_own_name,
+        web_origins=settings.listeners.web_origins,
         sampler=sampler,
     )
     async with asyncio.TaskGroup() as tasks:

@@ -3,7 +3,9 @@
 Rules:
 1. The Host header is valid, and an address, ``localhost`` or one of the API's own names: this refuses web pages whose
    own name resolves to this machine (DNS rebinding). On a public address, with accounts, any name is accepted.
-2. A web page of another origin can change nothing, whatever it sends, and can open no WebSocket.
+2. A web page of another origin can change nothing, whatever it sends, and can open no WebSocket. Where the operator
+   allows its origin (``--web-origin``), it may use the device registry, as CORS has it [Fetch 3.2], with a proof of
+   its own in each request: cookies count for nothing there.
 3. A load balancer's own connection, and that of a client in the clear (``HttpProtocol``), is served health alone.
 4. Bodies are bounded, whatever their announced length; more so where they are read before authentication.
 """
@@ -11,14 +13,17 @@ Rules:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 
 from enmasse.api.access.authorization import is_of_health, is_public
 from enmasse.api.kube.status import RequestError, answer, answer_error
 from enmasse.net.origins import SAFE_METHODS, host_of, host_refusal, page_host_of, scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +37,15 @@ MAX_PUBLIC_BODY_BYTES = 16 * 1024
 """A login is a name and a password."""
 
 _OF_MODEL = re.compile(r"/apis/[^/]+/[^/]+/namespaces/[^/]+/addressspaces/[^/]+/models/[^/]+/import")
+_SHARED = "/registry/"
+"""What pages of other origins may use, if the operator allows them."""
+
+_PREFLIGHT: Final = {
+    "Access-Control-Allow-Methods": "DELETE, GET, HEAD, POST, PUT",
+    "Access-Control-Allow-Headers": "*, Authorization",
+    "Access-Control-Max-Age": "600",
+}
+
 _FROM_ELSEWHERE = frozenset({"cross-site", "same-site"})
 
 
@@ -42,10 +56,19 @@ class Guard:
         app: the wrapped application.
         is_local: whether only this machine is served.
         is_own_name: returns true if a host, in lower case, is a name of the API.
+        origins: origins of web pages that may use the device registry; ``*`` is all.
     """
 
-    def __init__(self, app: ASGIApp, *, is_local: bool, is_own_name: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        is_local: bool,
+        is_own_name: Callable[[str], bool],
+        origins: Collection[str] = (),
+    ) -> None:
         self._app = app
+        self._origins = origins
         self._is_local = is_local
         self._is_own_name = is_own_name
 
@@ -54,8 +77,14 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if (why := self._refusal(scope)) is not None:
+        origin = self._allowed_origin(scope)
+        if origin is not None:
+            scope, send = _without_cookies(scope), _telling(send, origin)
+        if (why := self._refusal(scope, origin)) is not None:
             await answer(403, why)(scope, receive, send)
+            return
+        if origin is not None and scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, send)
             return
         most = _most_bytes(scope["path"])
         if _is_too_long((_values(scope, b"content-length") or ["0"])[0], most):
@@ -73,7 +102,14 @@ class Guard:
 
         await self._app(scope, counted, send)
 
-    def _refusal(self, scope: Scope) -> str | None:
+    def _allowed_origin(self, scope: Scope) -> str | None:
+        """Return the origin of the page that a request is of, if it may use what that is for; else None."""
+        origins = _values(scope, b"origin")
+        if not self._origins or len(origins) != 1 or not scope["path"].startswith(_SHARED):
+            return None
+        return origins[0] if "*" in self._origins or origins[0] in self._origins else None
+
+    def _refusal(self, scope: Scope, allowed: str | None) -> str | None:
         """Return why a request is refused, None if it is not."""
         unserved: str | None = (scope.get("state") or {}).get("refusal")
         if unserved is not None:
@@ -84,6 +120,8 @@ class Guard:
         refusal = host_refusal(host, scope.get("server"), self._is_own_name, is_open=self._is_local)
         if refusal is not None:
             return refusal
+        if allowed is not None:
+            return None
         if scope["method"] in SAFE_METHODS and not _values(scope, b"upgrade"):
             return None
         origins = _values(scope, b"origin")
@@ -93,6 +131,24 @@ class Guard:
         if not _FROM_ELSEWHERE.isdisjoint(_values(scope, b"sec-fetch-site")):
             return "the request is of a web page of another site, which may change nothing here"
         return None
+
+
+def _without_cookies(scope: Scope) -> Scope:
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"cookie"]}
+
+
+def _telling(send: Send, origin: str) -> Send:
+    """Return the function that sends an answer with the headers by which a page of an origin may read it."""
+
+    async def told(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = "ETag, Location, Retry-After"
+            headers.add_vary_header("Origin")
+        await send(message)
+
+    return told
 
 
 def _is_page_of(origin: str, host: str | None) -> bool:

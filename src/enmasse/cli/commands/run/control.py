@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from enmasse.cli.errors import UsageError
-from enmasse.cli.node_options import HTTP_NAME, PROXY_FROM, names_of
+from enmasse.cli.node_options import HTTP_NAME, PROXY_FROM, WEB_ORIGIN, names_of
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.drivers.data_directory import DEFAULT_NODE
 from enmasse.drivers.supervisor.child import die_with_parent
@@ -40,6 +40,7 @@ ApiName = Annotated[
     list[str] | None,
     typer.Option("--api-name", metavar="HOST", help="A name of this machine, for the API's certificate; repeatable."),
 ]
+WebOrigin = Annotated[list[str] | None, WEB_ORIGIN.for_typer]
 HttpName = Annotated[list[str] | None, HTTP_NAME.for_typer]
 ProxyFrom = Annotated[list[str] | None, PROXY_FROM.for_typer]
 ApiCertificate = Annotated[
@@ -184,6 +185,7 @@ def control(
         str | None, typer.Option("--tls-host", metavar="HOST", help="Interface of the API with TLS; none without.")
     ] = None,
     tls_port: Annotated[int, typer.Option("--tls-port", min=0, max=65535, help="Its port.")] = API_TLS_PORT,
+    web_origin: WebOrigin = None,
     http_name: HttpName = None,
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
@@ -242,6 +244,7 @@ def control(
         tls_port=tls_port,
         names=tuple(api_name or ()),
         served_names=names_of(http_name),
+        web_origins=tuple(web_origin or ()),
         proxy_from=networks_of(PROXIES, proxy_from or ()),
         oidc=oidc_settings(
             api_oidc_issuer,

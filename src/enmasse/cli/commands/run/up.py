@@ -31,6 +31,7 @@ from enmasse.cli.commands.run.control import (
     ProxyFrom,
     SessionIdle,
     WebhookNetwork,
+    WebOrigin,
     WildcardCertificate,
     WildcardKey,
     certificate_pair,
@@ -160,7 +161,7 @@ def up(
     audit_level: AuditDepth = AuditChoice.WRITES,
     log_format: LogFormat = LogFormatChoice.TEXT,
     users: Annotated[Path | None, USERS.for_typer] = None,
-    web_origin: Annotated[list[str] | None, WEB_ORIGIN.for_typer] = None,
+    web_origin: WebOrigin = None,
     http_name: HttpName = None,
     connector_network: Annotated[list[str] | None, CONNECTOR_NETWORK.for_typer] = None,
     proxy_from: ProxyFrom = None,
@@ -232,6 +233,7 @@ def up(
     )
     of_control = arguments_of(
         control,
+        web_origin=web_origin,
         http_name=http_name,
         api_name=api_name,
         api_cert=api_cert,
