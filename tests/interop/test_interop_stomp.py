@@ -320,9 +320,8 @@ def test_nobody_comes_in_without_his_proof(
     assert stranger.told.next("error").headers["condition"] == "amqp:unauthorized-access"
 
 
-def test_a_password_is_refused_in_the_clear(guarded: tuple[NodeProcess, str], client: Connect) -> None:
+def test_a_password_in_the_clear_is_taken_from_this_machine(
+    guarded: tuple[NodeProcess, str], client: Connect
+) -> None:
     node, _ = guarded
-    careless = client(node.port)
-    with pytest.raises(stomp.exception.ConnectFailedException):
-        careless.connect("jo", PASSWORD)
-    assert "in the clear" in careless.told.next("error").headers["message"]
+    client(node.port).connect("jo", PASSWORD)  # which fails where it is refused

@@ -132,7 +132,7 @@ export default function EndpointsPage(): ReactElement {
                       First: <code>{snippet.install}</code>
                       {tls && ca && " and download ca.crt beside it"}
                       {open ? "" : ". Put a user of the space in the place of USER and PASSWORD"}.
-                      {!open && !tls && " In the clear only clients that log in by SCRAM are let in, unless the node was started with --allow-insecure-plain."}
+                      {!open && !tls && " In the clear only clients on the node's machine are let in, and those that log in by SCRAM, unless the node was started with --allow-insecure-plain."}
                     </Content>
                   ),
                 }))}

@@ -156,6 +156,7 @@ class Login:
         named: the name that the client sent.
         reason: the reason of a refusal.
         names_no_space: true if it has named no space, and has to.
+        is_unread: true if what it sent was not looked at, right or wrong, as others could read it.
         guess: a hash of the password that was sent, valid in this process alone.
     """
 
@@ -176,6 +177,7 @@ class Login:
         self.named = ""
         self.reason = ""
         self.names_no_space = False
+        self.is_unread = False
         self.guess = 0
         self._users = users
         self._target_of = target_of
@@ -240,6 +242,7 @@ class Login:
         if target.is_open:
             return True
         if not self._is_private:
+            self.is_unread = True
             return self._refuse("a password was sent without encryption; use TLS or SCRAM")
         if target.is_unnamed:
             return True
@@ -333,6 +336,7 @@ class Login:
                 return refused
             return True
         if not self._is_private:
+            self.is_unread = True
             return self._refuse("a token was sent without encryption; use TLS")
         if target.is_unnamed:
             return True

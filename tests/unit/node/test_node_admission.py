@@ -244,11 +244,12 @@ def test_the_listeners_default_is_meant_when_nothing_is_named(node: Guarded) -> 
 @pytest.mark.parametrize(
     ("peer_info", "offered"),
     [
-        ({}, (SCRAM, "ANONYMOUS")),  # in the clear PLAIN would be taken for what is good for users
+        ({}, (SCRAM, "PLAIN", "ANONYMOUS")),  # nobody else reads what does not leave this machine
         ({"is_private": True}, (SCRAM, "PLAIN", "ANONYMOUS")),
-        ({"server_name": "shop.ns"}, (SCRAM,)),
+        ({"server_name": "shop.ns"}, (SCRAM, "PLAIN")),
+        ({"server_name": "shop.ns", "peer": "192.0.2.1:1"}, (SCRAM,)),
         ({"server_name": "shop.ns", "is_private": True}, (SCRAM, "PLAIN")),
-        ({"server_name": "shop.ns", "certified": ("x",)}, ("EXTERNAL", SCRAM)),
+        ({"server_name": "shop.ns", "certified": ("x",)}, ("EXTERNAL", SCRAM, "PLAIN")),
         ({"server_name": "open.ns"}, ("PLAIN", "ANONYMOUS")),
         ({"peer": "192.0.2.1:1"}, (SCRAM,)),
     ],
@@ -343,12 +344,13 @@ def test_no_refusal_before_a_login_names_a_space_that_the_client_has_not_named(n
                 assert "factory" not in told
 
 
-def test_a_password_needs_tls_or_permission(node: Guarded) -> None:
-    plain = Plain("jo@shop.ns", "secret")
-    assert not node.meet(plain).is_in
-    assert "PLAIN" not in node.meet(plain).server.sasl.mechanisms  # type: ignore[union-attr]
-    assert node.meet(plain, is_private=True).is_in
-    assert Guarded(allow_insecure_plain=True).meet(plain).is_in
+def test_a_password_from_elsewhere_needs_tls_or_permission(node: Guarded) -> None:
+    plain, elsewhere = Plain("jo@shop.ns", "secret"), "192.0.2.1:1"
+    assert not node.meet(plain, peer=elsewhere).is_in
+    assert "PLAIN" not in node.meet(plain, peer=elsewhere).server.sasl.mechanisms  # type: ignore[union-attr]
+    assert node.meet(plain).is_in
+    assert node.meet(plain, peer=elsewhere, is_private=True).is_in
+    assert Guarded(allow_insecure_plain=True).meet(plain, peer=elsewhere).is_in
 
 
 @pytest.mark.parametrize(

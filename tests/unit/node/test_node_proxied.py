@@ -216,6 +216,37 @@ def test_a_misspelt_space_is_refused_from_this_machine_and_any_host_names_nothin
     )
 
 
+async def by_plain_websocket(port: int, user: str | None = None) -> None:
+    given: dict[str, Any] = {"user": user, "password": PASSWORD, "sasl": ("PLAIN",), "allow_insecure_plain": True}
+    async with await connect(f"amqpws://127.0.0.1:{port}/", hostname="guarded.ns", reconnect=False, **given):
+        pass
+
+
+@pytest.mark.parametrize("way", ["AMQP", "WebSocket", "MQTT", "STOMP", "HTTP"])
+def test_a_password_in_the_clear_is_taken_from_this_machine_alone_and_its_refusal_locks_nobody_out(
+    tmp_path: Path, way: str
+) -> None:
+    user = "jo" if way == "HTTP" else "jo@guarded.ns"
+    enter = (WAYS | {"WebSocket": by_plain_websocket})[way]
+
+    async def strict(here: Here) -> None:
+        await enter(here.port, user)
+        for _ in range(6):  # one more than wrong ones may be
+            async with balancer(here.port, text()) as port:
+                with pytest.raises(Exception):  # noqa: B017, PT011  each way has its own
+                    await enter(port, user)
+        assert not here.server.gate.logins._by_user._failures
+        async with balancer(here.port, binary(tls_extension())) as port:
+            await enter(port, user)
+
+    async def lax(here: Here) -> None:
+        async with balancer(here.port, text()) as port:
+            await enter(port, user)
+
+    play(tmp_path / "strict", strict)
+    play(tmp_path / "lax", lax, gate=GateOptions(allow_insecure_plain=True))
+
+
 def test_what_is_told_of_a_client_is_its_own_in_lists_and_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -49,6 +49,7 @@ from enmasse.node.http.request_reply import post_request
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
 from enmasse.node.large_messages import MAX_MESSAGE_BYTES
+from enmasse.node.users.authentication import IN_THE_CLEAR
 from enmasse.pending import Pending
 from enmasse.wire.http.answers import HttpError, head
 from enmasse.wire.http.connection import Connection
@@ -557,7 +558,7 @@ class HttpConnection(ClientConnection):
             )
         how = "send Basic or Bearer credentials of one of its users"
         if route.proof and not self.admission.is_private:
-            how = "credentials in the clear are refused: use https, or the node's --allow-insecure-plain"
+            how = IN_THE_CLEAR
         raise HttpError(
             401,
             f"there is no space {route.space!r} for you, or the credentials are wrong: {how}",

@@ -98,10 +98,6 @@ class MqttConnection(ClientConnection):
     subscriptions: Subscriptions
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        peer_info = options.get("peer_info")
-        if peer_info is not None and peer_info.is_here:
-            # Nobody else reads what does not leave this machine, and most clients have no SCRAM.
-            options["peer_info"] = peer_info._replace(is_private=True)
         super().__init__(*arguments, **options)
         self._waker = Waker(self)
         self.is_due = False

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.identity.login import NAME_THE_SPACE
+from enmasse.node.users.authentication import IN_THE_CLEAR
 from enmasse.pending import Pending
 from enmasse.wire.mqtt.packets import Auth, Connect, Reason
 from enmasse.wire.sasl.mechanisms import Admitted, SaslCode, Verdict
@@ -20,11 +21,6 @@ from enmasse.wire.sasl.mechanisms import Admitted, SaslCode, Verdict
 if TYPE_CHECKING:
     from enmasse.node.users.admission import Admission
 
-
-IN_THE_CLEAR: Final = (
-    "credentials in the clear are taken from this machine alone: use TLS, an authentication method of SCRAM, or have "
-    "the node started with --allow-insecure-plain"
-)
 
 NOT_GOOD: Final = "user name or password is wrong"
 
@@ -115,7 +111,8 @@ class Login:
         elif isinstance(verdict, int):
             is_readable = self._is_plain and not self._admission.is_private
             wrong = NAME_THE_SPACE if self._admission.names_no_space else NOT_GOOD
-            self._decided(Refusal(Reason.BAD_USER_NAME_OR_PASSWORD, IN_THE_CLEAR if is_readable else wrong))
+            text = f"{IN_THE_CLEAR}, or log in by SCRAM" if is_readable else wrong
+            self._decided(Refusal(Reason.BAD_USER_NAME_OR_PASSWORD, text))
         else:
             self._question = verdict
             self._ask(verdict.challenge)

@@ -37,6 +37,7 @@ from enmasse.node.stomp.headers import (
 from enmasse.node.stomp.links import WAITING_OVERHEAD_BYTES, Deferring, Receiver, Sender, Sending
 from enmasse.node.stomp.messages import USER_ID, to_sections
 from enmasse.node.stomp.settling import Posting, Settling
+from enmasse.node.users.authentication import IN_THE_CLEAR
 from enmasse.pending import Pending
 from enmasse.version import __version__
 from enmasse.wire.sasl.mechanisms import Admitted, SaslCode, Verdict
@@ -229,7 +230,8 @@ class StompConnection(ClientConnection):
                 self._enter(host, headers.get("client-id", ""))
                 return
             is_later = verdict is SaslCode.SYS_TEMP
-            reason = "try again later" if is_later else "login or passcode is wrong, or is refused in the clear"
+            wrong = "login or passcode is wrong" if self.admission.is_private else IN_THE_CLEAR
+            reason = "try again later" if is_later else wrong
             self._login_error = f"the login has failed: {reason}"
             self.engine.fail(RemoteError("amqp:unauthorized-access", self._login_error))
 

@@ -40,6 +40,13 @@ ADMIN_MECHANISMS = ("ANONYMOUS", "PLAIN")
 """The mechanisms of the administrator's socket: whoever can reach it is the administrator, by whatever name."""
 
 
+IN_THE_CLEAR = (
+    "credentials in the clear are taken from this machine alone: use TLS, or have the node started with "
+    "--allow-insecure-plain"
+)
+"""The reason for clients whose password or token was not looked at, right or wrong, as others could read it."""
+
+
 class HostWords(NamedTuple):
     """A protocol's terms for the host by which clients name their space, for errors.
 
@@ -205,7 +212,7 @@ class Authentication:
             has_certificate=self.has_certificate,
             tokens=gate.tokens,
         )
-        if "PLAIN" not in offered and (self.is_private or self._is_here) and self._may_have_devices(names):
+        if "PLAIN" not in offered and self.is_private and self._may_have_devices(names):
             offered += ("PLAIN",)
         return offered, has_open
 
@@ -238,7 +245,8 @@ class Authentication:
     def login(self, user: str, password: str, host: str | None = None) -> Verdict:
         """Take a user's name and password, as the mechanism PLAIN does.
 
-        In the clear a password is refused, however right it is, unless the operator allows that or the space is open.
+        In the clear a password is refused, however right it is, unless the client is on this machine, the operator
+        allows that, or the space is open.
 
         Args:
             user: its name, perhaps with a realm that names the space.
@@ -347,7 +355,8 @@ class Authentication:
     @property
     def is_private(self) -> bool:
         """True if credentials may be sent as they are: nobody else reads them, or the operator allows it."""
-        return self._peer_info.is_private or self._gate.options.allow_insecure_plain
+        # What does not leave this machine nobody else reads.
+        return self._peer_info.is_private or self._is_here or self._gate.options.allow_insecure_plain
 
     def _candidates(self) -> list[str]:
         """Return the spaces that the client may name, as far as that is known before it sends anything."""
@@ -404,7 +413,7 @@ class Authentication:
             login.reason = meant.reason
             if not meant.is_known:
                 return SaslCode.SYS_TEMP
-        if not (self.is_private or self._is_here):  # what does not leave this machine nobody else reads
+        if not self.is_private:
             login.reason = "a proof was sent without encryption; use TLS"
             return False
         for each in (self._peer_info.server_name, self._named_host):
@@ -467,7 +476,7 @@ class Authentication:
             self._proved_by = self.mechanism
             if attempt is not None and login.user is not None:
                 gate.came_in(*attempt)
-        elif verdict is False and attempt is not None:
+        elif verdict is False and attempt is not None and not (isinstance(login, Login) and login.is_unread):
             # Another answer says nothing of the credentials.
             gate.failed(*attempt)
             if self._may_be_device:
