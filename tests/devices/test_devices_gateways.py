@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,8 @@ from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
     from tests.devices.stage import Stage
+
+PROVISIONED = "application/vnd.eclipse-hono-device-provisioning-notification"
 
 pytestmark = pytest.mark.slow
 
@@ -77,10 +79,36 @@ def test_a_gateway_that_may_registers_the_devices_that_it_sends_for(stage: Stage
     gateway = stage.device(document={"authorities": ["auto-provisioning-enabled"]})
     http = stage.http(gateway)
     name = f"new-of-{gateway}"
-    assert http.put(f"/event//{name}", content=b"1").status_code == 202
-    found = stage.registry.get(f"/devices/{GREEN}/{name}").json()
-    assert found["via"] == [gateway]
+    with stage.application().listen("event") as events:
+        assert http.put(f"/event//{name}", content=b"1").status_code == 202
+        # The one comes over the node, the other from the registry.
+        messages = [events.next(name), events.next(name)]
+        [told] = [each for each in messages if each.content_type == PROVISIONED]
+    assert (bytes(told.body), told.durable) == (b"", True)
+    assert told.properties == {
+        "tenant_id": GREEN,
+        "device_id": name,
+        "gateway_id": gateway,
+        "hono_registration_status": "NEW",
+        "orig_adapter": "hono-device-registry",
+        "orig_address": "event",
+    }
+
+    def device() -> dict[str, Any]:
+        found: dict[str, Any] = stage.registry.get(f"/devices/{GREEN}/{name}").json()
+        return found
+
+    status = eventually(lambda: device()["status"]["auto-provisioning-notification-sent"] and device()["status"])
+    assert status["auto-provisioned"] is True
+    assert device()["via"] == [gateway]
     assert http.put(f"/event//{name}", content=b"2").status_code == 202
+    # What the registry alone writes outlives a change, and is not in an export.
+    stage.change(name, {"via": [gateway], "ext": {"hall": "b"}, "status": {"auto-provisioned": False}})
+    kept = device()["status"]
+    assert (kept["auto-provisioned"], kept["auto-provisioning-notification-sent"]) == (True, True)
+    exported = stage.registry.get(f"/export/{GREEN}").text
+    assert name in exported
+    assert "auto-provisioned" not in exported
 
 
 def test_a_gateway_that_polls_as_itself_gets_the_commands_of_its_devices(stage: Stage) -> None:

@@ -153,6 +153,7 @@ async def _serve(
         visit,
     )
     device_links.note_taker = commands
+    commands.notified = device_registry.note_notified
     plane = ControlPlane(
         context,
         users=[node.users for node in nodes],

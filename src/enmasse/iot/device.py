@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 LINKS: Final = ("via", "viaGroups", "memberOf")
 """The fields that name gateways, or groups of them."""
 
+PROVISIONED: Final = "auto-provisioned"
+NOTIFIED: Final = "auto-provisioning-notification-sent"
+"""Parts of the status of a device that was registered as it came."""
+
 Mapper = Annotated[str, Field(min_length=1, max_length=255)]
 
 

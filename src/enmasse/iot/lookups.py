@@ -134,30 +134,28 @@ def provision(registry: DeviceRegistry, tenant: str, device: str, gateway: str) 
     Raises:
         RegistryError: it cannot be registered.
     """
-    document: dict[str, Any] = read_device({"via": [gateway], "ext": {"auto-provisioned": True}})
-    registry.create_device(tenant, device, document, gateway)
+    document: dict[str, Any] = read_device({"via": [gateway]})
+    registry.create_device(tenant, device, document, gateway, is_provisioned=True)
     return document
 
 
 def provision_certificate(
     registry: DeviceRegistry, tenant: str, device: str, auth_id: str, *, is_gateway: bool
-) -> Document:
-    """Register the device of a certificate that an authority of its tenant has vouched for, and return it.
+) -> tuple[str, Document]:
+    """Register the device of a certificate that an authority of its tenant has vouched for, and return its id and it.
 
     Raises:
         RegistryError: it cannot be registered.
     """
     authorities = ["auto-provisioning-enabled"] if is_gateway else []
-    document = read_device(
-        {"ext": {"auto-provisioned": True}} | ({"authorities": authorities} if authorities else {})
-    )
-    identity, _ = registry.create_device(tenant, device or None, document, auth_id)
+    document = read_device({"authorities": authorities} if authorities else {})
+    identity, _ = registry.create_device(tenant, device or None, document, auth_id, is_provisioned=True)
     try:
         registry.update_credentials(tenant, identity, [{"type": "x509-cert", "auth-id": auth_id, "secrets": [{}]}])
     except RegistryError:
         registry.delete_device(tenant, identity)
         raise
-    return document
+    return identity, document
 
 
 def _device(row: DeviceRow) -> Document:

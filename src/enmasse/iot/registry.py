@@ -20,7 +20,7 @@ from enmasse.iot.credentials import (
     read_credentials,
     without_secrets,
 )
-from enmasse.iot.device import links_of, read_device
+from enmasse.iot.device import NOTIFIED, PROVISIONED, links_of, read_device
 from enmasse.iot.documents import DEVICE_ID, RegistryError, checked_id, compact
 from enmasse.iot.tables import DeviceRow, Link
 from enmasse.iot.tenant import limit_of, templates_of
@@ -59,7 +59,9 @@ class DeviceRegistry(TenantRegistry):
 
     # Devices
 
-    def create_device(self, tenant: str, device: str | None, document: Any, user: str) -> tuple[str, str]:
+    def create_device(
+        self, tenant: str, device: str | None, document: Any, user: str, *, is_provisioned: bool = False
+    ) -> tuple[str, str]:
         """Add a device and return its id and version.
 
         Args:
@@ -67,12 +69,15 @@ class DeviceRegistry(TenantRegistry):
             device: its id; None: one is made.
             document: the device.
             user: the one who does it.
+            is_provisioned: true if it is registered as it comes, or as its gateway sends for it.
 
         Raises:
             RegistryError: 400; 403 when the tenant may have no more; 404 without the tenant; 409 when there is one.
         """
         identity = self._new_id() if device is None else checked_id(DEVICE_ID, device, "the device's id")
         kept, now, version = read_device(document), self._now(), self._new_version()
+        if is_provisioned:
+            kept["status"] = {PROVISIONED: True, NOTIFIED: False}
         body = compact(kept, "the device")
         with self._store.writing() as tables:
             owner = tenant_row(tables, tenant)
@@ -101,16 +106,32 @@ class DeviceRegistry(TenantRegistry):
             RegistryError: 400, 404 or 412.
         """
         kept, version = read_device(document), self._new_version()
-        body = compact(kept, "the device")
+        compact(kept, "the device")
         with self._store.writing() as tables:
             found = _device(tables, tenant_row(tables, tenant), device)
             expected.check(found.version)
+            body = compact(kept | _status_in(found), "the device")
             row = found._replace(
                 enabled=kept.get("enabled", True), version=version, updated=self._now(), user=user, body=body
             )
             tables.change_devices([row], _links(found, json.loads(found.body)), _links(row, kept))
         self.changed(tenant, device)
         return version
+
+    def note_notified(self, tenant: str, device: str) -> None:
+        """Note that applications were told of a device that was registered as it came; its version stays.
+
+        Raises:
+            RegistryError: 404.
+        """
+        with self._store.writing() as tables:
+            found = _device(tables, tenant_row(tables, tenant), device)
+            document = json.loads(found.body)
+            if not _status_in(found):
+                return
+            links = _links(found, document)
+            document["status"][NOTIFIED] = True
+            tables.change_devices([found._replace(body=compact(document, "the device"))], links, links)
 
     def delete_device(self, tenant: str, device: str, expected: Expected = ANY) -> None:
         """Remove a device with its credentials.
@@ -157,7 +178,7 @@ class DeviceRegistry(TenantRegistry):
                 rows = tables.page_of_devices(tenant_row(tables, tenant).number, after, _PAGE)
             if not rows:
                 return
-            yield [{"id": row.id} | json.loads(row.body) for row in rows]
+            yield [{"id": row.id} | _without_status(row) for row in rows]
             after = rows[-1].id
 
     def import_devices(self, tenant: str, lines: Sequence[Line], existing: Existing, user: str) -> Imported:
@@ -247,13 +268,14 @@ class DeviceRegistry(TenantRegistry):
                 row = DeviceRow(number, item.id, is_enabled, version, version, now, now, user, item.body)
                 added[item.id] = row
             else:
-                row = found._replace(enabled=is_enabled, version=version, updated=now, user=user, body=item.body)
+                body = compact(item.document | _status_in(found), "the device")
+                row = found._replace(enabled=is_enabled, version=version, updated=now, user=user, body=body)
                 changed[item.id] = row
             links[item.id] = _links(row, item.document)
             if item.credentials is not None:
-                body = compact(item.credentials, "the credentials") if item.credentials else None
+                proofs = compact(item.credentials, "the credentials") if item.credentials else None
                 keys = [key_of(one) for one in item.credentials]
-                tables.put_credentials(number, item.id, body, keys, version)
+                tables.put_credentials(number, item.id, proofs, keys, version)
         tables.add_devices(added.values(), [link for one in added for link in links[one]])
         former = [link for one in changed for link in _links(known[one], json.loads(known[one].body))]
         tables.change_devices(changed.values(), former, [link for one in changed for link in links[one]])
@@ -361,6 +383,16 @@ def _links(row: DeviceRow, document: Document) -> list[Link]:
 
 def _shown(row: DeviceRow) -> Document:
     """Return a device as clients see it."""
-    status = {"created": row.created, "updated": row.updated, "last-user": row.user}
     document: Document = json.loads(row.body)
+    status = {"created": row.created, "updated": row.updated, "last-user": row.user} | document.get("status", {})
     return document | {"status": {name: value for name, value in status.items() if value}}
+
+
+def _status_in(row: DeviceRow) -> Document:
+    """Return the part of a device that says how it was registered, which no client changes."""
+    document: Document = json.loads(row.body)
+    return {"status": document["status"]} if "status" in document else {}
+
+
+def _without_status(row: DeviceRow) -> Document:
+    return {name: value for name, value in json.loads(row.body).items() if name != "status"}

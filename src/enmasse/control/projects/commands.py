@@ -5,6 +5,8 @@ Rules:
    whether the device has it. What is released waits on.
 2. The commands of one device are delivered one after the other, in the order in which they were stored.
 3. Changes of states are told as events on ``event/T``; they are asked for again after a restart.
+4. A device that was registered as it came is told of as an event, too, which is tried for as long as this process is
+   there.
 """
 
 from __future__ import annotations
@@ -52,6 +54,10 @@ USED_UP: Final = "amqp:resource-limit-exceeded"
 """The condition with which a node refuses a command while the tenant's data volume is used up: it waits on."""
 
 STATE_TYPE: Final = "application/vnd.enmasse-command-state+json"
+PROVISIONED_TYPE: Final = "application/vnd.eclipse-hono-device-provisioning-notification"
+MAX_NOTIFICATIONS: Final = 10_000
+"""Devices that applications are not told of yet, at most."""
+
 _REPLIES: Final = "enmasse"
 """The name below ``command_response/T`` at which responses to these commands arrive."""
 
@@ -113,6 +119,9 @@ class CommandDispatcher:
         self._visits: set[asyncio.Task[None]] = set()
         self._asked: dict[str, asyncio.Future[Document]] = {}
         self._told = asyncio.Event()
+        self._provisioned: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(MAX_NOTIFICATIONS)
+        self.notified: Callable[[str, str], object] = lambda _tenant, _device: None
+        """Called, in a thread, with a device that applications were told of."""
         self._next_at: dict[str, float] = {}
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._unsaved: dict[tuple[str, str], int] = {}
@@ -183,6 +192,16 @@ class CommandDispatcher:
             loop.call_soon_threadsafe(self.wake, str(question["tenant"]), str(question["device-id"]))
         return {"id": identity}
 
+    def provisioned(self, tenant: str, device: str, gateway: str) -> None:
+        """Have applications told of a device that was registered as it came; may be called from any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._to_notify, tenant, device, gateway)
+
+    def _to_notify(self, *device: str) -> None:
+        with suppress(asyncio.QueueFull):
+            self._provisioned.put_nowait(device)  # type: ignore[arg-type]
+
     # Running
 
     async def run(self) -> None:
@@ -197,6 +216,7 @@ class CommandDispatcher:
                     tasks.create_task(self._work(), name=f"commands {number}")
                 tasks.create_task(self._look(), name="commands that are over")
                 tasks.create_task(self._tell(), name="states of commands")
+                tasks.create_task(self._notify(), name="devices that were registered as they came")
         finally:
             for task in self._visits:
                 task.cancel()
@@ -434,6 +454,23 @@ class CommandDispatcher:
             except EnmasseError as error:
                 _log.info("states of commands are told later: %s", error)
 
+    async def _notify(self) -> None:
+        """Tell of devices that were registered as they came."""
+        while True:
+            tenant, device, gateway = await self._provisioned.get()
+            try:
+                if self._space_of(tenant) is None:
+                    continue
+                links = await self._links(tenant)
+                outcome = await links.events.send(_notification_of(tenant, device, gateway), timeout=OUTCOME_S)
+                if outcome == Outcome.ACCEPTED:
+                    with suppress(EnmasseError):  # it may be gone again
+                        await asyncio.to_thread(self.notified, tenant, device)
+                    continue
+            except EnmasseError as error:
+                _log.info("device %s of %s is told of later: %s", device, tenant, error)
+            asyncio.get_running_loop().call_later(2 * LOOK_S, self._to_notify, tenant, device, gateway)
+
     async def _tell_all(self, commands: list[Command]) -> bool:
         told: list[Command] = []
         lost: set[str] = set()
@@ -468,6 +505,24 @@ def _event_of(command: Command) -> Message:
         durable=True,
         creation_time=command.changed / 1000,
         properties={"device_id": command.device, "tenant_id": command.tenant},
+    )
+
+
+def _notification_of(tenant: str, device: str, gateway: str) -> Message:
+    """Return the event that tells of a device which was registered as it came, or as its gateway sent for it."""
+    told = {
+        "tenant_id": tenant,
+        "device_id": device,
+        "orig_adapter": "hono-device-registry",
+        "orig_address": "event",
+        "hono_registration_status": "NEW",
+    }
+    return Message(
+        b"",
+        content_type=PROVISIONED_TYPE,
+        durable=True,
+        creation_time=time.time(),
+        properties=told | ({"gateway_id": gateway} if gateway else {}),
     )
 
 

@@ -77,6 +77,9 @@ class NoteTaker(Protocol):
     def note(self, notes: list[list[Any]]) -> None:
         """Take note of what has happened: rows of what, tenant, device, and the time in milliseconds."""
 
+    def provisioned(self, tenant: str, device: str, gateway: str) -> None:
+        """Have applications told of a device that was registered as it came, or as its gateway sent for it."""
+
     def store_message(self, question: Document) -> Document:
         """Store a command that came as a message, and return its id; blocks.
 
@@ -173,10 +176,15 @@ class DeviceLinks:
                 case "provision" if "auth-id" in question:
                     device_id, auth_id = str(question["device-id"]), str(question["auth-id"])
                     is_gateway = question.get("is-gateway") is True
-                    made = provision_certificate(self._registry, tenant, device_id, auth_id, is_gateway=is_gateway)
+                    identity, made = provision_certificate(
+                        self._registry, tenant, device_id, auth_id, is_gateway=is_gateway
+                    )
+                    self._notify(tenant, identity, "")
                     found = {"device": made}
                 case "provision":
-                    made = provision(self._registry, tenant, str(question["device-id"]), str(question["gateway"]))
+                    device_id, gateway = str(question["device-id"]), str(question["gateway"])
+                    made = provision(self._registry, tenant, device_id, gateway)
+                    self._notify(tenant, device_id, gateway)
                     found = {"device": made}
                 case "review":
                     return {"found": self._lookups.review(tenant, question["of"])}
@@ -190,6 +198,10 @@ class DeviceLinks:
             _log.info("devices: asked for %s of tenant %s: %s", question.get("what"), tenant, error)
             return {"error": str(error)}
         return {"found": found}
+
+    def _notify(self, tenant: str, device: str, gateway: str) -> None:
+        if self.note_taker is not None:
+            self.note_taker.provisioned(tenant, device, gateway)
 
 
 class _Link:

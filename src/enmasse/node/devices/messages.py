@@ -28,7 +28,6 @@ from enmasse.node.plain_values import as_bytes
 OCTETS: Final = "application/octet-stream"
 EMPTY: Final = "application/vnd.eclipse-hono-empty-notification"
 CONNECTION_EVENT: Final = "application/vnd.eclipse-hono-dc-notification+json"
-PROVISIONED: Final = "application/vnd.eclipse-hono-device-provisioning-notification"
 
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 _SOME_TIME: Final = 0x1122334455667788
