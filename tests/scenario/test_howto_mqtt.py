@@ -29,6 +29,10 @@ def test_moving_from_mosquitto_takes_what_its_howto_says(installation: Installat
             os.kill(int((tmp_path / "bridge.pid").read_text()), signal.SIGKILL)
 
 
+def test_the_howto_of_home_automation_does_what_it_says(own: Installation, tmp_path: Path) -> None:
+    play("connect-home-automation.md", own, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def shop(installation: Installation) -> Installation:
     """An installation with the space that the how-tos expect."""

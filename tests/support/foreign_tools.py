@@ -116,6 +116,7 @@ TOOLS = {
     "mosquitto": Tool((_files(MOSQUITTO),)),
     "mosquitto_pub and mosquitto_sub": Tool((_commands("mosquitto_pub", "mosquitto_sub"),)),
     "MQTT.js": Tool((_commands("node", "npm"),), _files(HERE / "node_modules/mqtt")),
+    "Node-RED": Tool((_commands("node", "npm"),), _files(HERE / "node-red/node_modules/node-red")),
     "Node.js": Tool((_commands("node", "npm"),)),
     "openssl": Tool((_commands("openssl"),)),
     "paho-mqtt": Tool((), _module("paho")),
