@@ -49,3 +49,20 @@ def test_a_fleet_without_a_tenant_or_of_too_many_kinds_is_refused(stage: Stage) 
     assert (done.code, "there is no tenant" in done.err) == (3, True)
     done = stage.installation.run("iot", "simulate", GREEN, "-n", "2", "--http", "3")
     assert (done.code, "are parts of --devices" in done.err) == (2, True)
+
+
+def test_a_fleet_takes_its_devices_away_on_wish_and_what_was_left_goes_later(stage: Stage) -> None:
+    place, real = stage.installation, stage.device()
+    for arguments in (("--prefix", "kept"), ("--prefix", "gone", "--remove")):
+        done = place.run(
+            "iot", "simulate", GREEN, "-n", "3", "--period", "0.2", "--event", "--seconds", "0.5", *arguments
+        )
+    # Whether all of them came in meanwhile does not matter.
+    assert "3 simulated devices deleted" in done.out
+    left = place.ok("iot", "device", "list", GREEN, "--count", "1000")
+    assert ("kept-00002" in left, "gone-0000" in left, real in left) == (True, False, True)
+    # Others of the worker may have left some, too.
+    assert int(place.ok("iot", "device", "delete", GREEN, "--simulated").split()[0]) >= 3
+    left = place.ok("iot", "device", "list", GREEN, "--count", "1000")
+    assert ("kept-0000" in left, real in left) == (False, True)
+    assert place.run("iot", "device", "delete", GREEN, real, "--simulated").code == 2

@@ -7,13 +7,15 @@ import json
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import httpx
 
+from enmasse.cli.errors import ApiError
 from enmasse.cli.installation import find_endpoints
 from enmasse.cli.output import Writer
 from enmasse.iot.simulator.devices import AmqpDevice, Commanded, HttpDevice, MqttDevice, SimulatedDevice
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from enmasse.cli.api_client import ApiClient
 
 _AT_ONCE: Final = 500
+_REMOVED_AT_ONCE: Final = 8
 _TIMEOUT_S: Final = 120.0
 _SHOW_S: Final = 1.0
 _MAX_CONNECTIONS: Final = 1_000
@@ -43,6 +46,23 @@ def register(api: ApiClient, tenant: str, names: Sequence[str]) -> dict[str, str
             timeout=_TIMEOUT_S,
         )
     return passwords
+
+
+def remove(api: ApiClient, tenant: str, names: Iterable[str]) -> int:
+    """Delete devices with their credentials, and return how many there were; what is gone already does not count."""
+
+    def delete(name: str) -> bool:
+        try:
+            api.exchange("DELETE", f"/registry/v1/devices/{tenant}/{name}", timeout=_TIMEOUT_S)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    # Each waits for the disk, which several do together.
+    with ThreadPoolExecutor(_REMOVED_AT_ONCE) as threads:
+        return sum(threads.map(delete, names))
 
 
 def play(

@@ -204,13 +204,20 @@ def delete_device(
     identity: TenantId,
     names: Annotated[list[str] | None, typer.Argument(metavar="DEVICE...", show_default=False)] = None,
     every: Annotated[bool, typer.Option("--all", help="All devices of the tenant.")] = False,
+    simulated: Annotated[bool, typer.Option("--simulated", help="All that were registered to be simulated.")] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Delete devices with their credentials."""
-    if bool(names) == every:
-        raise UsageError("name devices, or give --all")
+    if bool(names) + every + simulated != 1:
+        raise UsageError("name devices, or give --all or --simulated")
     writer = Writer()
     with _registry(data) as api:
+        if simulated:
+            from enmasse.cli.simulating import remove  # noqa: PLC0415  # the other commands need not wait for it
+
+            asked = {"filterJson": [json.dumps({"field": "/ext/simulated", "value": True})]}
+            found, _ = _search(api, f"devices/{identity}", asked, sys.maxsize)
+            writer.say(f"{remove(api, identity, [item['id'] for item in found])} simulated devices deleted")
         for name in names or ():
             api.exchange("DELETE", f"{_BASE}/devices/{identity}/{name}")
             writer.say(f"device {name} deleted")
@@ -464,20 +471,27 @@ def simulate(
     faults: Annotated[float, typer.Option("--faults", min=0, max=1, help="The share of wrong readings.")] = 0.0,
     prefix: Annotated[str, typer.Option("--prefix", help="Their ids begin with it.")] = "sim",
     seconds: Annotated[float, typer.Option("--seconds", min=0, help="End after so long; 0: on Ctrl-C.")] = 0,
+    is_removed: Annotated[bool, typer.Option("--remove", help="Delete the devices at the end.")] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Register devices and play them: they connect, send readings, and answer commands, until Ctrl-C."""
     if http + amqp > devices:
         raise UsageError(f"--http and --amqp are parts of --devices: {http} and {amqp} are more than {devices}")
-    from enmasse.cli.simulating import play, register  # noqa: PLC0415  # the other commands need not wait for it
+    from enmasse.cli.simulating import play, register, remove  # noqa: PLC0415  # the other commands need not wait for it
 
     names = [f"{prefix}-{number:05}" for number in range(devices)]
-    with _registry(data) as api:
-        passwords = register(api, identity, names)
     from enmasse.iot.simulator.fleet import Plan  # noqa: PLC0415  # as above
 
     plan = Plan(period, "event" if event else "telemetry", churn, faults)
-    counts = play(data, identity, passwords, plan, http=http, amqp=amqp, seconds=seconds)
+    try:
+        with _registry(data) as api:
+            passwords = register(api, identity, names)
+        counts = play(data, identity, passwords, plan, http=http, amqp=amqp, seconds=seconds)
+    finally:
+        if is_removed:
+            with _registry(data) as api:
+                count = remove(api, identity, names)
+            Writer().say(f"{count} simulated devices deleted")
     if counts["arrived"] < devices:
         raise CliError(f"{counts['arrived']} of {devices} devices came in")
 
