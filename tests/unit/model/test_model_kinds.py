@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from enmasse.control.spaces.effective import effective_settings
 from enmasse.model.catalog import default_objects, default_plans
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.addresses import Address
@@ -226,9 +227,10 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
 
 
 def test_an_api_version_of_another_release_is_refused() -> None:
-    assert problems(space() | {"apiVersion": "enmasse.io/v1alpha1"}) == {
-        "apiVersion": "expected enmasse.io/v1beta1 for kind AddressSpace, got 'enmasse.io/v1alpha1'"
+    assert problems(space() | {"apiVersion": "enmasse.io/v2"}) == {
+        "apiVersion": "expected enmasse.io/v1beta1 for kind AddressSpace, got 'enmasse.io/v2'"
     }
+    assert decode(space() | {"apiVersion": "enmasse.io/v1alpha1"}).api_version == "enmasse.io/v1beta1"
 
 
 def test_an_unknown_field_is_refused_with_a_guess_at_what_was_meant() -> None:
@@ -469,3 +471,19 @@ def test_only_the_model_spells_the_names_of_our_kinds(room: str) -> None:
         if named.search(line) and not of_other_things.search(line)
     ]
     assert spelt == [], "take the constant of model/schema/kinds.py"
+
+
+def test_the_console_s_endpoint_of_enmasse_is_taken_and_not_served() -> None:
+    ends = [{"name": name, "service": name} for name in ("messaging", "mqtt", "console")]
+    found = decode(space(endpoints=ends))
+    assert isinstance(found, AddressSpace)
+    assert [endpoint.name for endpoint in found.spec.served_endpoints] == ["messaging", "mqtt"]
+    assert [item.path for item in found.unapplied()] == ["spec.endpoints[2]"]
+    assert problems(space(endpoints=[{"name": "x", "service": "kafka"}])).keys() == {"spec.endpoints[0].service"}
+
+
+def test_no_time_to_live_at_most_is_no_bound() -> None:
+    found = decode(address(messageTtl={"minimum": 10, "maximum": 0}))
+    assert isinstance(found, Address)
+    settings = effective_settings(found, None, None)
+    assert (settings.ttl_minimum, settings.ttl_maximum) == (10, 0)

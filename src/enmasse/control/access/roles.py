@@ -118,7 +118,7 @@ SERVICE_ADMIN: Final = Role(
             ("bind",),
             (_RBAC,),
             (kinds.CLUSTER_ROLE.plural,),
-            ("enmasse.io:tenant-edit", "enmasse.io:tenant-view", "enmasse.io:schema-reader"),
+            ("enmasse.io:tenant-edit", "enmasse.io:tenant-view", "enmasse.io:schema-reader", "enmasse.io:schema"),
         ),
         Rule(_READ, (_MESSAGING,), (NODES.resource,)),
         Rule(("get",), paths=("/metrics", "/readyz/details")),
@@ -166,6 +166,9 @@ TENANT_VIEW: Final = Role("enmasse.io:tenant-view", _VIEW_RULES)
 
 SCHEMA_READER: Final = Role("enmasse.io:schema-reader", (_SCHEMA_RULE,))
 """Sees which types and plans there are."""
+
+SCHEMA: Final = Role("enmasse.io:schema", (_SCHEMA_RULE,))
+"""The same, by the name that EnMasse 1.0 has for it."""
 
 METRICS_READER: Final = Role("enmasse.io:metrics-reader", (Rule(("get",), paths=("/metrics",)),))
 """Reads the metrics and nothing else, as Prometheus does."""
@@ -230,6 +233,7 @@ ROLES: Final = {
         TENANT_EDIT,
         TENANT_VIEW,
         SCHEMA_READER,
+        SCHEMA,
         METRICS_READER,
         _EVERYBODY,
         _PIPELINE_HOST,

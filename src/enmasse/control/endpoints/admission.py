@@ -44,7 +44,7 @@ def route_hosts(space: AddressSpace) -> tuple[str, ...]:
     """Return the hosts that a space asks for, beside its own."""
     hosts = [
         endpoint.expose.route_host.lower()
-        for endpoint in space.spec.endpoints
+        for endpoint in space.spec.served_endpoints
         if endpoint.expose is not None and endpoint.expose.route_host
     ]
     return tuple(dict.fromkeys(hosts))

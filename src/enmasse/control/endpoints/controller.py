@@ -134,7 +134,7 @@ class EndpointController(Controller):
         elif document["kind"] in _KINDS:
             about = (metadata["namespace"], document["kind"], metadata["name"])
             for key, space in self._spaces.items():
-                if space.spec.endpoints and about in _references(space):
+                if space.spec.served_endpoints and about in _references(space):
                     self.enqueue(key)
 
     def hosts_of(self, space: AddressSpace) -> tuple[str, ...]:
@@ -455,7 +455,7 @@ def _declared(space: Resource) -> tuple[Any, ...]:
 def _references(space: AddressSpace) -> set[tuple[str, str, str]]:
     """Return the objects that the endpoints of a space depend on: namespace, kind and name."""
     found = set()
-    for endpoint in space.spec.endpoints:
+    for endpoint in space.spec.served_endpoints:
         cert = endpoint.cert
         if cert is not None and cert.provider == "wildcard":
             found.add((PLAN_NAMESPACE, SECRET.name, WILDCARD_SECRET))

@@ -78,7 +78,7 @@ class SpaceEndpoint:
 
 def port_of(space: AddressSpace) -> int:
     """Return the port that a space asks for; 0 for none of its own."""
-    return next((endpoint.port for endpoint in space.spec.endpoints if endpoint.port), 0)
+    return next((endpoint.port for endpoint in space.spec.served_endpoints if endpoint.port), 0)
 
 
 def refused_ports(spaces: Iterable[AddressSpace], offered: Mapping[str, PortRange | None]) -> dict[str, str]:
@@ -114,7 +114,7 @@ def plan_endpoints(
         has_port: whether it gets the port that it asks for.
     """
     planned = []
-    for endpoint in space.spec.endpoints or DEFAULT_ENDPOINTS:
+    for endpoint in space.spec.served_endpoints or DEFAULT_ENDPOINTS:
         external = ""
         if endpoint.expose is not None:
             asked = (endpoint.expose.route_host or "").lower()

@@ -197,7 +197,7 @@ def _slow_policy(spec: AddressSpec, plan: AddressPlanSpec | None) -> str:
 
 def _ttl(declared: MessageTtl | None, plan: AddressPlanSpec | None) -> tuple[int, int]:
     own, planned = declared or _NO_TTL, (plan.message_ttl if plan else None) or _NO_TTL
-    maximum = min(_least(own.maximum, planned.maximum), MAX_MS)
+    maximum = min(_least(own.maximum or None, planned.maximum or None), MAX_MS)
     minimum = min(max(own.minimum or 0, planned.minimum or 0), MAX_MS)
     # A maximum is a promise about space and staleness, a minimum only a wish.
     return (min(minimum, maximum) if maximum else minimum), maximum

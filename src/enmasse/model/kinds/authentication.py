@@ -36,6 +36,9 @@ class NoAuthentication(Model):
     image: dict[str, str] | None = None
     replicas: int | None = Field(default=None, ge=0)
     resources: dict[str, Any] | None = None
+    service_account_name: str | None = None
+    deployment_name: str | None = None
+    service_name: str | None = None
 
 
 class Datasource(Model):
@@ -78,6 +81,8 @@ class StandardAuthentication(Model):
     storage: ServiceStorage | None = None
     keycloak: KeycloakSettings | None = None
     """The service that keeps the users; left out: our own store."""
+    image: dict[str, str] | None = None
+    init_image: dict[str, str] | None = None
     replicas: int | None = Field(default=None, ge=0)
     jvm_options: str | None = None
     resources: dict[str, Any] | None = None
@@ -223,6 +228,7 @@ class ConsoleServiceSpec(Model):
     sso_cookie_domain: str | None = None
     certificate_secret: ServiceSecret | None = None
     host: str | None = None
+    replicas: int | None = Field(default=None, ge=0)
     resources: dict[str, Any] | None = None
     impersonation: dict[str, Any] | None = None
     """The headers that name the user to the API."""

@@ -104,6 +104,8 @@ class RouterInfra(Model):
     """Seconds of silence after which a connection is closed."""
     initial_handshake_timeout: int | None = Field(default=None, ge=0)
     """Seconds that a client may take to log in."""
+    handshake_timeout: int | None = Field(default=None, ge=0)
+    """The same, as EnMasse 1.0 calls it, too."""
     worker_threads: int | None = Field(default=None, ge=1)
     max_unavailable: NumberOrShare | None = None
     """The most routers that may be down for maintenance."""

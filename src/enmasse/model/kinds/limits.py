@@ -120,8 +120,8 @@ class MessageTtl(Model):
 
     minimum: int | None = Field(default=None, ge=0, le=MAX_NUMBER)
     """A shorter time of a message is raised to it."""
-    maximum: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
-    """A longer time of a message is lowered to it."""
+    maximum: int | None = Field(default=None, ge=0, le=MAX_NUMBER)
+    """A longer time of a message is lowered to it; 0 is no bound."""
 
 
 class MessageRedelivery(Model):
@@ -163,7 +163,7 @@ class Retention(Model):
 
 def storing_problems(ttl: MessageTtl | None, redelivery: MessageRedelivery | None) -> Iterator[Problem]:
     """Yield contradictions in the times to live and the redelivery of an address or a plan."""
-    if ttl and ttl.minimum is not None and ttl.maximum is not None and ttl.minimum > ttl.maximum:
+    if ttl and ttl.minimum is not None and ttl.maximum and ttl.minimum > ttl.maximum:
         yield Problem(
             "spec.messageTtl",
             f"expected minimum <= maximum, got minimum {ttl.minimum} and maximum {ttl.maximum}; change one of them",

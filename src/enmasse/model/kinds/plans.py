@@ -213,7 +213,7 @@ def unapplied_over_plan(address: Address, plan: AddressPlanSpec) -> Iterator[Una
     spec = address.spec
     yield from over_bounds("spec.limits", spec.limits, plan.limits)
     if spec.message_ttl is not None and plan.message_ttl is not None:
-        least, most = plan.message_ttl.minimum or 0, plan.message_ttl.maximum
+        least, most = plan.message_ttl.minimum or 0, plan.message_ttl.maximum or None
         if (asked := spec.message_ttl.minimum) is not None and asked < least:
             yield Unapplied("spec.messageTtl.minimum", f"the plan raises it to {least}, which holds")
         if (asked := spec.message_ttl.maximum) is not None and most is not None and asked > most:

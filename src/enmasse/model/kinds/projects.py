@@ -110,6 +110,8 @@ class DownstreamStrategy(Model):
     """A space that is there."""
     managed_strategy: ManagedStrategy | None = None
     """A space that is made."""
+    external_strategy: dict[str, Any] | None = None
+    """A messaging service elsewhere, as EnMasse 1.0 allowed; refused, with what to do."""
 
 
 class ProjectLimits(Model):
@@ -253,7 +255,13 @@ class IoTProject(Resource):
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
         strategy = self.spec.downstream_strategy
-        if (strategy.provided_strategy is None) == (strategy.managed_strategy is None):
+        if strategy.external_strategy is not None:
+            yield Problem(
+                "spec.downstreamStrategy.externalStrategy",
+                "what devices send goes to a space of this installation: name one by providedStrategy or "
+                "managedStrategy, and pass on from there by spec.connectors of the space",
+            )
+        elif (strategy.provided_strategy is None) == (strategy.managed_strategy is None):
             yield Problem("spec.downstreamStrategy", "expected one of providedStrategy and managedStrategy")
         elif not is_label(self.space):
             yield Problem("spec.downstreamStrategy", f"{describe_value(self.space)} is no name of a space")

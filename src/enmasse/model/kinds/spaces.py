@@ -119,8 +119,9 @@ class Endpoint(Model):
 
     name: str
     """Told apart by it."""
-    service: Literal["messaging"]
-    """The service that is reached."""
+    service: Literal["messaging", "mqtt", "console"]
+    """The service that is reached: messaging in any protocol, MQTT too, by each but `console`, which changes nothing:
+    the console is at the address of the API."""
     cert: Certificate | None = None
     expose: Exposure | None = None
     exports: tuple[Export, ...] = Field(default=(), strict=False)
@@ -216,6 +217,11 @@ class AddressSpaceSpec(Model):
     def plan_name(self) -> str:
         """The plan in effect."""
         return self.plan or DEFAULT_SPACE_PLANS[self.type]
+
+    @property
+    def served_endpoints(self) -> tuple[Endpoint, ...]:
+        """The endpoints that are served: all but those of the console of EnMasse 1.0."""
+        return tuple(endpoint for endpoint in self.endpoints if endpoint.service != "console")
 
 
 class EndpointStatus(Model):
@@ -316,6 +322,9 @@ class AddressSpace(Resource):
         """Yield each field that is kept and shown, but changes nothing, as far as the space alone shows."""
         for index, endpoint in enumerate(self.spec.endpoints):
             path = f"spec.endpoints[{index}]"
+            if endpoint.service == "console":
+                yield Unapplied(path, "the console is part of the service, at the address of its API")
+                continue
             if endpoint.cert is not None:
                 yield from _unapplied_certificate(f"{path}.cert", endpoint.cert)
             if endpoint.expose is not None:

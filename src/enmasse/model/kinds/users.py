@@ -75,8 +75,8 @@ class ClientId(Model):
 class Authorization(Model):
     """Some operations on some addresses."""
 
-    operations: tuple[Operation, ...] = Field(strict=False, min_length=1)
-    """`send` and `recv` on the addresses; `view` the space's statistics, `manage` it."""
+    operations: tuple[Operation, ...] = Field(strict=False)
+    """`send` and `recv` on the addresses; `view` the space's statistics, `manage` it. None allows nothing."""
     addresses: tuple[str, ...] = Field(default=(), strict=False)
     """Patterns: `*` and `+` are one word, `#` any rest; `${username}` or `%u` is the user's name, `%c` what
     its client calls itself, the client id of MQTT or the container id of AMQP. As in EnMasse 1.0, `*`
@@ -141,7 +141,9 @@ class MessagingUser(SpaceMember):
                 why = "the space's authentication service knows the user by spec.username"
                 yield Unapplied(f"spec.authentication.{name}", why)
         for index, grant in enumerate(self.spec.authorization):
-            if grant.addresses and {"view", "manage"}.issuperset(grant.operations):
+            if not grant.operations:
+                yield Unapplied(f"spec.authorization[{index}]", "it names no operation, and so allows nothing")
+            elif grant.addresses and {"view", "manage"}.issuperset(grant.operations):
                 why = "view and manage are of the whole space; send and recv are of addresses"
                 yield Unapplied(f"spec.authorization[{index}].addresses", why)
 

@@ -85,6 +85,9 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
+_FORMER_GROUPS = ("enmasse.io", "admin.enmasse.io", "user.enmasse.io")
+
+
 @cache
 def _class_named(kind: str) -> type[Resource]:
     found: type[Resource] = getattr(import_module(f"enmasse.model.kinds.{_MODULE_OF[kind]}"), kind)
@@ -136,7 +139,8 @@ def _kind_of_document(document: dict[str, Any]) -> Kind:
         is_of_things = isinstance(version, str) and version.partition("/")[0] == _IOT
         problem = Problem("kind", _NO_THINGS if is_of_things else _wrong_kind(name, _KINDS))
         raise InvalidResourceError("the document", [problem])
-    if version not in kind.api_versions:
+    former = f"{kind.group}/v1alpha1"  # the version before, of the same form
+    if version not in kind.api_versions and not (version == former and kind.group in _FORMER_GROUPS):
         expected = " or ".join(kind.api_versions)
         message = f"expected {expected} for kind {kind.name}, got {describe_value(version)}"
         raise InvalidResourceError(_subject(kind.name, document.get("metadata")), [Problem("apiVersion", message)])
