@@ -2,7 +2,8 @@
 
 Rules:
 1. A connection is *half-open* from the moment it is accepted until its protocol says that it is open. It has
-   ``handshake_timeout_s`` for that, whatever it has sent meanwhile.
+   ``handshake_timeout_s`` for that, whatever it has sent meanwhile. What has come by then is taken first, however
+   late the node is with that.
 2. Half-open connections have slots of their own, shared fairly by addresses (IPv6: networks of /64). When all are
    taken, the address that has most loses one to an address that has fewer. Otherwise the newcomer's address loses
    the one that has waited longest, as an honest peer is quicker than that. If even that one is younger than
@@ -161,6 +162,7 @@ class ConnectionLimiter:
         self.timed_out = 0
         self.count_changed: Callable[[], object] | None = None
         self._loop = turn.loop
+        self._turn = turn
         self._shares: Shares[Slot] = Shares(limits.max_handshakes)
         self._connections: set[Slot] = set()
         self._networks: dict[str, int] = {}
@@ -266,8 +268,12 @@ class ConnectionLimiter:
             self._logged_at, self._logged = now, self.turned_away
 
     def _expire(self) -> None:
-        self._timer = None
+        """Drop whose time is over by now, once what has come is taken: from sockets, then from the lane."""
         now = self._loop.time()
+        self._turn.later(lambda: self._turn.later(lambda: self.lane.enqueue(lambda: self._drop_due(now))))
+
+    def _drop_due(self, now: float) -> None:
+        self._timer = None
         for slot in list(self.half_open):
             due = slot.since + self.limits.handshake_timeout_s
             if due > now:

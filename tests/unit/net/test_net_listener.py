@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import ssl
+import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -315,6 +316,27 @@ async def test_who_has_opened_in_time_stays(script: Any, until: Any) -> None:
         peer.writer.write(b"still here")
         await until(lambda: here.engines[0].received == HEADER + b"still here")
         assert len(here.limiter) == 1
+
+
+async def test_who_has_said_all_in_time_stays_however_late_the_node_is(script: Any, until: Any) -> None:
+    def opening_script() -> Any:
+        def admit(_data: bytes) -> None:
+            slot = here.shells[-1].slot
+            assert slot is not None
+            slot.admit()
+
+        engine = script()
+        engine.on_receive = admit
+        return engine
+
+    async with site(opening_script, None, ConnectionLimits(handshake_timeout_s=0.1)) as here:
+        peers = [await here.connect() for _ in range(50)]
+        await until(lambda: len(here.limiter) == 50)
+        for peer in peers:
+            peer.writer.write(HEADER)
+        time.sleep(0.3)  # noqa: ASYNC251  nobody is read meanwhile
+        await until(lambda: sum(engine.received == HEADER for engine in here.engines) == 50)
+        assert here.limiter.timed_out == 0
 
 
 async def test_with_all_places_taken_a_newcomer_is_turned_away(script: Any, until: Any) -> None:
