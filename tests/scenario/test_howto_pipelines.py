@@ -134,6 +134,14 @@ def test_a_pipeline_is_declared_as_the_howto_says(shop: Place) -> None:
     clear(shop)
 
 
+def test_names_of_mqtt_become_columns_as_the_howto_says(shop: Place) -> None:
+    require("mosquitto_pub and mosquitto_sub")
+    for name, (commands, expected) in in_shop("mqtt-to-a-table.md", "plant").items():
+        told = shop.run(commands.replace("1883", shop.ports["5672"]))  # which speaks MQTT, too
+        assert expected is None or told == expected, name
+    clear(shop)
+
+
 @pytest.mark.parametrize("page", list(BUILTIN))
 def test_what_is_built_in_does_what_the_howto_says(page: str, shop: Place) -> None:
     step, wanted = BUILTIN[page]
