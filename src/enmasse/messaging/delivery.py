@@ -55,6 +55,21 @@ class ProducerPort(Protocol):
         """Close the link."""
 
 
+class NoPort:
+    """The sender of what the node sends by itself, as an address sees it: one message, and nobody waits for it."""
+
+    received = limit = highest = 0
+
+    def grant(self, credit: int) -> None:
+        """Ignore credit: there is one message."""
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Ignore the outcome: nobody waits for it."""
+
+    def detach(self, error: Any = None) -> None:
+        """Ignore the end of the address."""
+
+
 SMALL_BYTES = 64 << 10
 """The largest message that a receiver is handed without a look at the room that there is for it."""
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from enmasse.message.errors import DecodeError
 from enmasse.message.sections import check_order
+from enmasse.messaging.delivery import NoPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.facts import facts_of, known_facts
 from enmasse.messaging.limits import Footprint
@@ -218,21 +219,6 @@ class _Removal:
     def failed(self, token: Callable[[str | None], None], reason: str) -> None:
         """Report that it is not on disk."""
         token(reason)
-
-
-class _NoPort:
-    """The sender of a will, as an address sees it."""
-
-    received = limit = highest = 0
-
-    def grant(self, credit: int) -> None:
-        """Ignore credit: there is one message."""
-
-    def settle(self, delivery_id: int, state: Any) -> None:
-        """Ignore the outcome: nobody waits for it."""
-
-    def detach(self, error: Any = None) -> None:
-        """Ignore the end of the address."""
 
 
 def _ignore(_problem: str | None) -> None:
@@ -473,7 +459,7 @@ class Wills:
                 return
             self.forget(will)
             try:
-                producer = address.make_producer(_NoPort(), will.message.name)
+                producer = address.make_producer(NoPort(), will.message.name)
                 # Nobody has promised it credit; multicast keeps it for those of its receivers that have none.
                 take = producer.on_message if address.kind == "multicast" else producer.on_crossed
                 take(will.message.payload, 0, True, 0)

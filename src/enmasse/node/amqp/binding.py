@@ -304,12 +304,14 @@ class Binding(ClientConnection):
                 link.detach(AmqpError(which.condition, which.description))
                 consumer.on_detached()
             elif not link.is_detach_sent:
-                consumer.address.leave = devices.commands.listen(which, consumer, self._connected_device)
+                consumer.address.leave = devices.commands.listen(
+                    which, consumer, self._connected_device, adapter=AMQP
+                )
 
         if wanted:
             devices.act_for(device, wanted, found)
         else:
-            consumer.address.leave = devices.commands.listen_as(device, consumer)
+            consumer.address.leave = devices.commands.listen_as(device, consumer, adapter=AMQP)
         return True
 
     def _connected_device(self) -> Device:
@@ -583,6 +585,6 @@ class Binding(ClientConnection):
         if self._unfinished is not None:
             self._unfinished.leave()
         if self.admission.devices is not None:
-            self.admission.devices.leave(self)
+            self.admission.devices.leave(self, _neutral(error))
         sasl = self.engine.sasl
         self.disconnected(_neutral(error), login_error=None if sasl is None else sasl.error)

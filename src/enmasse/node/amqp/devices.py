@@ -168,6 +168,8 @@ class DeviceTerminus(AnonymousTerminus):
     def _refuse(self, error: RemoteError, delivery_id: int, settled: bool) -> None:
         if settled:
             self._space.unroutable += 1
+        elif isinstance(error, DeviceError) and error.status == 503:
+            self.settle(delivery_id, RELEASED)  # the message is right, and may be sent again
         else:
             self.settle(delivery_id, Rejected(AmqpError(error.condition, error.description)))
 

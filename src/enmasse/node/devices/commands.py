@@ -135,6 +135,8 @@ class Commands:
         """By tenant and device."""
         self.doubt: Callable[[Acting], object] = lambda _acting: None
         """Has a subscription of a gateway reviewed."""
+        self.ready: Callable[[Device, str], Callable[[], None]] = lambda _device, _adapter: lambda: None
+        """Tells applications that a device listens until further notice, and returns what tells that it does not."""
 
     def tenant_changed(self, identity: str) -> None:
         """Receive the commands of a tenant, or not any more."""
@@ -149,15 +151,18 @@ class Commands:
         else:
             known.change(tenant)
 
-    def listen(self, device: Device, listener: Listener, by: Callable[[], Device]) -> Callable[[], None]:
+    def listen(
+        self, device: Device, listener: Listener, by: Callable[[], Device], *, adapter: str = ""
+    ) -> Callable[[], None]:
         """Have a listener offered the commands of a device; return what ends that.
 
         Args:
             device: the device of the commands.
             listener: takes them.
             by: returns the device that is connected, which acts for that one if it is another.
+            adapter: the type of adapter, if the listener listens until further notice.
         """
-        end = self._of(device).listen(device, listener)
+        end = self._told(self._of(device).listen(device, listener), device, adapter)
         if by().id == device.id:
             return end
         acting = Acting(device, by, listener)
@@ -192,20 +197,18 @@ class Commands:
             if acting.gateway().id == before.id:
                 self.doubt(acting)
 
-    def listen_for_all(self, gateway: Device, listener: Listener) -> Callable[[], None]:
+    def listen_for_all(self, gateway: Device, listener: Listener, *, adapter: str = "") -> Callable[[], None]:
         """Have a listener offered the commands of all devices of a gateway; return what ends that."""
-        return self._of(gateway).listen_for_all(gateway, listener)
+        return self._told(self._of(gateway).listen_for_all(gateway, listener), gateway, adapter)
 
-    def listen_as(self, gateway: Device, listener: Listener) -> Callable[[], None]:
+    def listen_as(self, gateway: Device, listener: Listener, *, adapter: str = "") -> Callable[[], None]:
         """Have a listener offered the commands of a device, and of all whose gateway it is; return what ends that."""
         known = self._of(gateway)
         own, others = known.listen(gateway, listener), known.listen_for_all(gateway, listener)
+        return self._told(_both(own, others), gateway, adapter)
 
-        def end() -> None:
-            own()
-            others()
-
-        return end
+    def _told(self, end: Callable[[], None], device: Device, adapter: str) -> Callable[[], None]:
+        return _both(end, self.ready(device, adapter)) if adapter else end
 
     def last_gateway(self, device: Device, gateway: Device) -> None:
         """Note that a gateway acts for a device."""
@@ -500,6 +503,14 @@ class TenantCommands:
 
         if not self._link.ask(question, answered):
             done(RELEASED)
+
+
+def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        one()
+        other()
+
+    return call
 
 
 def _add(listeners: dict[str, list[Listener]], key: str, listener: Listener) -> Callable[[], None]:

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.errors import RemoteError
 from enmasse.node.devices.authorities import Authorities
 from enmasse.node.devices.commands import Commands
 from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
 from enmasse.node.devices.login import DeviceLogin
 from enmasse.node.devices.messages import DeviceError, RequestIds
+from enmasse.node.devices.notifications import Notifications
 from enmasse.node.devices.registry_link import RegistryLink
 from enmasse.node.devices.revocation import Connected, ConnectedDevices
 from enmasse.node.devices.tenants import Device
@@ -72,6 +74,8 @@ class Devices:
         self.connected = ConnectedDevices(self.directory, self.link, wall)
         self.connected.acting, self.connected.regrouped = self.commands.acting, self.commands.regroup
         self.commands.doubt = self.connected.mark
+        self.notifications = Notifications(spaces, self.now_ms)
+        self.commands.ready = self.notifications.ready
         self._counts: Counter[str] = Counter()
         """The connections of each tenant's devices that last, which alone are limited."""
         self._usage = UsageTeller(
@@ -163,14 +167,21 @@ class Devices:
             tenant.usage.connect(1, self._clock())
         self.link.note("connected" if lasts else "seen", tenant.id, device.id)
         connection.admission.rights.nobody = device.owner
+        if lasts:
+            self.notifications.connected(device, adapter, connection.container or connection.peer)
 
-    def leave(self, connection: ClientConnection) -> None:
-        """Forget a connection that is closed."""
+    def leave(self, connection: ClientConnection, error: Exception | None = None) -> None:
+        """Forget a connection that is closed, with an error of either side if there is one."""
         connected = self.connected.remove(connection)
         if connected is not None and connected.lasts:
             device = connected.device
             self._counts[device.tenant.id] -= 1
             device.tenant.usage.connect(-1, self._clock())
+            found = connection.closing or error
+            reason = found.description if isinstance(found, RemoteError) else str(found or "")
+            self.notifications.disconnected(
+                device, connected.adapter, connection.container or connection.peer, reason
+            )
             # It may have come again before the end of this connection was heard of, as by another node.
             if not self.connected.lasts(device.tenant.id, device.id):
                 self.link.note("disconnected", device.tenant.id, device.id)

@@ -27,7 +27,6 @@ from enmasse.node.plain_values import as_bytes
 
 OCTETS: Final = "application/octet-stream"
 EMPTY: Final = "application/vnd.eclipse-hono-empty-notification"
-CONNECTION_EVENT: Final = "application/vnd.eclipse-hono-dc-notification+json"
 
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 _SOME_TIME: Final = 0x1122334455667788
@@ -165,6 +164,10 @@ class Downstream:
             DeviceError: the tenant's data volume is used up.
         """
         count_payload(self._tenant, len(body))
+        return self.uncounted(body, now_ms)
+
+    def uncounted(self, body: bytes, now_ms: int) -> bytes:
+        """Return the message, whose payload uses up nothing of the tenant's data volume."""
         head, at = self._head, self._at
         return b"".join((head[:at], now_ms.to_bytes(8, "big"), head[at + 8 :], data_start(len(body)), body))
 

@@ -44,6 +44,8 @@ class Tenant:
         document: the document, as given.
         is_enabled: true if its devices may come in.
         defaults: properties of messages that do not have them.
+        has_connection_events: true if applications are told of devices that connect and disconnect.
+        has_ttd_events: true if they are told of devices that begin and cease to listen for commands.
         limits: the bounds of what its devices may use, as the registry has them.
         most_connections: connections of its devices at a time; -1: any number.
         password_cost: the cost, as given, or as the registry has said since.
@@ -52,8 +54,8 @@ class Tenant:
     """
 
     __slots__ = (
-        "_adapters", "alias", "anchors", "defaults", "document", "id", "is_enabled", "limits", "most_connections",
-        "password_cost", "permissions", "space", "usage",
+        "_adapters", "alias", "anchors", "defaults", "document", "has_connection_events", "has_ttd_events", "id",
+        "is_enabled", "limits", "most_connections", "password_cost", "permissions", "space", "usage",
     )  # fmt: skip
 
     def __init__(self, identity: str, space: str, document: Document, password_cost: int = 0) -> None:
@@ -65,6 +67,9 @@ class Tenant:
         self.is_enabled = document.get("enabled") is not False
         self.defaults: Document = document.get("defaults") or {}
         self.anchors: Sequence[Document] = document.get("trusted-ca") or ()
+        ext: Document = document.get("ext") or {}
+        self.has_connection_events = ext.get("connection-events") is True
+        self.has_ttd_events = ext.get("ttd-events") is True
         self.limits: Document = document.get("resource-limits") or {}
         self._adapters = {item["type"]: item for item in document.get("adapters") or ()}
         self.most_connections = int(self.limits.get("max-connections", -1))

@@ -447,7 +447,7 @@ class MqttConnection(ClientConnection):
         for key in list(self.links):
             self.detached(key, closed=False, is_logged=False)
         if self.admission.devices is not None:
-            self.admission.devices.leave(self)
+            self.admission.devices.leave(self, error)
         found = error if isinstance(error, RemoteError) else None
         self.disconnected(found, login_error=self._login_error)
         # These know the connection.

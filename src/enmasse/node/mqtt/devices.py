@@ -247,7 +247,7 @@ class DevicePublications(Publications):
                 return
         if ends:
             self._mqtt.fail_with(reason, text)
-        elif packet_id and policy.on_error == "ignore":
+        elif packet_id and policy.on_error != "skip-ack":
             self._engine.put_puback(packet_id)
 
     def close(self) -> None:
@@ -547,7 +547,7 @@ class DeviceSubscriptions:
             # The acknowledgement goes before any command.
             decided(qos, "")
             self._commands[text] = listener
-            listener.end = self._devices.commands.listen(device, listener, lambda: self._device)
+            listener.end = self._devices.commands.listen(device, listener, lambda: self._device, adapter=MQTT)
 
         if topic.device == "+":
             former = self._commands.pop(text, None)
@@ -555,7 +555,7 @@ class DeviceSubscriptions:
                 former.end()
             decided(qos, "")
             self._commands[text] = listener
-            listener.end = self._devices.commands.listen_for_all(self._device, listener)
+            listener.end = self._devices.commands.listen_for_all(self._device, listener, adapter=MQTT)
         else:
             self._devices.act_for(self._device, topic.device, found)
 
