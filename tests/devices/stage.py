@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import queue
+import socket
 import ssl
 import threading
 from base64 import b64encode
@@ -98,6 +99,11 @@ class Listening:
             if not device or message.properties["device_id"] == device:
                 return message
 
+    def body(self, device: str) -> bytes:
+        """Return the payload of the next message of a device: Proton's own ends with the message."""
+        message = self.next(device)
+        return bytes(message.body)
+
 
 def message_of(to: str, body: bytes, **fields: Any) -> Any:
     """Return a message of a device, or of an application, with one data section."""
@@ -121,6 +127,7 @@ class MqttDevice:
         version: 4 or 5.
         context: with a certificate instead of user and password.
         transport: ``tcp`` or ``websockets``.
+        will: the topic of its will; empty: it has none.
     """
 
     def __init__(
@@ -131,6 +138,7 @@ class MqttDevice:
         version: int = 4,
         context: ssl.SSLContext | None = None,
         transport: Any = "tcp",
+        will: str = "",
     ) -> None:
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -148,6 +156,8 @@ class MqttDevice:
             self._client.username_pw_set(user, password)
         else:
             self._client.tls_set_context(context)
+        if will:
+            self._client.will_set(will, b"the will", qos=1)
         self._client.on_connect = lambda _c, _u, _f, code, _p: self.answers.put(("connected", code))
         self._client.on_disconnect = lambda _c, _u, _f, code, _p: self.answers.put(("disconnected", code))
         self._client.on_subscribe = lambda _c, _u, _m, codes, _p: self.answers.put(("subscribed", codes))
@@ -166,6 +176,12 @@ class MqttDevice:
     ) -> None:
         self._client.disconnect()
         self._client.loop_stop()
+
+    def cut(self) -> None:
+        """End the connection without a word."""
+        connected: Any = self._client.socket()
+        connected.shutdown(socket.SHUT_RDWR)
+        self.answer("disconnected")
 
     def answer(self, kind: str) -> Any:
         """Wait for an answer of a kind, and return its code."""

@@ -40,9 +40,9 @@ def wished(stage: Stage, name: str) -> Iterator[Listening]:
                 with stage.mqtt(probe) as client:
                     client.subscribe("command///req/#")
                     client.send("event", b"end")
-                    bodies = [bytes(events.next(probe).body)]
+                    bodies = [events.body(probe)]
                     while bodies[-1] != b"end":
-                        bodies.append(bytes(events.next(probe).body))
+                        bodies.append(events.body(probe))
                     return len(bodies) > 1
 
             eventually(is_told)
@@ -67,6 +67,13 @@ def test_connections_of_devices_are_told(stage: Stage) -> None:
             assert (come["cause"], come["source"]) == ("connected", "hono-mqtt")
             assert come["remote-id"]
         assert told(events, one) == come | {"cause": "disconnected"}
+        with stage.mqtt(one, will="event") as client:
+            assert told(events, one)["cause"] == "connected"
+            client.cut()
+            assert told(events, one)["cause"] == "disconnected"
+        # Its will is ignored.
+        assert stage.http(one).post("/event", content=b"after").status_code == 202
+        assert events.body(one) == b"after"
         with stage.amqp(two) as connection:
             come = told(events, two)
             assert (come["cause"], come["source"]) == ("connected", "hono-amqp")
@@ -93,4 +100,4 @@ def test_devices_that_listen_for_commands_are_told(stage: Stage) -> None:
             receiver.close()
             assert events.next(two).properties["ttd"] == 0
             connection.create_sender(None).send(message_of("event", b"on"))
-            assert bytes(events.next(two).body) == b"on"
+            assert events.body(two) == b"on"

@@ -176,12 +176,20 @@ def test_known_devices_come_in_while_the_control_process_is_away(stage: Stage) -
     assert PASSWORD
 
 
-def test_a_body_without_a_type_has_the_default_of_its_device(stage: Stage) -> None:
-    device, plain = stage.device(document={"defaults": {"content-type": "application/json"}}), stage.device()
+def test_defaults_are_those_of_the_device_at_every_door(stage: Stage) -> None:
+    defaults = {"content-type": "application/json", "ttl": 1000, "hall": "b"}
+    device, plain = stage.device(document={"defaults": defaults}), stage.device()
     with stage.application().listen("event") as events:
         for which, kind in ((device, "application/json"), (plain, "application/octet-stream")):
             assert stage.http(which).post("/event", content=b"{}").status_code == 202
             assert events.next(which).content_type == kind
+        with stage.mqtt(device) as client, stage.amqp(device) as connection:
+            client.send("event", b"{}")
+            connection.create_sender(None).send(message_of("event", b"{}"))
+        for _ in range(2):
+            message = events.next(device)
+            assert (message.content_type, message.properties["hall"]) == ("application/json", "b")
+            assert 0 < message.ttl <= 1000
         headers = {"content-type": "text/plain"}
         assert stage.http(device).post("/event", content=b"1", headers=headers).status_code == 202
         assert events.next(device).content_type == "text/plain"

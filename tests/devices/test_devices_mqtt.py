@@ -126,6 +126,31 @@ def test_errors_are_told_to_who_subscribes_to_them(stage: Stage) -> None:
         assert not client.send("event", b"still connected").is_failure
 
 
+def test_what_becomes_of_an_error_is_as_the_topic_says(stage: Stage) -> None:
+    device = stage.device()
+    with stage.mqtt(device) as client:
+        assert not client.send("telemetry/?on-error=ignore", b"x").is_failure
+        client.publish("telemetry/?on-error=skip-ack", b"x")
+        assert not client.send("event", b"still connected").is_failure
+        assert client.answers.empty(), "one of the two is not acknowledged"
+        client.subscribe("error///#")
+        assert not client.send("telemetry", b"x").is_failure
+        assert client.next().topic.endswith("/503")
+        client.publish("telemetry/?on-error=disconnect", b"x")
+        client.answer("disconnected")
+    with stage.mqtt(device) as client:
+        client.publish("telemetry", b"x")
+        client.answer("disconnected")
+
+
+def test_an_event_that_nobody_is_told_of_is_stored_too(stage: Stage) -> None:
+    device = stage.device()
+    with stage.application().listen("event") as events, stage.mqtt(device) as client:
+        client.publish("event", b"quick", qos=0)
+        message = events.next(device)
+        assert (bytes(message.body), message.durable) == (b"quick", True)
+
+
 @pytest.mark.parametrize(
     "topic", ["nonsense", "telemetry/other.blue/x", "command///res/abc/200", "event/?hono-ttl=x"]
 )
