@@ -179,6 +179,7 @@ class Account(Protocol):
 class AddressSpace(Protocol):
     """The space of an address, as its addresses use it."""
 
+    name: str
     max_bytes: int
     bytes_stored: int
     addresses: dict[str, Address]

@@ -89,6 +89,10 @@ class FilledLog(Log, Protocol):
         """Note that the operations of a cut are on disk, but for what ``committed`` does at once."""
 
 
+def _ignore_dropped(_space: str | None, _address: str, _reason: str) -> None:
+    """Take the place of who wants to know."""
+
+
 class Timed(Protocol):
     """Something that has asked to be called at a time: an address, mostly."""
 
@@ -179,6 +183,8 @@ class Core:
         self._next_volatile_log = FIRST_VOLATILE_LOG
         self.batches_committed = 0
         self.batches_failed = 0
+        self.on_dropped: Callable[[str | None, str, str], None] = _ignore_dropped
+        """Called with space, address and reason of a message that failed and has no address for dead letters."""
         self._request_turn = request_turn
         self._on_fault = on_fault
         self._is_requested = False

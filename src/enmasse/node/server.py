@@ -98,6 +98,9 @@ DRAIN_S = 2.0
 CLOSE_S = 2.0
 """Seconds that clients may take to answer the close."""
 
+DROPPED_S = 1.0
+"""Seconds for which messages that are dropped are told of together."""
+
 CLOSED_AT_ONCE, CLOSE_EVERY_S = 50, 0.05
 """A node that was drained closes so many connections every so often: a thousand a second come to the others, which
 let in as many by TLS on a few cores."""
@@ -275,6 +278,7 @@ class Server:
             lines=lambda: () if self.connectors is None else self.connectors.lines(),
         )
         self.events = EventLog()
+        self.core.on_dropped = self._on_dropped
         # It begins a turn regularly, so that the core notices when the wall clock is set.
         self.watch = LoopWatch(self._turn.loop, self._turn.begin)
         self.health = Health(name, self.watch, lambda: check_server(self))
@@ -446,6 +450,10 @@ class Server:
 
     def _on_fault(self, name: str, error: Exception) -> None:
         _log.error("%r failed in its turn", name, exc_info=error)
+
+    def _on_dropped(self, space: str | None, address: str, reason: str) -> None:
+        if self.events.note_dropped(space, address, reason):
+            self._turn.loop.call_later(DROPPED_S, self.events.log_dropped)
 
     # Start
 

@@ -320,6 +320,7 @@ def test_what_a_brokered_space_can_never_have_is_refused_at_once(
         ("a#", "'#' stands for"),
         ("top*", r"'\*' stands for"),
         ("b::c", "'::' stands between"),
+        ("!!GLOBAL_DLQ", "says where its dead letters go"),
     ],
 )
 def test_a_new_address_is_not_called_like_a_pattern(

@@ -265,6 +265,35 @@ def test_a_password_is_judged_throttled_and_counted_whatever_the_protocol(tmp_pa
     play(tmp_path, story)
 
 
+def test_messages_that_are_rejected_and_go_nowhere_are_told_of_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "enmasse.node")
+
+    def told() -> list[dict[str, Any]]:
+        return [vars(each)["fields"] for each in caplog.records if vars(each).get("event") == "message-dropped"]
+
+    async def story(scene: Scene) -> None:
+        url = f"amqp://127.0.0.1:{scene.ports['amqp']}"
+        async with (
+            connect(url, hostname="open.ns", reconnect=False) as client,
+            client.sender("orders") as sender,
+            client.receiver("orders") as receiver,
+        ):
+            for body in ("one", "two", "three"):
+                await sender.send(Message(body))
+                delivery = await receiver.receive(timeout=60)
+                assert delivery is not None
+                await delivery.reject()
+            await until_async(lambda: sum(fields["messages"] for fields in told()) == 3)
+        assert {tuple(fields[name] for name in ("space", "address", "reason")) for fields in told()} == {
+            ("ns/open", "orders", "rejected")
+        }
+        assert scene.server.events.counts["message-dropped"] == 3
+
+    play(tmp_path, story)
+
+
 def test_management_lists_closes_and_traces_connections_of_any_protocol(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -163,3 +163,12 @@ def test_passwords_that_look_the_same_are_the_same() -> None:
     apart = unicodedata.normalize("NFD", composed)
     assert composed != apart
     assert salted_password("sha256", composed, b"salt", 4096) == salted_password("sha256", apart, b"salt", 4096)
+
+
+def test_a_password_that_ends_in_a_newline_says_so() -> None:
+    for text in ("password\n", "password\r\n"):
+        with pytest.raises(RemoteError, match="it ends in a newline"):
+            saslprep(text)
+    with pytest.raises(RemoteError) as caught:
+        saslprep("pass\nword")
+    assert "ends" not in caught.value.description

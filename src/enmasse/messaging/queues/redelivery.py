@@ -138,8 +138,15 @@ def make_dead_letter(backlog: Backlog, entry: Entry, reason: str, details: dict[
     if backlog.options.deadletter:
         move(backlog, entry, backlog.options.deadletter, reason, details)
     else:
-        backlog.dropped += 1
-        backlog.settle(entry)
+        _drop(backlog, entry, reason)
+
+
+def _drop(backlog: Backlog, entry: Entry, reason: str) -> None:
+    """Drop a message that goes nowhere else, count it, and tell of it."""
+    backlog.dropped += 1
+    space = backlog.space
+    backlog.core.on_dropped(None if space is None else space.name, backlog.name, reason)
+    backlog.settle(entry)
 
 
 class _NoSender:
@@ -168,8 +175,7 @@ def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict
     address = None if space is None else space.address(target)
     found = None if address is None else address.stored()
     if found is None or found is backlog:
-        backlog.dropped += 1
-        backlog.settle(entry)
+        _drop(backlog, entry, reason)
         return
     annotations = {
         ORIGIN_ANNOTATION: backlog.name,

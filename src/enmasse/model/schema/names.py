@@ -81,6 +81,10 @@ def address_problem(address: str) -> str | None:
     return None
 
 
+GLOBAL_DLQ = "!!GLOBAL_DLQ"
+"""The queue for everything that fails in a space of EnMasse 1.0, where its infrastructure has one."""
+
+
 def new_address_problem(address: str, kind: str) -> str | None:
     """Return why no new address of a type may have a name, which means something else to clients, or None.
 
@@ -92,6 +96,11 @@ def new_address_problem(address: str, kind: str) -> str | None:
         return (
             f"'{found}' stands for other names in what receivers and grants ask for, so not every client could reach "
             f"'{address}' by its name: use another character; a topic has all names below it anyway"
+        )
+    if address == GLOBAL_DLQ:
+        return (
+            f"'{GLOBAL_DLQ}' is where a broker of EnMasse 1.0 puts what fails in any address: here each says where "
+            "its dead letters go, by spec.deadletter: an address of type deadletter, which has another name"
         )
     if "::" in address:
         return f"'::' stands between a topic and a subscription, got '{address}': use another name"

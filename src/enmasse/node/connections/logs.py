@@ -7,6 +7,7 @@ the fields: a failed login is logged with the name alone.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from enmasse.net.logs import log_event
@@ -28,6 +29,7 @@ EVENTS = (
     "link-refused",
     "link-detached",
     "limit-hit",
+    "message-dropped",
 )
 
 LIMITS = frozenset(
@@ -46,9 +48,10 @@ _log = logging.getLogger("enmasse.node")
 class EventLog:
     """Logs events of connections, and counts each kind since the start of the node."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("_dropped", "counts")
 
     def __init__(self) -> None:
+        self._dropped: Counter[tuple[str | None, str, str]] = Counter()
         self.counts = dict.fromkeys(EVENTS, 0)
 
     def log(
@@ -84,3 +87,17 @@ class EventLog:
                 logged["at"], event = event, "limit-hit"
         self.counts[event] += 1
         log_event(_log, level, event, **logged)
+
+    def note_dropped(self, space: str | None, address: str, reason: str) -> bool:
+        """Count a message that was dropped; return true if it is the first since ``log_dropped``."""
+        self.counts["message-dropped"] += 1
+        is_first = not self._dropped
+        self._dropped[space, address, reason] += 1
+        return is_first
+
+    def log_dropped(self) -> None:
+        """Log the messages that were dropped since the last call: one event for each address and reason."""
+        found, self._dropped = self._dropped, Counter()
+        for (space, address, reason), number in found.items():
+            told = {"space": space, "address": address, "reason": reason, "messages": number}
+            log_event(_log, logging.WARNING, "message-dropped", **told)

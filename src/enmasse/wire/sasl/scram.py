@@ -47,9 +47,11 @@ def saslprep(text: str) -> str:
     prepared = ucd_3_2_0.normalize("NFKC", mapped)
     for letter in prepared:
         if any(is_prohibited(letter) for is_prohibited in _PROHIBITED):
+            why = ": it ends in a newline, as `echo` writes one and `printf %s` does not"
             raise RemoteError(
                 "amqp:unauthorized-access",
-                f"a name or password contains the prohibited character U+{ord(letter):04X}",
+                f"a name or password contains the prohibited character U+{ord(letter):04X}"
+                + (why if text.endswith(("\n", "\r")) else ""),
             )
     if any(map(stringprep.in_table_d1, prepared)) and (
         any(map(stringprep.in_table_d2, prepared))
