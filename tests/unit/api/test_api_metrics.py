@@ -213,6 +213,18 @@ def test_connectors_and_forwarders_have_the_names_of_enmasse(watched: Watched, a
     assert counts == [2, 0, 2]
 
 
+def test_plans_services_and_processes_have_the_names_of_enmasse(watched: Watched) -> None:
+    watched.registry.create_catalog()
+    found = watched.scrape()
+    assert found["enmasse_addressspaceplan_info", "addressspaceplan=standard-small"] == 1
+    assert found["enmasse_addressplan_info", "addressplan=standard-small-queue"] == 1
+    service = ("authservice_name=none-authservice", "authservice_type=none")
+    assert found["enmasse_authentication_service_ready", *service] == 0  # nobody has looked after it here
+    assert [found["enmasse_component_health", f"job={name}"] for name in ("control", "node-0")] == [1, 1]
+    own = {key[0] for key in watched.scrape("?namespace=ns&addressspace=shop")}
+    assert not own & {"enmasse_addressplan_info", "enmasse_component_health"}
+
+
 def test_a_connector_is_told_as_its_node_has_it(watched: Watched) -> None:
     found = watched.scrape()
     mill, barn = (

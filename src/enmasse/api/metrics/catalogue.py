@@ -241,6 +241,20 @@ PIPELINE_METRICS: tuple[Metric, ...] = (
 
 CONTROL_METRICS: tuple[Metric, ...] = (
     Metric("version", "gauge", "1, with the version as a label.", ("version",)),
+    Metric("addressspaceplan_info", "gauge", "1 for each plan of spaces.", ("addressspaceplan",)),
+    Metric("addressplan_info", "gauge", "1 for each plan of addresses.", ("addressplan",)),
+    Metric(
+        "authentication_service_ready",
+        "gauge",
+        "1 if an authentication service is ready.",
+        ("authservice_name", "authservice_type"),
+    ),
+    Metric(
+        "component_health",
+        "gauge",
+        "1 if a process of the installation answers: control and each node, by the name that it has.",
+        ("job",),
+    ),
     Metric("address_space_status_ready", "gauge", "1 if the space is ready.", SPACE_LABELS),
     Metric("address_space_status_not_ready", "gauge", "1 if the space is not ready.", SPACE_LABELS),
     Metric("address_spaces_total", "gauge", "Declared spaces."),

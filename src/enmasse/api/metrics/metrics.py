@@ -36,7 +36,14 @@ from enmasse.api.metrics.catalogue import (
     PREFIX,
     Metric,
 )
-from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE
+from enmasse.model.schema.kinds import (
+    ADDRESS_PLAN,
+    ADDRESS_SPACE,
+    ADDRESS_SPACE_PLAN,
+    AUTHENTICATION_SERVICE,
+    PIPELINE,
+)
+from enmasse.model.schema.names import PLAN_NAMESPACE
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
@@ -190,6 +197,7 @@ class _Scrape:
                 yield from self._addresses()
             return
         yield _gauge("version", [([__version__], 1)])
+        yield from self._platform()
         yield from self._times.histogram.collect()
         if not self._nodes:
             return
@@ -203,6 +211,20 @@ class _Scrape:
             yield _gauge("router_mesh_undelivered_total", [([], waiting)])
             yield from _families(NODE_METRICS, [([name], found.statistics) for name, found in self._up.items()])
             yield from self._addresses()
+
+    def _platform(self) -> Iterator[Family]:
+        """Yield the metrics of what the operator declares, as EnMasse 1.0 names them."""
+        for kind in (ADDRESS_SPACE_PLAN, ADDRESS_PLAN):
+            plans = sorted({_key(plan)[1] for plan in self._registry.store.select(kind.name)})
+            yield _gauge(f"{kind.name.lower()}_info", [([name], 1) for name in plans])
+        services = [
+            ([_key(service)[1], str(service["spec"]["type"])], 1 if _is_ready(service) else 0)
+            for service in self._registry.store.select(AUTHENTICATION_SERVICE.name)
+            if _key(service)[0] == PLAN_NAMESPACE
+        ]
+        yield _gauge("authentication_service_ready", services)
+        nodes = [([name], 1 if name in self._up else 0) for name in self._nodes]
+        yield _gauge("component_health", [(["control"], 1), *nodes])
 
     def _is_wanted(self, namespace: str, space: str) -> bool:
         return self._only[0] in (None, namespace) and self._only[1] in (None, space)
