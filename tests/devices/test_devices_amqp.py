@@ -134,3 +134,13 @@ def test_a_receiver_that_settles_nothing_has_commands_settled(stage: Stage) -> N
         connection.create_sender(None).send(message_of("event", b"here"))
         assert stage.application().command(device, "open", b"valve") == "accepted"
         assert receiver.receive(30).subject == "open"
+
+
+def test_a_settled_event_is_stored_too(stage: Stage) -> None:
+    from proton.reactor import AtMostOnce
+
+    device = stage.device()
+    with stage.amqp(device) as connection, stage.application().listen("event") as events:
+        connection.create_sender(None, options=AtMostOnce()).send(message_of("event", b"quick"))
+        flush(connection)
+        assert events.body(device) == b"quick"
