@@ -19,10 +19,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from enmasse.message.outcomes import Modified, Rejected, Released
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import is_cut
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
-    from enmasse.messaging.errors import AttachError
     from enmasse.pending import Pending
 
 
@@ -312,6 +313,15 @@ class Consumer:
         """Handle the receiver's outcome of a delivery."""
         raise NotImplementedError
 
+    def recut(self, source: str) -> None:
+        """Note what the user may receive of its source now, as grants have changed.
+
+        Raises:
+            AttachError: that is a part, and the receiver has to have all or nothing.
+        """
+        if is_cut(source):
+            raise partly_granted(source)
+
     def must_wait(self, size: int) -> bool:
         """Return true if there is no room for a large message on its way to the receiver, which is blocked then."""
         return not self.port.admits(size) and self.is_blocked
@@ -331,6 +341,14 @@ class Consumer:
         self.address.remove_consumer(self)
         self.port = DETACHED
         self.send = DETACHED.send
+
+
+def partly_granted(source: str, why: str = "a durable or shared subscription") -> AttachError:
+    """Return the reason why a receiver is refused of whose source the grants cover a part alone."""
+    return AttachError(
+        "amqp:unauthorized-access",
+        f"the grants cover a part of {source!r:.200} alone, and {why} takes all of it: name what they cover",
+    )
 
 
 EndT = TypeVar("EndT", Producer, Consumer)

@@ -182,6 +182,11 @@ def patterns_of(source: str) -> tuple[Pattern, ...]:
     return source.patterns if isinstance(source, Cut) else (parse_filter(source),)
 
 
+def patterns_at(source: str) -> tuple[Pattern, ...]:
+    """Return the patterns that a receiver's source stands for: one, unless it is cut."""
+    return source.patterns if isinstance(source, Cut) else (parse(source),)
+
+
 def is_within(source: str, name: str) -> bool:
     """Return whether a topic filter matches a name, or what is left of it does."""
     return any(matches(pattern, name) for pattern in patterns_of(source))
@@ -195,7 +200,7 @@ def meet(wanted: Pattern, granted: Pattern, most: int = MAX_PARTS) -> list[Patte
     """Return patterns that together stand for the names which two patterns stand for; ``None`` if they are too many.
 
     Args:
-        wanted: a topic filter: zero or more words are at its end alone.
+        wanted: a pattern or topic filter.
         granted: a pattern of any form.
         most: the most patterns that are looked for.
     """
@@ -233,17 +238,29 @@ class _Meeting:
         wanted, granted = self._wanted, self._granted
         mine = wanted[at] if at < len(wanted) else None
         theirs = granted[other] if other < len(granted) else None
-        if mine is Wild.REST:
+        if mine is Wild.REST and at == len(wanted) - 1:
             return {granted[other:]: None}
+        if theirs is Wild.REST and other == len(granted) - 1:
+            return {wanted[at:]: None}
+        if mine is Wild.REST and theirs is Wild.REST:
+            # One of them stands for at least the words of the other.
+            after = self.rest_of(at + 1, other) | self.rest_of(at, other + 1)
+            return {_behind(mine, rest): None for rest in after}
+        if mine is Wild.REST:
+            more = {} if theirs is None else {_behind(theirs, rest): None for rest in self.rest_of(at, other + 1)}
+            return self.rest_of(at + 1, other) | more
         if theirs is Wild.REST:
-            if other == len(granted) - 1:
-                return {wanted[at:]: None}
-            after = {} if mine is None else {(mine, *rest): None for rest in self.rest_of(at + 1, other)}
-            return self.rest_of(at, other + 1) | after
+            more = {} if mine is None else {_behind(mine, rest): None for rest in self.rest_of(at + 1, other)}
+            return self.rest_of(at, other + 1) | more
         if mine is None or theirs is None:
             return {(): None} if mine is theirs else {}
         word = _both(mine, theirs)
         return {} if word is None else {(word, *rest): None for rest in self.rest_of(at + 1, other + 1)}
+
+
+def _behind(word: str | Wild | Start, rest: Pattern) -> Pattern:
+    """Return the pattern of a word and what follows it."""
+    return rest if word is Wild.REST and rest and rest[0] is Wild.REST else (word, *rest)
 
 
 def _both(mine: str | Wild | Start, theirs: str | Wild | Start) -> str | Wild | Start | None:

@@ -30,19 +30,24 @@ def matcher_of(text: str, user: str = "", client: str = "") -> Callable[[str], b
     )
 
 
-def part_of(filter_: str, granted: Iterable[str], user: str, client: str = "") -> list[Pattern]:
-    """Return the patterns of the names that a topic filter and one of a user's grants stand for.
+def part_of(
+    filter_: str, granted: Iterable[str], user: str, client: str = "", wanted: Pattern | None = None
+) -> list[Pattern]:
+    """Return the patterns of the names that a filter and one of a user's grants stand for.
+
+    One that begins with a wildcard stands for no name that begins with a dollar sign, whatever is granted.
 
     Args:
         filter_: the filter.
         granted: the patterns of the grants.
         user: the user's name.
         client: the client's name for itself.
+        wanted: the filter as it is parsed; None: it is a topic filter of MQTT.
 
     Raises:
         AttachError: there are more than ``MAX_PARTS``.
     """
-    wanted = parse_filter(filter_)
+    wanted = parse_filter(filter_) if wanted is None else wanted
     found: dict[Pattern, None] = {}
     for text in granted:
         if filter_.startswith("$") != (text.startswith("$") and not text.startswith(USER)):

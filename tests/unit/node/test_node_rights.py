@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from enmasse.identity.permissions import RECV, SEND, Grant, Permissions
 from enmasse.identity.users import User
+from enmasse.message.sections import Sections, data_start
 from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import matches, parse, parse_permission
+from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import Space
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
 from enmasse.messaging.streams.stream import Stream
-from enmasse.node.patterns import matcher_of, reach_of
+from enmasse.node.patterns import matcher_of, part_of, reach_of
 from enmasse.node.users.rights import KnownGrants, Rights
 from enmasse.testing.ports import CoreHarness
 
@@ -104,3 +109,69 @@ def test_who_has_no_grant_that_names_a_connector_has_no_address_made_behind_it(p
     else:
         with pytest.raises(AttachError, match="user 'jo' may not make 'a dynamic address behind mill'"):
             found.require_dynamic("mill")
+
+
+NAMES = ["/".join(words) for count in (1, 2, 3, 4) for words in product("ab", repeat=count)]
+
+
+@pytest.mark.parametrize("wanted", ["#", "a/#", "#/b", "a/#/b", "*/b", "#/a/#", "a/*/#", "#/*/b"])
+@pytest.mark.parametrize("granted", ["#", "a/#", "#/b", "b/#/b", "a/*", "#/a/#/b", "a*"])
+def test_a_pattern_is_cut_to_the_names_that_grants_cover(wanted: str, granted: str) -> None:
+    found = part_of(wanted, [granted], "jo", wanted=parse(wanted))
+    both = [name for name in NAMES if matches(parse(wanted), name) and matches(parse_permission(granted, "jo"), name)]
+    assert [name for name in NAMES if any(matches(pattern, name) for pattern in found)] == both
+
+
+def data(body: bytes) -> bytes:
+    """Return a message with a body."""
+    return data_start(len(body)) + body
+
+
+def of_user(*granted: str) -> Rights:
+    """Return the rights of a user who may receive from these."""
+    found = Rights()
+    found.user = User("jo", "default/shop", Permissions([Grant((RECV,), granted)], matcher_of))
+    return found
+
+
+def test_a_receiver_of_a_topic_gets_the_part_of_its_pattern_that_grants_cover() -> None:
+    harness = CoreHarness()
+    topic = Topic(harness.core, "hall", 1)
+    topic.load()
+    port = harness.receiver(topic, 10, source=of_user("hall/a/#", "$aws/#").granted("#"))
+    end = port.sink
+
+    def sent() -> list[bytes]:
+        """Return what comes of a message to each of three names."""
+        before = len(port.payloads)
+        for name in ("hall/a/x", "hall/b", "hall/c"):
+            sender = harness.sender(topic, name)
+            harness.turn()
+            sender.send(data(name.encode()), settled=True)
+            harness.turn()
+        return [Sections(payload).body for payload in port.payloads[before:]]
+
+    assert sent() == [b"hall/a/x"]
+    end.recut(of_user("hall/b", "hall/c").granted("#"))
+    assert sent() == [b"hall/b", b"hall/c"]
+    end.recut(of_user("#").granted("#"))
+    assert sent() == [b"hall/a/x", b"hall/b", b"hall/c"]
+    with pytest.raises(AttachError, match="may not receive"):
+        of_user("$aws/#").granted("#")
+    for options in ({"is_durable": True, "name": "mine"}, {"capabilities": ("shared",), "name": "ours"}):
+        with pytest.raises(AttachError, match="a durable or shared subscription takes all of it"):
+            harness.receiver(topic, source=of_user("hall/a/#").granted("hall/#"), **options)
+
+
+def test_a_receiver_for_which_messages_wait_is_detached_as_grants_cover_less() -> None:
+    harness = CoreHarness()
+    topic = Topic(harness.core, "hall", 1)
+    topic.load()
+    port = harness.receiver(topic, 0, source="hall/#")
+    harness.turn()
+    sender = harness.sender(topic, "hall/b")
+    harness.turn()
+    sender.send(data(b"waits"), settled=True)
+    harness.turn()
+    with pytest.raises(AttachError, match="the grants have changed"):
+        port.sink.recut(of_user("hall/a").granted("hall/#"))

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.address import FEW_LINKS, DurableSource
 from enmasse.messaging.chores import ENDING_UNITS
+from enmasse.messaging.delivery import partly_granted
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footprint, memory_of
 from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.part import Part
-from enmasse.messaging.patterns import SUBTREE_CAPABILITY, parse, subtree
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY, Pattern, is_cut, parse, patterns_at, subtree
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.retaining import ALWAYS, NEW, feed, handling_of
@@ -58,6 +59,30 @@ class SubscriberConsumer(BacklogConsumer):
         """Note that the link is detached; closing it ends the subscription."""
         super().on_detached()
         self.lasting.left(closed=closed)
+
+
+class VolatileConsumer(BacklogConsumer):
+    """A receiver that has a volatile subscription for itself."""
+
+    __slots__ = ()
+    address: VolatileSubscription
+
+    def recut(self, source: str) -> None:
+        """Have no more than the user may receive of its source now.
+
+        Raises:
+            AttachError: messages wait that grants may not cover any more.
+        """
+        if not self.address.recut(_parts_of(source)):
+            raise AttachError(
+                "amqp:unauthorized-access",
+                f"the grants have changed, and cover a part of {source!r:.200}: attach again",
+            )
+
+
+def _parts_of(source: str) -> tuple[Pattern, ...]:
+    """Return the patterns of what grants leave of a source; none if that is all."""
+    return patterns_at(source) if is_cut(source) else ()
 
 
 class Lasting:
@@ -181,9 +206,12 @@ class Subscribing(Part["Topic"]):
         """Attach a receiver.
 
         Raises:
-            AttachError: its selector is malformed, a limit is reached, or the subscription belongs to another user.
+            AttachError: its selector is malformed, a limit is reached, the subscription belongs to another user, or
+                others have a part in it and the grants do not cover all of its source.
         """
         is_shared = "shared" in options.capabilities
+        if is_cut(options.source) and (is_shared or options.is_durable):
+            raise partly_granted(options.source)
         container = "" if "global" in options.capabilities else options.container
         name = container, options.name.partition("|")[0] if is_shared else options.name
         if options.is_durable:
@@ -196,10 +224,11 @@ class Subscribing(Part["Topic"]):
             if is_shared:
                 self._shared[name] = subscription
                 self._names[subscription] = name
-        consumer = BacklogConsumer(subscription, port, options.presettle, None, options.capabilities)
+        kind = BacklogConsumer if is_shared else VolatileConsumer
+        consumer = kind(subscription, port, options.presettle, None, options.capabilities)
         subscription.add_consumer(consumer)
         if wanted == ALWAYS or (wanted == NEW and is_new):
-            feed(subscription)
+            feed(subscription, within=options.source)
         return consumer
 
     def _make_volatile(self, options: AttachOptions) -> VolatileSubscription:
@@ -218,6 +247,7 @@ class Subscribing(Part["Topic"]):
             policy=policy,
             selector=selector,
         )
+        subscription.parts = _parts_of(source)
         subscription.footprint = footprint
         topic.subscribe(subscription)
         return subscription

@@ -256,7 +256,7 @@ class VolatileSubscription(Subscription):
 
     is_durable = False
     is_lasting = False
-    __slots__ = ("is_blocking",)
+    __slots__ = ("is_blocking", "parts")
 
     def __init__(
         self,
@@ -271,12 +271,33 @@ class VolatileSubscription(Subscription):
     ) -> None:
         options = _bounded(0 if policy == "spill" else VOLATILE_BYTES)
         super().__init__(core, name, log_id, topic=topic, pattern=pattern, options=options, selector=selector)
+        self.parts: tuple[Pattern, ...] = ()
+        """What grants leave of its pattern, as patterns; empty: all of it."""
         self.is_blocking = policy == "block"
         """True if the topic's senders wait until it has room."""
         if policy == "spill":
             self.owner = (log_id, 0)
             self.bind(MessageLog(core, self, log_id))
             self.configure(options)
+
+    @property
+    def patterns(self) -> Iterable[Pattern]:
+        """The patterns of the names below its topic that it wants."""
+        return self.parts or (self.pattern,)
+
+    def recut(self, parts: tuple[Pattern, ...]) -> bool:
+        """Want what grants leave of its pattern now; false if what waits may be of what they cover no more."""
+        if parts == self.parts or self.topic is None:
+            return True
+        waiting = self.depth - sum(consumer.unsettled for consumer in self.consumers)
+        if parts and (waiting or self.feed is not None or self.topic.is_behind):
+            return False
+        for pattern in self.patterns:
+            self.topic.narrow(self, pattern)
+        self.parts = parts
+        for pattern in self.patterns:
+            self.topic.widen(self, pattern)
+        return True
 
     def entry_of(self, row: Any) -> Any:
         """Return the entry of a row of its own log."""

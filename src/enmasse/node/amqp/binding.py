@@ -453,8 +453,7 @@ class Binding(ClientConnection):
             options.connection = self
             if SUBTREE_CAPABILITY in options.capabilities:
                 options.source = known.address = subtree(options.source)
-            rights.require_receive(options.source)
-            address = space.find_source(options.source)
+            address, options.source = self.find_source(options.source)
             require_kind(address, options.capabilities)
             self.count(known, address)
         require_filters(address, options)

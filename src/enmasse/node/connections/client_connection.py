@@ -36,6 +36,7 @@ from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.budget import Holder
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import is_cut
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.transport import Engine
 from enmasse.node.connections.bounds import Bounds
@@ -509,7 +510,7 @@ class ClientConnection:
             elif link.is_sender:
                 rights.require_send(address)
             else:
-                rights.require_receive(address)
+                link.end.recut(rights.granted(address))  # type: ignore[union-attr]  # it is a receiver's
         except AttachError as error:
             link.detach(error.condition, error.description)
             link.end.on_detached()
@@ -563,6 +564,21 @@ class ClientConnection:
         if name == MANAGEMENT and management is not None and name not in space.addresses:
             return management.service(space.core, name, self)
         return space.find_target(name)
+
+    def find_source(self, name: str) -> tuple[Address, str]:
+        """Return the address that a receiver names, and what the user may receive there: the name, or a part of it.
+
+        Raises:
+            AttachError: there is no such address, or the user may receive nothing of what the name stands for.
+        """
+        rights, space = self.admission.rights, self.space
+        assert space is not None
+        source = rights.granted(name)
+        address = space.find_source(name)
+        if is_cut(source) and not address.owns_subtree:
+            # Only a topic looks for patterns; another container knows what one stands for itself.
+            rights.require_receive(name)
+        return address, source
 
     def find_connector(self, link: ClientLink, place: str) -> Address:
         """Return the connector behind which a link wants a dynamic address.

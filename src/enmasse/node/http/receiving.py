@@ -150,9 +150,9 @@ class Receiving:
 
     def _attach(self) -> None:
         connection = self._connection
-        connection.admission.rights.require_receive(self.address)
-        address = connection.open_space.find_source(self.address)
+        address, source = connection.find_source(self.address)
         options = self._options(address)
+        options.source = source
         link = ClientLink(self, options.name, "receive", self.address, is_sender=False)
         try:
             require_filters(address, options)
@@ -437,7 +437,7 @@ def _asked(connection: HttpConnection, request: Request, body: bytes) -> tuple[d
     route: Route = request.route
     check_query(route, "POST")
     try:
-        connection.admission.rights.require_receive(route.address)
+        connection.admission.rights.granted(route.address)
     except RemoteError as error:
         raise http_error(error) from None
     asked = read_json(body, "the body")

@@ -432,10 +432,7 @@ class StompConnection(ClientConnection):
         if name in self._receivers:
             raise RemoteError("amqp:not-allowed", f"there is a subscription {name!r:.100} already")
         mode = mode_of(headers)
-        space, rights = self._space(), self.admission.rights
-        source = resolve(space, destination)
-        rights.require_receive(source)
-        address = space.find_source(source)
+        address, source = self.find_source(resolve(self._space(), destination))
         receiver = Receiver(self, name, destination, mode, window_of(headers, mode))
         receiver.prefix = destination.removesuffix(source)
         options = self._options(headers, name, source, mode)

@@ -9,6 +9,7 @@ from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.owners import ANONYMOUS
+from enmasse.messaging.patterns import Cut, is_pattern, parse, words_problem
 from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
 from enmasse.node.patterns import part_of
 
@@ -156,6 +157,24 @@ class Rights:
                 return
         raise _refusal(user, "receive from", address, self._hint(user, RECV, address))
 
+    def granted(self, source: str) -> str:
+        """Return what the user may receive of what a receiver names: all, or of a pattern the part that is granted.
+
+        Raises:
+            AttachError: that is nothing, or a part of too many patterns.
+        """
+        try:
+            self.require_receive(source)
+        except AttachError:
+            user = self.user
+            if user is None or not is_pattern(source) or words_problem(source) is not None:
+                raise
+            found = _parts(user, self.client, source, parse(source))
+            if not found:
+                raise
+            return Cut.of(source, tuple(found))
+        return source
+
     def parts(self, filter_: str) -> list[Pattern]:
         """Return the patterns of what a user may receive of all that a filter stands for.
 
@@ -262,8 +281,8 @@ def _allows(user: User, client: str, space: Space | None, operation: str, addres
     return user.permissions.of_client(client).cover(operation, address, () if space is None else space.connectors)
 
 
-def _parts(user: User, client: str, filter_: str) -> list[Pattern]:
-    return part_of(filter_, user.permissions.patterns(RECV), user.name, client)
+def _parts(user: User, client: str, filter_: str, wanted: Pattern | None = None) -> list[Pattern]:
+    return part_of(filter_, user.permissions.patterns(RECV), user.name, client, wanted)
 
 
 def _find(space: Space, address: str) -> Address | None:
