@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.scenario.howto_place import Place, blocks
+from tests.support.chance import is_long
 from tests.support.foreign_tools import is_here, require
 from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
@@ -140,6 +144,65 @@ def test_names_of_mqtt_become_columns_as_the_howto_says(shop: Place) -> None:
         told = shop.run(commands.replace("1883", shop.ports["5672"]))  # which speaks MQTT, too
         assert expected is None or told == expected, name
     clear(shop)
+
+
+FLEET = """
+apiVersion: iot.enmasse.io/v1alpha1
+kind: IoTProject
+metadata: {name: fleet}
+spec:
+  anonymous: true
+  downstreamStrategy:
+    managedStrategy:
+      addressSpace: {name: shop}
+      addresses: {telemetry: {type: stream}}
+"""
+
+
+@pytest.mark.chance
+def test_a_fleet_is_registered_played_and_in_sql_and_whoever_falls_silent_is_told(shop: Place) -> None:
+    """Twenty devices, or, at length, two thousand; one of the registry is heard once, and then no more."""
+    require("curl")
+    count, period_s = (2_000, 10) if is_long() else (20, 1)
+    (shop.directory / "fleet.yaml").write_text(FLEET)
+    shop.run("enmasse create space shop --wait 60 || enmasse get space shop")
+    shop.run("enmasse create address silent --type queue --wait 60")
+    shop.run("enmasse apply -f fleet.yaml && enmasse wait iotproject fleet --for condition=Ready --timeout 120")
+    shop.run("enmasse iot device create default.fleet quiet")
+    shop.run("echo 'says little' | enmasse iot credentials create default.fleet quiet")
+    shop.run(
+        "enmasse pipeline run --detach --builtin heartbeat --set address=telemetry/default.fleet"
+        " --set alerts=silent --set after=20s --set startingOffsets=earliest"
+    )
+    play = f"enmasse iot simulate default.fleet -n {count} --http 4 --amqp 4 --period {period_s}"
+    log = shop.directory / "fleet.log"
+    with log.open("w") as told:
+        fleet = subprocess.Popen(
+            shlex.split(play), cwd=shop.directory, env=shop.environment, stdout=told, stderr=told
+        )
+    try:
+        until(lambda: f"{count} connected" in log.read_text(), log.read_text, seconds=LATE_S)
+        url = f"http://127.0.0.1:{shop.ports['5672']}/telemetry"
+        heard = f"curl --silent --fail -u 'quiet@default.fleet:says little' -H 'Content-Type: application/json' {url}"
+        shop.run(f"""{heard} --data '{{"device": "quiet", "temperature": 20}}'""")
+        seen = "SELECT count(DISTINCT CAST(key AS STRING)) AS devices FROM `telemetry/default.fleet`"
+        rows = partial(shop.run, f"enmasse pipeline query -o csv '{seen}' 2>&1 || true")
+        until(lambda: str(count + 1) in rows().split(), rows, seconds=LATE_S, step=1)
+        alert: dict[str, str] = {}
+        while alert.get("device") != "quiet":
+            alert = json.loads(shop.run("enmasse receive silent --count 1 --timeout 180"))
+        assert alert["state"] == "missing"
+        listed = json.loads(shop.run(f"enmasse iot device list default.fleet --count {count + 1} -o json"))
+        assert len(listed) == count + 1
+    finally:
+        fleet.terminate()
+        fleet.wait(60)
+    deleted = shop.run("enmasse iot device delete default.fleet --simulated")
+    assert f"{count} simulated devices deleted" in deleted
+    shop.run("enmasse delete iotproject fleet && enmasse wait iotproject fleet --for delete --timeout 120")
+    for name in names(shop, "pipelines"):
+        shop.api(f"pipelines/{name}", "DELETE")
+    until(lambda: not names(shop, "pipelines"), lambda: names(shop, "pipelines"), seconds=LATE_S)
 
 
 @pytest.mark.parametrize("page", list(BUILTIN))
