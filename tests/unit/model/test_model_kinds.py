@@ -487,3 +487,16 @@ def test_no_time_to_live_at_most_is_no_bound() -> None:
     assert isinstance(found, Address)
     settings = effective_settings(found, None, None)
     assert (settings.ttl_minimum, settings.ttl_maximum) == (10, 0)
+
+
+@pytest.mark.parametrize(("plan", "in_effect"), [("standard-small-with-mqtt", "standard-small"), ("mine", "mine")])
+def test_plans_of_enmasse_with_mqtt_are_those_without(plan: str, in_effect: str) -> None:
+    space = AddressSpace.model_validate(
+        {"metadata": {"name": "shop", "namespace": "default"}, "spec": {"type": "standard", "plan": plan}}
+    )
+    assert space.spec.plan_name == in_effect
+    said = [(item.path, item.why) for item in space.unapplied()]
+    assert said == (
+        [("spec.plan", f"its ending alone: every space speaks MQTT, so {in_effect} is in effect")]
+        * (plan != in_effect)
+    )

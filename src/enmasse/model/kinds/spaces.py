@@ -11,7 +11,7 @@ from enmasse.model.kinds.lakes import Lake, lake_problems
 from enmasse.model.kinds.limits import SpaceLimits
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
-from enmasse.model.schema.kinds import DEFAULT_SPACE_PLANS
+from enmasse.model.schema.kinds import DEFAULT_SPACE_PLANS, PLANS_WITH_MQTT
 from enmasse.model.schema.names import host_problem, is_label
 from enmasse.model.schema.resource import Resource, ResourceStatus
 from enmasse.model.schema.schema import Model, describe_value
@@ -193,7 +193,8 @@ class AddressSpaceSpec(Model):
     type: SpaceType = "standard"
     """`standard`: all types of addresses; `brokered`: queues and topics on one node in strict order."""
     plan: str | None = None
-    """A plan of the space's type; left out: the smallest."""
+    """A plan of the space's type; left out: the smallest. `standard-small-with-mqtt` and the like of EnMasse 1.0 are
+    the plans without that ending."""
     authentication_service: AuthenticationServiceReference = AuthenticationServiceReference(type=NO_AUTHENTICATION)
     """The service that knows its users."""
     endpoints: tuple[Endpoint, ...] = Field(default=(), strict=False)
@@ -216,7 +217,8 @@ class AddressSpaceSpec(Model):
     @property
     def plan_name(self) -> str:
         """The plan in effect."""
-        return self.plan or DEFAULT_SPACE_PLANS[self.type]
+        plan = self.plan or DEFAULT_SPACE_PLANS[self.type]
+        return PLANS_WITH_MQTT.get(plan, plan)
 
     @property
     def served_endpoints(self) -> tuple[Endpoint, ...]:
@@ -333,6 +335,10 @@ class AddressSpace(Resource):
             if connector.role != "route-container":
                 why = "each link goes on as a link there, whatever the other side is"
                 yield Unapplied(f"spec.connectors[{index}].role", why)
+        if self.spec.plan in PLANS_WITH_MQTT:
+            yield Unapplied(
+                "spec.plan", f"its ending alone: every space speaks MQTT, so {self.spec.plan_name} is in effect"
+            )
         if self.spec.network_policy is not None:
             yield Unapplied("spec.networkPolicy", _NO_FIREWALL, is_needed=True)
 

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 
     from enmasse.model.schema.resource import Resource
 
+PLANS_WITH_MQTT: Final = {
+    f"standard-{size}-with-mqtt": f"standard-{size}" for size in ("small", "medium", "unlimited")
+}
+"""Plans of EnMasse 1.0 for spaces that speak MQTT, as every space does, and those that they mean."""
+
 DEFAULT_SPACE_PLANS: Final = {"standard": "standard-small", "brokered": "brokered-single-broker"}
 """The plans of spaces that name none, by their types."""
 
