@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 from enmasse.net.connection_limiter import Slot
 from enmasse.net.deadlines import Step
 from enmasse.net.lanes import ConnectionLoad, HandshakeLane, Quantum
-from enmasse.net.layer import Borrower
+from enmasse.net.layer import Borrower, Layer
 from enmasse.net.loop import Turn
 from enmasse.net.owed import ASSURED_BYTES, MAX_BYTES, WRITE_BYTES, Owed, Room
 from enmasse.net.tls_names import peer_names_of, presented_chain_of, server_name_of
@@ -350,8 +350,10 @@ class EngineProtocol(Borrower):
         """Close the connection, as the peer says nothing more; unless the engine has yet to tell it something."""
         self._turn.begin()
         # What has come is taken first, and what is said to it is written.
-        self._is_input_over = self._is_dirty or not self._has_taken_all()
-        return self._is_input_over or self._end_input()
+        is_pending = self._is_dirty or not self._has_taken_all()
+        # The loop's own TLS, which clients have, is closed at both ends at once.
+        self._is_input_over = is_pending and (isinstance(self.transport, Layer) or self.transport.can_write_eof())
+        return self._is_input_over or (not is_pending and self._end_input())
 
     def _has_taken_all(self) -> bool:
         return not (self._rest or self._is_put_off or self._is_waiting)
