@@ -270,7 +270,9 @@ class ConnectionLimiter:
     def _expire(self) -> None:
         """Drop whose time is over by now, once what has come is taken: from sockets, then from the lane."""
         now = self._loop.time()
-        self._turn.later(lambda: self._turn.later(lambda: self.lane.enqueue(lambda: self._drop_due(now))))
+        enqueue, later = self.lane.enqueue, self._turn.later
+        # What is read may be put off twice: until its protocol is known, and until that takes it.
+        later(lambda: later(lambda: enqueue(lambda: enqueue(lambda: self._drop_due(now)))))
 
     def _drop_due(self, now: float) -> None:
         self._timer = None
