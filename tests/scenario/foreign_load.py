@@ -272,7 +272,10 @@ class Jms(Program):
 
     def check(self) -> None:
         found = {side: self.place.look(side) for side in self.addresses}
-        assert sorted(found["left"] + found["right"]) == sorted(self.places)
+        there = Counter(found["left"] + found["right"])
+        missing = {body: side for body, side in self.places.items() if not there[body]}
+        more = there - Counter(self.places.keys())
+        assert not missing and not more, f"{more} came too often, and {missing}, committed last as said, did not"  # noqa: PT018
         for side, bodies in found.items():
             wrong = [body for body in bodies if self.places[body] not in (side, None)]
             assert not wrong, f"{wrong} are {side}, where no commit put them"
