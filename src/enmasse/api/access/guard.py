@@ -38,7 +38,7 @@ MAX_PUBLIC_BODY_BYTES = 16 * 1024
 
 _OF_MODEL = re.compile(r"/apis/[^/]+/[^/]+/namespaces/[^/]+/addressspaces/[^/]+/models/[^/]+/import")
 _SHARED = "/registry/"
-"""What pages of other origins may use, if the operator allows them."""
+"""The paths that pages of other origins may use, if the operator allows them."""
 
 _PREFLIGHT: Final = {
     "Access-Control-Allow-Methods": "DELETE, GET, HEAD, POST, PUT",
