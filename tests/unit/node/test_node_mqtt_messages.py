@@ -95,6 +95,15 @@ def test_what_is_no_event_or_says_it_otherwise_comes_as_it_was(pairs: list[tuple
     assert from_sections(head + data_start(0), NOW_MS).properties.user_properties == pairs
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "t\u00e9xt/plain"])
+def test_a_content_type_among_attributes_is_taken_whatever_it_is(kind: str) -> None:
+    pairs = [*EVENT, ("datacontenttype", kind)]
+    head = to_sections(0, False, PublishProperties(user_properties=pairs), NOW_MS).encode_head()
+    payload = head + data_start(0)
+    assert Sections(payload).properties.content_type == (kind if kind.isascii() else None)
+    assert dict(from_sections(payload, NOW_MS).properties.user_properties) == dict(pairs)
+
+
 def test_a_long_expiry_is_a_time_of_day() -> None:
     head = to_sections(0, False, PublishProperties(message_expiry_s=1 << 31), NOW_MS).encode_head()
     payload = head + data_start(0)

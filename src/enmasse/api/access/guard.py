@@ -79,7 +79,7 @@ class Guard:
             return
         origin = self._allowed_origin(scope)
         if origin is not None:
-            scope, send = _without_cookies(scope), _telling(send, origin)
+            scope, send = _without_cookies(scope), _allowing(send, origin)
         if (why := self._refusal(scope, origin)) is not None:
             await answer(403, why)(scope, receive, send)
             return
@@ -137,10 +137,10 @@ def _without_cookies(scope: Scope) -> Scope:
     return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"cookie"]}
 
 
-def _telling(send: Send, origin: str) -> Send:
+def _allowing(send: Send, origin: str) -> Send:
     """Return the function that sends an answer with the headers by which a page of an origin may read it."""
 
-    async def told(message: Message) -> None:
+    async def send_allowed(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["Access-Control-Allow-Origin"] = origin
@@ -148,7 +148,7 @@ def _telling(send: Send, origin: str) -> Send:
             headers.add_vary_header("Origin")
         await send(message)
 
-    return told
+    return send_allowed
 
 
 def _is_page_of(origin: str, host: str | None) -> bool:

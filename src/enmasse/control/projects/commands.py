@@ -5,8 +5,8 @@ Rules:
    whether the device has it. What is released waits on.
 2. The commands of one device are delivered one after the other, in the order in which they were stored.
 3. Changes of states are told as events on ``event/T``; they are asked for again after a restart.
-4. A device that was registered as it came is told of as an event, too, which is tried for as long as this process is
-   there.
+4. Applications get an event of each device that was registered as it came, too. It is sent until it is accepted, or
+   this process ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ USED_UP: Final = "amqp:resource-limit-exceeded"
 STATE_TYPE: Final = "application/vnd.enmasse-command-state+json"
 PROVISIONED_TYPE: Final = "application/vnd.eclipse-hono-device-provisioning-notification"
 MAX_NOTIFICATIONS: Final = 10_000
-"""Devices that applications are not told of yet, at most."""
+"""The most devices whose notifications wait to be sent."""
 
 _REPLIES: Final = "enmasse"
 """The name below ``command_response/T`` at which responses to these commands arrive."""
@@ -121,7 +121,7 @@ class CommandDispatcher:
         self._told = asyncio.Event()
         self._provisioned: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(MAX_NOTIFICATIONS)
         self.notified: Callable[[str, str], object] = lambda _tenant, _device: None
-        """Called, in a thread, with a device that applications were told of."""
+        """Called, in a thread, with the tenant and device of a notification that was accepted."""
         self._next_at: dict[str, float] = {}
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._unsaved: dict[tuple[str, str], int] = {}
@@ -193,14 +193,17 @@ class CommandDispatcher:
         return {"id": identity}
 
     def provisioned(self, tenant: str, device: str, gateway: str) -> None:
-        """Have applications told of a device that was registered as it came; may be called from any thread."""
+        """Have applications notified of a device that was registered as it came; may be called from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._to_notify, tenant, device, gateway)
 
     def _to_notify(self, *device: str) -> None:
-        with suppress(asyncio.QueueFull):
+        try:
             self._provisioned.put_nowait(device)  # type: ignore[arg-type]
+        except asyncio.QueueFull:
+            tenant, name, _ = device
+            _log.warning("no notification of device %s of %s: %d wait already", name, tenant, MAX_NOTIFICATIONS)
 
     # Running
 
@@ -455,7 +458,7 @@ class CommandDispatcher:
                 _log.info("states of commands are told later: %s", error)
 
     async def _notify(self) -> None:
-        """Tell of devices that were registered as they came."""
+        """Send the notifications of devices that were registered as they came."""
         while True:
             tenant, device, gateway = await self._provisioned.get()
             try:
@@ -468,7 +471,7 @@ class CommandDispatcher:
                         await asyncio.to_thread(self.notified, tenant, device)
                     continue
             except EnmasseError as error:
-                _log.info("device %s of %s is told of later: %s", device, tenant, error)
+                _log.info("the notification of device %s of %s is sent later: %s", device, tenant, error)
             asyncio.get_running_loop().call_later(2 * LOOK_S, self._to_notify, tenant, device, gateway)
 
     async def _tell_all(self, commands: list[Command]) -> bool:

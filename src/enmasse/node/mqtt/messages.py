@@ -168,7 +168,7 @@ def _take_event(application: dict[str, Any], fields: dict[str, Any]) -> None:
     pairs = list(application.items())
     application.clear()
     for name, value in pairs:
-        if name == "datacontenttype":
+        if name == "datacontenttype" and value.isascii():
             # CloudEvents' own library says so beside the content type that stands for it.
             fields.setdefault("content_type", value)
         else:
