@@ -75,18 +75,26 @@ def test_each_device_that_leaves_its_band_is_told_of_once(stage: Stage, stream_n
     chance = random.Random(2)
     sent: dict[str, list[bytes]] = {f"d{n}": [] for n in range(6)}
     expected: list[tuple[str, str, float]] = []
-    outside = dict.fromkeys(sent, False)
+    since: dict[str, float] = {}
+    raised = dict.fromkeys(sent, False)
+    begun = int(time.time()) - 1000
     for number in range(300):
         device = chance.choice(list(sent))
         value = chance.choice([20.0, 25.0, 36.0, -5.0])
-        sent[device].append(body(device, time.time() - chance.randrange(100), temperature=value, n=number))
-        if (value < 10 or value > 35) != outside[device]:
-            outside[device] = not outside[device]
-            expected.append((device, "raised" if outside[device] else "cleared", value))
+        moment = begun + 2 * number - chance.randrange(5)
+        sent[device].append(body(device, moment, temperature=value, n=number))
+        if 10 <= value <= (22 if raised[device] else 35):
+            since.pop(device, None)
+            if raised[device]:
+                raised[device] = False
+                expected.append((device, "cleared", value))
+        elif not raised[device] and moment - since.setdefault(device, moment) >= 10:
+            raised[device] = True
+            expected.append((device, "raised", value))
+    assert len(expected) > 20
     stage.at_once = 400
-    plans = anomalies.build(
-        stage, {"address": "telemetry", "alerts": "alerts", "table": "alerts", "bands": {"temperature": "10:35"}}
-    )
+    rules = {"bands": {"temperature": "10:35"}, "clearBands": {"temperature": ":22"}, "minDuration": "10s"}
+    plans = anomalies.build(stage, {"address": "telemetry", "alerts": "alerts", "table": "alerts"} | rules)
     for begin, end in ((0, 20), (20, 1000)):
         for device, bodies in sent.items():
             send(stream_node, "telemetry", [*bodies[begin:end], *BAD], key=device)

@@ -28,7 +28,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "commands": {"alerts": "alerts", "commands": "commands"},
 }
 
-WRONG = [
+ALERTING = {"address": "a", "alerts": "b"}
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("lake", {}, "address", "required"),
     ("lake", {"address": "a b"}, "address", "without white space"),
     ("lake", {"address": "a", "table": "Raw!"}, "table", "lower-case letters"),
@@ -39,6 +40,35 @@ WRONG = [
     ("anomalies", {"address": "a", "alerts": "b"}, "bands", "required"),
     ("anomalies", {"address": "a", "deviations": 4}, "alerts", "required"),
     ("anomalies", {"address": "a", "alerts": "b", "bands": {"t": "35:10"}}, "bands.t", "LOW:HIGH"),
+    ("anomalies", ALERTING | {"bands": {"t": ":80"}, "clearBands": {"u": ":75"}}, "clearBands.u", "there is no band"),
+    (
+        "anomalies",
+        ALERTING | {"bands": {"t": ":80"}, "clearBands": {"t": ":85"}},
+        "clearBands.t",
+        "within the band ':80'",
+    ),
+    ("anomalies", ALERTING | {"bands": {"t": ":80"}, "clearBands": {"t": "90:"}}, "clearBands.t", "got '90:'"),
+    ("anomalies", ALERTING | {"bands": {"t": ":80"}, "clearBands": {"t": "75"}}, "clearBands.t", "LOW:HIGH"),
+    (
+        "anomalies",
+        ALERTING | {"deviceBands": {"d": {"t": "5:8"}}, "deviceClearBands": {"d": {"t": "4:"}}},
+        "deviceClearBands.d.t",
+        "within the band '5:8'",
+    ),
+    (
+        "anomalies",
+        ALERTING | {"bands": {"t": ":80"}, "deviceClearBands": {"d": {"u": "4:"}}},
+        "deviceClearBands.d.u",
+        "there is no band",
+    ),
+    (
+        "anomalies",
+        ALERTING | {"bands": {"t": ":80"}, "clearDeviations": 3},
+        "clearDeviations",
+        "only with deviations",
+    ),
+    ("anomalies", ALERTING | {"deviations": 3, "clearDeviations": 4}, "clearDeviations", "at most 3, got 4"),
+    ("anomalies", ALERTING | {"deviations": 3, "minDuration": "long"}, "minDuration", "a duration"),
     ("anomalies", {"address": "a", "alert": "b", "deviations": 4.0}, "alert", "did you mean 'alerts'"),
     ("heartbeat", {"address": "a", "alerts": "b", "forgetAfter": "1m"}, "forgetAfter", "more than after"),
     ("heartbeat", {"address": "a", "alerts": "b", "maxRowsPerBatch": 5}, "maxRowsPerBatch", "leave it out"),
@@ -60,6 +90,12 @@ WRONG = [
 def test_an_address_or_two_are_enough(name: str) -> None:
     given = {key: value for key, value in RIGHT[name].items() if key != "table"}
     assert builtin_problems(name, given) == []
+
+
+def test_alerts_may_end_at_values_of_their_own() -> None:
+    ends: dict[str, Any] = {"clearBands": {"t": "20:"}, "deviceClearBands": {"d": {"t": ":30"}}}
+    rules = {"bands": {"t": "10:35"}, "deviations": 4, "clearDeviations": 4, "minDuration": "5m"}
+    assert builtin_problems("anomalies", ALERTING | rules | ends) == []
 
 
 @pytest.mark.parametrize(("name", "parameters", "path", "message"), WRONG)

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -230,14 +231,22 @@ class AnomaliesParameters(_Alerting):
     """The values by metric that are as they should be."""
     device_bands: dict[str, dict[str, Band]] = Field(default_factory=dict)
     """Bands by device and metric, instead of those."""
+    clear_bands: dict[str, Band] = Field(default_factory=dict)
+    """The values by metric that end an alert, within its band; what is left out is as in ``bands``."""
+    device_clear_bands: dict[str, dict[str, Band]] = Field(default_factory=dict)
+    """The same by device and metric; a device with a band of its own has only these."""
     deviations: float | None = Field(default=None, gt=0)
     """The standard deviations that a reading may be away from its device's mean; left out: any number."""
+    clear_deviations: float | None = Field(default=None, gt=0)
+    """The standard deviations within which an alert ends; left out: ``deviations``."""
     alpha: float = Field(default=0.05, ge=0, le=1)
     """The weight of the newest reading in mean and deviation (EWMA); 0: all weigh the same (z-score)."""
     warm_up: int = Field(default=20, ge=2)
     """The readings of a device and metric that are needed before deviations count."""
     min_deviation: float = Field(default=0.0, ge=0)
     """The least standard deviation to reckon with: the sensor's own noise."""
+    min_duration: Duration | None = None
+    """The time, by the readings' own moments, for which they are outside before an alert begins; left out: none."""
     repeat_after: Duration | None = None
     """The time after which an alert is repeated while readings stay outside; left out: never."""
     cleared: bool = True
@@ -248,6 +257,26 @@ class AnomaliesParameters(_Alerting):
         yield from super().problems()
         if not self.bands and not self.device_bands and self.deviations is None:
             yield Problem("bands", "required: bands, deviceBands or deviations, else nothing is an anomaly")
+        for metric, ends in self.clear_bands.items():
+            yield from _clear_band_problems(f"clearBands.{metric}", ends, self.bands.get(metric))
+        for device, by_metric in self.device_clear_bands.items():
+            for metric, ends in by_metric.items():
+                band = self.device_bands.get(device, {}).get(metric, self.bands.get(metric))
+                yield from _clear_band_problems(f"deviceClearBands.{device}.{metric}", ends, band)
+        if self.clear_deviations is not None and self.clear_deviations > (self.deviations or 0.0):
+            expected = "only with deviations" if self.deviations is None else f"expected at most {self.deviations:g}"
+            yield Problem("clearDeviations", f"{expected}, got {self.clear_deviations:g}")
+
+
+def _clear_band_problems(path: str, ends: str, band: str | None) -> Iterator[Problem]:
+    """Yield a problem if no value, or one that raises an alert, would end it."""
+    if band is None:
+        yield Problem(path, "there is no band that an alert could begin with: add it to bands or deviceBands")
+        return
+    (low, high), (least, most) = band_limits(band), band_limits(ends)
+    is_within = all(low <= end <= high for end in (least, most) if math.isfinite(end))
+    if not is_within:
+        yield Problem(path, f"expected values within the band {describe_value(band)}, got {describe_value(ends)}")
 
 
 class HeartbeatParameters(_Alerting):
