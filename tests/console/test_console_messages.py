@@ -12,6 +12,7 @@ from enmasse.client import Message
 from enmasse.client.blocking import connect
 from tests.console.visit import IN_SPACE
 from tests.support.polling import until
+from tests.support.sparkplug_payloads import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,16 @@ def test_a_message_is_sent_looked_at_and_taken(visit: Visit) -> None:
     visit.press("Take one")
     expect(visit.heading("No message here")).to_be_visible()
     expect(visit.row("tulip")).to_be_visible()
+
+
+def test_payloads_of_sparkplug_are_shown_by_the_names_of_their_metrics(visit: Visit, api: httpx.Client) -> None:
+    send(api, "orders", *({"to": name, "hex": body.hex()} for name, body in SESSION.items()))
+    open_messages(visit, "orders")
+    expect(visit.row('"type": "DDATA"')).to_contain_text("sparkplug")
+    visit.row('"type": "NDATA"').get_by_role("button", name="Details").click()
+    shown = visit.page.locator("pre")
+    expect(shown).to_contain_text('"name": "Temperature",\n      "value": 22.25')
+    expect(shown).to_contain_text('"name": "Offset",\n      "value": -128')
 
 
 def test_what_is_chosen_is_purged_after_it_was_counted(visit: Visit, api: httpx.Client) -> None:

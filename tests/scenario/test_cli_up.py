@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from enmasse.client.blocking import connect
+from enmasse.client.message import Message
 from tests.support.polling import until
 from tests.support.processes import is_alive
+from tests.support.sparkplug_payloads import SESSION
 
 if TYPE_CHECKING:
     from tests.support.installation import Installation
@@ -120,6 +122,36 @@ def test_a_message_is_sent_to_a_queue_and_received(shared: Installation) -> None
         "properties": {"size": "large"},
         "body": "one coffee",
     }
+
+
+def test_payloads_of_sparkplug_are_shown_by_the_names_that_births_have_said(shared: Installation) -> None:
+    shared.ok("create", "address", "spBv1.0", "--type", "topic", "--wait", "30")
+    shared.ok("create", "address", "measured", "--type", "subscription", "--topic", "spBv1.0", "--wait", "30")
+    bodies = [*SESSION.items(), ("spBv1.0/STATE/host", b'{"online": true}'), ("spBv1.0/plant/NDATA/line-1", b"odd")]
+    with connect(shared.url("amqp")) as connection:
+        for name, body in bodies:
+            connection.sender(name).send(Message(body))
+    browsed = json.loads(shared.ok("address", "browse", "measured", "-o", "json"))
+    assert [one["body"]["type"] for one in browsed[:-2]] == [name.split("/")[2] for name in SESSION]
+    birth, command, data, *lines = shared.ok("receive", "measured", "--count", str(len(bodies))).splitlines()
+    told = [json.loads(line) for line in (birth, command, data)]
+    assert [one["type"] for one in told] == ["NBIRTH", "NCMD", "NDATA"]
+    assert told[2]["seq"] == 1
+    assert told[2]["metrics"][1] == {
+        "name": "Offset",
+        "value": -128,
+        "datatype": "Int8",
+        "timestamp": "2026-01-31T12:00:00.950Z",
+        "alias": 2,
+    }
+    # What is none is shown as it is.
+    assert lines[-2:] == ['{"online": true}', "odd"]
+    with connect(shared.url("amqp")) as connection:
+        connection.sender("spBv1.0/plant/NDATA/line-1").send(Message(SESSION["spBv1.0/plant/NDATA/line-1"]))
+    alone = json.loads(shared.ok("receive", "measured", "--count", "1"))
+    assert [one["name"] for one in alone["metrics"]] == ["alias 1", "alias 2", "alias 3"]
+    shared.ok("delete", "address", "measured")
+    shared.ok("delete", "address", "spBv1.0")
 
 
 def test_only_as_many_messages_as_asked_for_are_taken(shared: Installation) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import re
 import sys
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from enmasse.cli.errors import CliError, UsageError, exit_code
@@ -17,6 +19,7 @@ from enmasse.client import ConnectionDeniedError, TlsOptions, connect
 from enmasse.client.options import GIVE, RISK
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
+from enmasse.message.sections import TOPIC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from enmasse.client import Connection, Message
     from enmasse.client.link import Opening
+    from enmasse.wire.sparkplug.edge_node import Reader
 
 
 # No argument, which others could see.
@@ -32,6 +36,7 @@ _TOKEN = "ENMASSE_TOKEN"  # noqa: S105  the variable's name
 _GIVE = f"name yourself by --user, with the password in {PASSWORD}"
 _TLS_HINT = re.compile(r"(: |,? or )give TlsOptions\(.*")
 
+_SPARKPLUG = "spBv1.0/"
 _PATIENCE_S = 2.0  # a node that was killed is back by then
 
 
@@ -125,6 +130,32 @@ def _json_value(pair: str, text: str) -> Any:
     return value
 
 
+class Bodies:
+    """Decodes the bodies of an address's messages as their names say: payloads of Sparkplug, in the order they come.
+
+    Args:
+        address: the name of the address.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._reader: Reader | None = None
+
+    def decode(self, message: Message) -> None:
+        """Put what a body says in its place; one that cannot be decoded stays."""
+        body = message.body
+        sent_to = (message.annotations.get(TOPIC_NAME), message.to, self._address)
+        name = next((str(name) for name in sent_to if isinstance(name, str) and name.startswith(_SPARKPLUG)), None)
+        if name is None or not isinstance(body, bytes | bytearray | memoryview):
+            return
+        from enmasse.wire.sparkplug.edge_node import Reader  # noqa: PLC0415  # protocol buffers are slow to load
+
+        if self._reader is None:
+            self._reader = Reader()
+        with suppress(ValueError):
+            message.body = self._reader.read(name, bytes(body)) or body
+
+
 def to_text(message: Message) -> str:
     """Return the body of a message as a line or more of text."""
     body = message.body
@@ -168,6 +199,8 @@ def _plain(value: Any) -> Any:
     match value:
         case None | bool():
             return value
+        case float() if not math.isfinite(value):
+            return str(float(value))
         case int() | float() | str():
             # The types of AMQP refine these.
             return next(kind(value) for kind in (int, float, str) if isinstance(value, kind))

@@ -10,8 +10,10 @@ import cbor2
 import fastavro
 import pytest
 
-from enmasse.api.messages.bodies import Declared, body_of
+from enmasse.api.messages.bodies import Declared, body_of, sparkplug_body
 from enmasse.message.types import Timestamp
+from enmasse.wire.sparkplug.edge_node import Reader
+from tests.support.sparkplug_payloads import SESSION, TYPES
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "t", "type": "double"}]})
 
@@ -53,6 +55,26 @@ def test_a_body_is_shown_as_what_it_is(
     assert found["form"] == form
     assert next(found[key] for key in ("text", "value", "hex") if key in found) == shown
     json.dumps(found, allow_nan=False).encode()
+
+
+def test_payloads_of_sparkplug_are_told_by_their_names() -> None:
+    reader = Reader()
+    for name, body in SESSION.items():
+        found = sparkplug_body(body, ["orders", name], reader, 1 << 16)
+        assert found is not None
+        assert (found["form"], found["bytes"]) == ("sparkplug", len(body))
+        if found["value"]["type"] == "DDATA":
+            assert [one["name"] for one in found["value"]["metrics"]] == ["Speed", "Valve/Open", "Speed"]
+    birth = "spBv1.0/plant/NBIRTH/line-1"
+    found = sparkplug_body(TYPES, [birth], reader, 1 << 16)
+    assert found is not None
+    json.dumps(found, allow_nan=False)
+    values = {one["name"]: one["value"] for one in found["value"]["metrics"]}
+    assert values["bytes"] == {"type": "binary", "value": "0102ff"}
+    assert values["u64"] == {"type": "integer", "value": str((1 << 64) - 1)}
+    for other in (b"\x0a", TYPES * 100, "text", 7):
+        assert sparkplug_body(other, [birth], reader, 1 << 16) is None
+    assert sparkplug_body(TYPES, ["orders", "spBv1.0/STATE/host"], reader, 1 << 16) is None
 
 
 def test_a_cut_does_not_split_a_character() -> None:

@@ -5,7 +5,8 @@ Rules:
    2^53, times, UUIDs, numbers that are none, maps whose keys are no text.
 2. What is shown of a body is bounded: by its bytes, and by the values that it decodes to. One that cannot be decoded
    is shown as text if it is UTF-8, else as hexadecimal digits.
-3. A body is decoded as its address's schema says, else as its content type says, else as it looks.
+3. A body is decoded as its message's name says (Sparkplug), else as its address's schema says, else as its content
+   type says, else as it looks.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ import fastavro
 
 from enmasse.message.types import Array, Char, Described, Symbol, Timestamp
 from enmasse.model.sql.avro import parse_avro
+from enmasse.wire.sparkplug.edge_node import Reader, is_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SHOWN_BYTES = 64 << 10
 """Bytes of a body that are shown, unless all of it is asked for."""
@@ -171,6 +173,26 @@ def body_of(body: Any, content_type: str | None, declared: Declared, most_bytes:
     if size > most_bytes:
         return {"form": form} | _cut_text(text.encode(), most_bytes)
     return {"form": form, "value": value, "bytes": size, "truncated": False}
+
+
+def sparkplug_body(body: Any, names: Iterable[str], reader: Reader, most_bytes: int) -> Document | None:
+    """Return the body of a message of Sparkplug; None: it is none, or too large.
+
+    Args:
+        body: the body.
+        names: the names that the message may have been sent to.
+        reader: has read those before it.
+        most_bytes: the bytes of the largest one that is shown.
+    """
+    name = next((name for name in names if is_name(name)), "")
+    if not name or not isinstance(body, bytes | bytearray | memoryview) or len(body) > most_bytes:
+        return None
+    try:
+        found = reader.read(name, bytes(body))
+        value = None if found is None else _Plain().value(found)
+    except ValueError:
+        return None
+    return None if value is None else {"form": "sparkplug", "value": value, "bytes": len(body), "truncated": False}
 
 
 def _of_bytes(raw: bytes, content_type: str, declared: Declared, most_bytes: int) -> Document:

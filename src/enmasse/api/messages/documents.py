@@ -8,15 +8,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from enmasse.api.kube.status import RequestError
-from enmasse.api.messages.bodies import Declared, body_of, moment, plain
+from enmasse.api.messages.bodies import Declared, body_of, moment, plain, sparkplug_body
 from enmasse.client import Message
 from enmasse.errors import EnmasseError
+from enmasse.message.sections import TOPIC_NAME
 from enmasse.message.types import Timestamp
 from enmasse.model.schema.schema import describe_value
 
 if TYPE_CHECKING:
     from enmasse.client import Outcome
     from enmasse.control.ports import BrowsedMessage
+    from enmasse.wire.sparkplug.edge_node import Reader
 
 Document = dict[str, Any]
 
@@ -39,8 +41,19 @@ _ORIGIN = "x-opt-original-address"
 _ENQUEUED = "x-opt-enqueued-time"
 
 
-def write_message(browsed: BrowsedMessage, declared: Declared, most_bytes: int, *, with_body: bool) -> Document:
-    """Return a message as JSON."""
+def write_message(
+    browsed: BrowsedMessage, address: str, declared: Declared, reader: Reader, most_bytes: int, *, with_body: bool
+) -> Document:
+    """Return a message as JSON.
+
+    Args:
+        browsed: the message.
+        address: the name of the address that it is at.
+        declared: the declared encoding of bodies there.
+        reader: has read the messages before it.
+        most_bytes: the most bytes of its body.
+        with_body: whether its body is shown.
+    """
     message = browsed.message
     found: Document = {"id": browsed.id} if browsed.id else {}
     found["bytes"] = browsed.size
@@ -72,7 +85,11 @@ def write_message(browsed: BrowsedMessage, declared: Declared, most_bytes: int, 
     if isinstance(origin := annotations.get(_ORIGIN), str):
         found["from"] = str(origin)
     if with_body:
-        found["body"] = body_of(message.body, message.content_type, declared, most_bytes)
+        sent_to = (annotations.get(TOPIC_NAME), annotations.get(_ORIGIN), message.to, address)
+        names = [str(name) for name in sent_to if isinstance(name, str)]
+        found["body"] = sparkplug_body(message.body, names, reader, most_bytes) or body_of(
+            message.body, message.content_type, declared, most_bytes
+        )
     return found
 
 

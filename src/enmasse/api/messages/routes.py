@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from enmasse.message.text_search import TextSearch
 from enmasse.model.schema.kinds import ADDRESS
 from enmasse.model.schema.schema import describe_value
 from enmasse.model.schema.subresources import MESSAGES
+from enmasse.wire.sparkplug.edge_node import Reader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -66,18 +67,19 @@ def message_routes(
     base = f"/apis/{kind.api_version}"
     path = f"/namespaces/{{namespace}}/{kind.plural}/{{name}}"
 
-    def find(namespace: str, name: str) -> tuple[MessageAdmin, str, Declared]:
+    def find(namespace: str, name: str) -> tuple[MessageAdmin, str, _Form]:
         spec = registry.store.get(kind.name, namespace, name)["spec"]
         schema = spec.get("schema") or {}
         key = f"{namespace}/{name}"
-        return nodes[node_of(key)], key, Declared(schema.get("format") or "", schema.get("definition") or "")
+        declared = Declared(schema.get("format") or "", schema.get("definition") or "")
+        return nodes[node_of(key)], key, _Form(spec["address"], declared)
 
     async def browse(request: Request) -> Response:
         """Browse the messages of an address, or follow those that come, and take nothing away."""
         namespace, name = place(request)
         asked = _asked(request)
-        node, key, declared = find(namespace, name)
-        form = _Form(declared, asked.most_bytes, asked.with_bodies)
+        node, key, form = find(namespace, name)
+        form = replace(form, most_bytes=asked.most_bytes, with_bodies=asked.with_bodies)
         if asked.is_watch:
             following = _Following(f"messages of {key}", node, key, asked.browsing, form)
             return WatchResponse(watches, following, (asked.requester, namespace, asked.network))
@@ -99,9 +101,9 @@ def message_routes(
         """Take messages from an address."""
         namespace, name = place(request)
         limit, wait_s = _to_receive(await read_body(request, OBJECTS))
-        node, key, declared = find(namespace, name)
+        node, key, form = find(namespace, name)
         taken = await node.receive(key, limit, wait_s)
-        return await asyncio.to_thread(_list, taken, _Form(declared, WHOLE_BYTES, True), "")
+        return await asyncio.to_thread(_list, taken, form, "")
 
     return [
         Route(f"{base}{path}/messages", browse),
@@ -112,20 +114,26 @@ def message_routes(
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The form in which messages are shown.
+    """The form in which the messages of an answer are shown.
 
     Attributes:
+        address: the name of their address.
         declared: the declared encoding of their bodies.
         most_bytes: the most bytes of a body.
         with_bodies: whether bodies are shown at all.
+        reader: has read those before.
     """
 
+    address: str
     declared: Declared
-    most_bytes: int
-    with_bodies: bool
+    most_bytes: int = WHOLE_BYTES
+    with_bodies: bool = True
+    reader: Reader = field(default_factory=Reader)
 
     def write(self, browsed: BrowsedMessage) -> Document:
-        return write_message(browsed, self.declared, self.most_bytes, with_body=self.with_bodies)
+        return write_message(
+            browsed, self.address, self.declared, self.reader, self.most_bytes, with_body=self.with_bodies
+        )
 
 
 def _list(messages: list[BrowsedMessage], form: _Form, after: str) -> Response:

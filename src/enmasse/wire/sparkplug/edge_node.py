@@ -39,6 +39,7 @@ class MessageType(StrEnum):
 
 _TYPES: Final = frozenset(MessageType)
 _BIRTHS: Final = (MessageType.NBIRTH, MessageType.DBIRTH)
+_OF_SESSIONS: Final = (MessageType.NBIRTH, MessageType.NDEATH)
 _UNNUMBERED: Final = (MessageType.NDEATH, MessageType.NCMD, MessageType.DCMD)
 BD_SEQ: Final = "bdSeq"
 """The metric that says which birth a death belongs to."""
@@ -77,6 +78,11 @@ def parse_topic(name: str) -> Topic | None:
     return Topic(found, words[1], words[3], words[4] if len(words) == 5 else None)
 
 
+def is_name(name: str) -> bool:
+    """Return whether a message of that name is to be one of Sparkplug."""
+    return name.startswith(f"{NAMESPACE}/")
+
+
 @dataclass(slots=True)
 class _Birth:
     """The metrics of a birth: names by alias, datatypes by name."""
@@ -108,12 +114,15 @@ class EdgeNode:
         """Take the next message, and give its metrics the names and datatypes that births have said.
 
         A metric whose alias no birth has said stays without a name.
+
+        Raises:
+            SparkplugError: it is no message of an edge node; it counts as not taken.
         """
         device = topic.device or ""
+        bd_seq = _bd_seq(payload) if topic.type in _OF_SESSIONS else None
         self._count(topic.type, payload.seq)
         self.is_stale = False
         if topic.type is MessageType.NDEATH:
-            bd_seq = _bd_seq(payload)
             self.is_stale = None in (bd_seq, self._bd_seq) or bd_seq == self._bd_seq
             if self.is_stale:
                 self._births.clear()
@@ -125,7 +134,7 @@ class EdgeNode:
         elif topic.type in _BIRTHS:
             if topic.type is MessageType.NBIRTH:
                 self._births.clear()
-                self._bd_seq = _bd_seq(payload)
+                self._bd_seq = bd_seq
             self._births[device] = _birth(payload)
         if birth := self._births.get(device):
             _resolve(payload.metrics, birth)

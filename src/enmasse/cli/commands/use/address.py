@@ -10,7 +10,7 @@ import typer
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.errors import UsageError
-from enmasse.cli.messages import explain, open_connection, to_json, to_text
+from enmasse.cli.messages import Bodies, explain, open_connection, to_json, to_text
 from enmasse.cli.options import (
     DEFAULT_DATA,
     Data,
@@ -252,6 +252,9 @@ def browse_messages(
         messages = asyncio.run(read())
     except EnmasseError as error:
         raise explain(error) from None
+    bodies = Bodies(address)
+    for message in messages:
+        bodies.decode(message)
     _write(writer, address, messages, count, output)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.errors import UnreachableError
-from enmasse.cli.messages import explain, open_connection, to_json, to_text
+from enmasse.cli.messages import Bodies, explain, open_connection, to_json, to_text
 from enmasse.cli.options import (
     DEFAULT_DATA,
     Data,
@@ -53,7 +53,9 @@ def receive(
 ) -> None:
     """Print the messages of an address as they come, and accept each once it is printed.
 
-    Without --count and --timeout it goes on until Ctrl-C. The exit code is 4
+    Payloads of Sparkplug, sent to names below spBv1.0/, are shown as JSON,
+    with the names of metrics as far as births came before. Without --count
+    and --timeout it goes on until Ctrl-C. The exit code is 4
     if the time was over before the messages asked for (without --count: any)
     had come.
     """
@@ -101,6 +103,7 @@ async def _receive(
     user: str | None,
 ) -> int:
     received = 0
+    bodies = Bodies(address)
     async with open_connection(data, "receive", space, namespace, user) as connection:
         # With a count, credit is granted by hand: no more messages are fetched than asked for.
         window = credit if count is None else 0
@@ -111,6 +114,7 @@ async def _receive(
                 delivery = await receiver.receive(timeout=timeout_s)
                 if delivery is None:
                     break
+                bodies.decode(delivery.message)
                 _print(writer, delivery.message, output)
                 if not delivery.settled:
                     await delivery.accept()
