@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
     from enmasse.messaging.limits import Usage
-    from enmasse.messaging.owners import Holding, Owners
+    from enmasse.messaging.owners import Grants, Holding, Owners
     from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.retained import Retained
 
@@ -187,6 +187,7 @@ class AddressSpace(Protocol):
     retained: Retained
     fallbacks: dict[str, dict[Address, None]]
     usage: Usage
+    grants: Callable[[str, str], Grants | None]
 
     @property
     def max_session_bytes(self) -> int:
@@ -444,6 +445,10 @@ class Address:
         if best is not None:
             self._turn = (at + 1) % count
         return best
+
+    def regrant(self, user: str) -> Iterator[int]:
+        """Return the parts in which what receivers left behind keeps to the grants of one user, or of all."""
+        return iter(())
 
     def part(self, error: AmqpError) -> Iterator[int]:
         """Detach links of an address that is about to be closed, if they are many, part by part.

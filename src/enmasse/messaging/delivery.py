@@ -320,7 +320,11 @@ class Consumer:
             AttachError: that is a part, and the receiver has to have all or nothing.
         """
         if is_cut(source):
-            raise partly_granted(source)
+            raise AttachError(
+                "amqp:unauthorized-access",
+                f"the grants cover a part of {source!r:.200} alone, and this {self.address.kind} gives all of it or "
+                "nothing: name what they cover",
+            )
 
     def must_wait(self, size: int) -> bool:
         """Return true if there is no room for a large message on its way to the receiver, which is blocked then."""
@@ -341,14 +345,6 @@ class Consumer:
         self.address.remove_consumer(self)
         self.port = DETACHED
         self.send = DETACHED.send
-
-
-def partly_granted(source: str, why: str = "a durable or shared subscription") -> AttachError:
-    """Return the reason why a receiver is refused of whose source the grants cover a part alone."""
-    return AttachError(
-        "amqp:unauthorized-access",
-        f"the grants cover a part of {source!r:.200} alone, and {why} takes all of it: name what they cover",
-    )
 
 
 EndT = TypeVar("EndT", Producer, Consumer)

@@ -7,12 +7,14 @@ Lowering one concerns later connections and links: none is closed for it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.messaging.errors import AttachError
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
+    from enmasse.messaging.patterns import Pattern
     from enmasse.model.kinds.address_settings import AddressSettings
 
 
@@ -153,6 +155,11 @@ def memory_of(least: int, *names: str) -> int:
         names: client ids, filters and the like.
     """
     return least + sum(NAME_FACTOR * len(name) + WORD_BYTES * name.count("/") for name in names)
+
+
+def patterns_memory(patterns: Iterable[Pattern]) -> int:
+    """Return the bytes of memory that something takes for what grants leave of its filter, beside the filter."""
+    return sum(memory_of(0, "/".join(map(str, pattern))) for pattern in patterns)
 
 
 def filter_footprint(text: str) -> Footprint:

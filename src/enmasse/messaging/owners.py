@@ -12,11 +12,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
+    from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.storage import Operation
 
 
@@ -59,6 +60,29 @@ class StoredHolding(Protocol):
 
     def adopted(self) -> Operation | None:
         """Return the operation that writes it with its owner; ``None`` if it is over."""
+
+
+class Grants(Protocol):
+    """The grants of a user, as far as they are known while the user is not connected."""
+
+    def of_client(self, client: str) -> Grants:
+        """Return the grants as they are for a client of the user, by its name for itself."""
+
+    def may_receive(self, name: str) -> bool:
+        """Return true if the user may receive from an address, or from all that a filter stands for."""
+
+    def parts(self, filter_: str) -> Sequence[Pattern]:
+        """Return the patterns of what the user may receive of all that a filter stands for.
+
+        Raises:
+            AttachError: there are too many.
+        """
+
+    def granted(self, source: str) -> str:
+        """Return what the user may receive of a receiver's source: all, or a part, which may be nothing."""
+
+    def may_send(self, name: str) -> bool:
+        """Return true if the user may send to an address."""
 
 
 def is_open_to(holding: Holding, owner: str, user: str) -> bool:

@@ -21,7 +21,7 @@ from enmasse.messaging.dynamic import DynamicNodes, DynamicRequest
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.limits import SpaceLimits, Usage
 from enmasse.messaging.metering import Meter
-from enmasse.messaging.owners import Holding, Owners
+from enmasse.messaging.owners import Grants, Holding, Owners
 from enmasse.messaging.patterns import is_pattern, words_problem
 from enmasse.messaging.relay.senders import RelayGuest
 from enmasse.messaging.retained import Retained
@@ -94,6 +94,8 @@ class Space:
         """Changes whenever an address comes or goes."""
         self.fallbacks: dict[str, dict[Address, None]] = {}
         """Name of a queue to the direct addresses that fall back to it."""
+        self.grants: Callable[[str, str], Grants | None] = lambda _owner, _user: None
+        """Returns the grants of an owner of a name; ``None`` if they are not known without the user's token."""
         self.owners = Owners(core, name, self.holdings)
         """Ends what is left of users who are gone."""
         self.protocol_holdings: Callable[[Space], Iterable[Holding]] = lambda _space: ()
@@ -147,6 +149,15 @@ class Space:
         for address in self.addresses.values():
             yield from address.holdings()
         yield from self.protocol_holdings(self)
+
+    def review_grants(self, user: str = "") -> None:
+        """Look again at what gathers while clients are away: their grants, or those of one user, have changed."""
+        self.sessions.review(user)
+        self.core.chores.add(f"grants of {self.name}", self._regrant(user))
+
+    def _regrant(self, user: str) -> Iterator[int]:
+        for address in list(self.addresses.values()):
+            yield from address.regrant(user)
 
     def address(self, name: str) -> Address | None:
         """Return the address of a name, made now if it was not before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.patterns import Pattern
+from enmasse.messaging.patterns import Cut, Pattern
 from enmasse.messaging.sessions.wills import GRACE_S, MAX_TRIES, LinkKey, WillMessage, WillState
 from enmasse.messaging.storage import Table
 from tests.unit.messaging.session_scene import Client, Scene, message
@@ -231,15 +231,18 @@ def test_the_grants_that_the_node_knows_count_after_a_restart() -> None:
         def parts(self, _filter: str) -> list[Pattern]:
             return []
 
+        def granted(self, source: str) -> str:
+            return Cut.of(source, ())
+
         def may_send(self, name: str) -> bool:
             return False
 
     scene = scene_with_reader()
     scene.client(will=WILL)
     scene = again(scene)
-    scene.space.sessions.grants = lambda _owner, _user: Nothing()
+    scene.space.grants = lambda _owner, _user: Nothing()
     scene.harness.advance(2 * GRACE_S)
-    scene.space.sessions.grants = lambda _owner, _user: None
+    scene.space.grants = lambda _owner, _user: None
     assert scene.read() == []
     assert scene.space.sessions.wills.refused == 1
 

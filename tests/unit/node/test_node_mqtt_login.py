@@ -236,7 +236,7 @@ def hall(request: pytest.FixtureRequest) -> Guarded:
     scene = Guarded()
     scene.space.copies_overlapping = request.param
     scene.node.address("#", "topic")
-    scene.space.sessions.grants = lambda owner, name: known_grants(
+    scene.space.grants = lambda owner, name: known_grants(
         scene.gate, scene.stored(), scene.node.entities.spaces, "ns/shop", owner, name
     )
     scene.grant(*RECEIVES_HALL)

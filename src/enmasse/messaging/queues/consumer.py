@@ -23,6 +23,7 @@ from enmasse.messaging.queues.redelivery import handle_outcome, is_spent
 
 if TYPE_CHECKING:
     from enmasse.messaging.queues.backlog import Backlog
+    from enmasse.messaging.queues.shares import NameSelector
     from enmasse.messaging.selectors.selector import Selector
 
 
@@ -37,13 +38,19 @@ class BacklogConsumer(Consumer):
         address: Backlog,
         port: ConsumerPort,
         presettle: bool,
-        selector: Selector | None,
+        selector: Selector | NameSelector | None,
         capabilities: Sequence[str] = (),
     ) -> None:
         super().__init__(address, port, presettle)
         self.selector = selector
         if IDS_CAPABILITY in capabilities:
             self.send = partial(_send_with_id, port)
+
+    def reselect(self, selector: NameSelector | None) -> None:
+        """Have other messages from now on, those that a selector selects; ``None``: all."""
+        before = self.selector
+        if (None if before is None else before.text) != (None if selector is None else selector.text):
+            self.address.arrange().reselect(self, selector)
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Hand out more."""

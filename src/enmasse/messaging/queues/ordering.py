@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from enmasse.messaging.queues.consumer import BacklogConsumer
 if TYPE_CHECKING:
     from enmasse.messaging.delivery import Consumer
     from enmasse.messaging.queues.backlog import Backlog
+    from enmasse.messaging.queues.shares import NameSelector
     from enmasse.messaging.selectors.selector import Selector
 
 
@@ -102,8 +104,8 @@ class Ordering(Part["Backlog"]):
     """The messages of a queue or subscription that can be handed out, in an order beyond that of arrival."""
 
     __slots__ = (
-        "_all", "_before", "_excluded", "_groups", "_left", "_parked", "_selected", "_selectors", "_unplaced",
-        "_unseen",
+        "_all", "_before", "_excluded", "_groups", "_kept", "_left", "_parked", "_selected", "_selectors",
+        "_unplaced", "_unseen",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog, entries: list[Entry]) -> None:
@@ -119,25 +121,32 @@ class Ordering(Part["Backlog"]):
         self._all = _Heap()
         self._selected: dict[str, _Heap] = {}
         """By the selector's text."""
-        self._selectors: dict[str, Selector] = {}
+        self._selectors: dict[str, Selector | NameSelector] = {}
         self._groups: dict[str, BacklogConsumer] = {}
         """The receivers of groups."""
         self._parked: dict[BacklogConsumer, _Heap] = {}
         """Messages of a receiver's groups, which wait for its credit."""
         self._excluded: dict[Entry, set[BacklogConsumer]] = {}
         """The receivers that sent a message back as undeliverable there."""
+        self._kept: NameSelector | None = None
+        """Selects what may be for some receiver; anything else is dropped as it is to get its place."""
 
     # What comes and goes
 
     def add(self, entry: Entry) -> None:
         """Add a message that can be handed out."""
-        if self._left > 0:
+        # Whoever adds it may have more to do with it before it can be dropped.
+        if self._left > 0 and self._kept is None:
             self._place(entry)
         else:
             self._unplaced.push(entry)
 
     def _place(self, entry: Entry) -> None:
         self._left -= 1
+        if self._kept is not None and not self._matches(self._kept, entry):
+            self.whole.dropped += 1
+            self.whole.settle(entry)
+            return
         owner = None if entry.group is None else self._groups.get(self._bucket(entry.group))
         if owner is not None and self._wants(owner, entry):
             self._parked.setdefault(owner, _Heap()).push(entry)
@@ -147,7 +156,7 @@ class Ordering(Part["Backlog"]):
             if self._matches(selector, entry):
                 self._selected[text].push(entry)
 
-    def _matches(self, selector: Selector, entry: Entry) -> bool:
+    def _matches(self, selector: Selector | NameSelector, entry: Entry) -> bool:
         is_match = selector.matches(entry.payload, entry.attempts)
         self._left -= selector.cost(entry.payload)
         return is_match
@@ -183,6 +192,28 @@ class Ordering(Part["Backlog"]):
             self._selected[selector.text] = _Heap()
             self._selectors[selector.text] = selector
             self._unseen[selector.text] = list(self._all.members)
+
+    def reselect(self, consumer: BacklogConsumer, selector: NameSelector | None) -> None:
+        """Have a receiver get what another selector selects from now on; ``None``: all."""
+        self._free_groups(consumer)
+        consumer.selector = selector
+        self._forget_selectors(self.whole.consumers)
+        if selector is not None:
+            self.select(consumer)
+        self.whole.due()
+
+    def keep(self, wanted: NameSelector | None) -> None:
+        """Drop what is not selected before it is handed out, from now on; ``None``: drop nothing."""
+        before, self._kept = self._kept, wanted
+        if wanted is None or (before is not None and before.text == wanted.text):
+            return
+        # All get their places anew, in turns.
+        self._before = deque(sorted((entry for entry in self.entries() if entry.state == READY), key=place_of))
+        self._unplaced, self._all = _Heap(), _Heap()
+        self._parked.clear()
+        self._unseen.clear()
+        self._selected = {text: _Heap() for text in self._selected}
+        self.whole.due()
 
     def look_on(self) -> bool:
         """Begin with a turn: give places, and look through messages for new selectors; return whether that is all."""
@@ -221,15 +252,22 @@ class Ordering(Part["Backlog"]):
 
     def remove(self, consumer: BacklogConsumer) -> None:
         """Remove a receiver: its groups are free for others."""
+        self._free_groups(consumer)
+        for excluded in self._excluded.values():
+            excluded.discard(consumer)
+        self._forget_selectors([other for other in self.whole.consumers if other is not consumer])
+
+    def _free_groups(self, consumer: BacklogConsumer) -> None:
         for group in [group for group, owner in self._groups.items() if owner is consumer]:
             del self._groups[group]
         parked = self._parked.pop(consumer, None)
         if parked is not None:
             self._unplaced.absorb(parked)
-        for excluded in self._excluded.values():
-            excluded.discard(consumer)
-        others = [getattr(other, "selector", None) for other in self.whole.consumers if other is not consumer]
-        used = {selector.text for selector in others if selector is not None}
+
+    def _forget_selectors(self, consumers: Sequence[Consumer]) -> None:
+        """Forget the selectors that none of these receivers has."""
+        selectors = [getattr(consumer, "selector", None) for consumer in consumers]
+        used = {selector.text for selector in selectors if selector is not None}
         for text in [text for text in self._selectors if text not in used]:
             del self._selectors[text]
             del self._selected[text]

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.facts import PLAIN, Facts
-from enmasse.messaging.limits import SUBSCRIPTION_BYTES, Footprint, memory_of
+from enmasse.messaging.limits import SUBSCRIPTION_BYTES, Footprint, memory_of, patterns_memory
 from enmasse.messaging.log.entry import Entry
 from enmasse.messaging.part import Part
 from enmasse.messaging.patterns import Pattern, is_cut, patterns_of
@@ -284,9 +284,7 @@ def footprint_at(source: str) -> Footprint:
 
 def _memory_of_parts(source: str) -> int:
     """Return the memory that a cut filter takes beside its text."""
-    if not is_cut(source):
-        return 0
-    return sum(memory_of(0, "/".join(map(str, pattern))) for pattern in patterns_of(source))
+    return patterns_memory(patterns_of(source)) if is_cut(source) else 0
 
 
 class SessionSubscribing(Part["Topic"]):

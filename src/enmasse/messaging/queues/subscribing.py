@@ -10,26 +10,34 @@ Rules:
 4. With the capability ``enmasse:subtree`` the source stands for all names below it, too. A durable subscription to
    the source alone takes these from then on, and keeps what waits in it.
 5. A receiver without a source, with the link name of a durable subscription of its container, joins that.
-6. A durable subscription belongs to the owner who made it (``owners``), and goes with that one: others need the right
+6. A receiver has what the grants of its user cover of its source (``shares``). Those that share a subscription name
+   the same source.
+7. A durable subscription belongs to the owner who made it (``owners``), and goes with that one: others need the right
    to manage the space. One of a version that kept nobody's name belongs to the first user who attaches to it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enmasse.message.outcomes import AmqpError
 from enmasse.messaging.address import FEW_LINKS, DurableSource
 from enmasse.messaging.chores import ENDING_UNITS
-from enmasse.messaging.delivery import partly_granted
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.limits import SELECTOR_FACTOR, SUBSCRIPTION_BYTES, Footprint, memory_of
+from enmasse.messaging.limits import (
+    SELECTOR_FACTOR,
+    SUBSCRIPTION_BYTES,
+    Footprint,
+    memory_of,
+    patterns_memory,
+)
 from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.part import Part
-from enmasse.messaging.patterns import SUBTREE_CAPABILITY, Pattern, is_cut, parse, patterns_at, subtree
+from enmasse.messaging.patterns import SUBTREE_CAPABILITY, is_cut, parse, patterns_at, subtree
 from enmasse.messaging.queues.consumer import BacklogConsumer
+from enmasse.messaging.queues.shares import share_of, share_out
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.retaining import ALWAYS, NEW, feed, handling_of
 from enmasse.messaging.selectors.selector import compile_selector, selector_of
@@ -45,11 +53,65 @@ MAX_NAME_BYTES = 320
 
 STOLEN = AmqpError("amqp:link:stolen", "the subscription's link was attached anew")
 
+REGRANT_UNITS = 20
+"""The work of looking up what an owner may receive, in units of a turn (``core``)."""
+
+PASSED_AT_ONCE = 1_000
+"""Subscriptions of others that are passed by in one go."""
+
 Name = tuple[str, str]
 """Container (empty for all) and name."""
 
 
-class SubscriberConsumer(BacklogConsumer):
+class MemberConsumer(BacklogConsumer):
+    """A receiver of a subscription that receivers make.
+
+    Args:
+        subscription: the subscription.
+        port: its link.
+        options: its wishes.
+        capabilities: those that it knows.
+    """
+
+    __slots__ = ("owner", "source")
+    address: Subscription
+    lasting: Lasting | None = None
+    """The durable subscription, if it is one."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        port: ConsumerPort,
+        options: AttachOptions,
+        capabilities: Sequence[str] = (),
+    ) -> None:
+        super().__init__(subscription, port, options.presettle, None, capabilities)
+        self.owner = options.owner
+        self.source = options.source or subscription.topic_name
+        """What it named, or what grants leave of that."""
+
+    def recut(self, source: str) -> None:
+        """Have what the user may receive of its source now."""
+        self.source = source
+        self.share()
+
+    def share(self) -> None:
+        """Have no more of the subscription than the user may receive, and so it no more than its receivers may."""
+        subscription, lasting = self.address, self.lasting
+        if lasting is not None and lasting.is_told_by(self):
+            lasting.granted = self.source
+        if share_of(subscription, self.source) is not None or _is_cut(subscription, lasting):
+            _share_out(subscription, lasting)
+
+    def on_detached(self, *, closed: bool = False) -> None:
+        """Note that the link is detached; others have no more than they may."""
+        super().on_detached()
+        subscription, lasting = self.address, self.lasting
+        if subscription.topic is not None and _is_cut(subscription, lasting):
+            _share_out(subscription, lasting)
+
+
+class SubscriberConsumer(MemberConsumer):
     """A receiver of a durable subscription that it has made."""
 
     __slots__ = ("lasting",)
@@ -61,28 +123,18 @@ class SubscriberConsumer(BacklogConsumer):
         self.lasting.left(closed=closed)
 
 
-class VolatileConsumer(BacklogConsumer):
-    """A receiver that has a volatile subscription for itself."""
-
-    __slots__ = ()
-    address: VolatileSubscription
-
-    def recut(self, source: str) -> None:
-        """Have no more than the user may receive of its source now.
-
-        Raises:
-            AttachError: messages wait that grants may not cover any more.
-        """
-        if not self.address.recut(_parts_of(source)):
-            raise AttachError(
-                "amqp:unauthorized-access",
-                f"the grants have changed, and cover a part of {source!r:.200}: attach again",
-            )
+def _is_cut(subscription: Subscription, lasting: Lasting | None) -> bool:
+    """Return whether somebody may have a part of a subscription alone."""
+    return subscription.is_cut or (lasting is not None and is_cut(lasting.granted))
 
 
-def _parts_of(source: str) -> tuple[Pattern, ...]:
-    """Return the patterns of what grants leave of a source; none if that is all."""
-    return patterns_at(source) if is_cut(source) else ()
+def _share_out(subscription: Subscription, lasting: Lasting | None) -> None:
+    """Have a subscription get what its receivers may have, and each of them its share."""
+    receivers = [consumer for consumer in subscription.consumers if isinstance(consumer, MemberConsumer)]
+    shares = [(consumer, share_of(subscription, consumer.source)) for consumer in receivers]
+    others = () if lasting is None else (share_of(subscription, lasting.granted),)
+    if shares or others:
+        share_out(subscription, shares, *others)
 
 
 class Lasting:
@@ -91,6 +143,7 @@ class Lasting:
     __slots__ = (
         "_subscribing",
         "_waits",
+        "granted",
         "is_shared",
         "name",
         "owner",
@@ -110,6 +163,8 @@ class Lasting:
         self.subscription = subscription
         self.record = record
         self.source: str = record["source"]
+        self.granted: str = self.source
+        """What its owner may receive of that, as far as it is known: all, or a part, which may be nothing."""
         self.policy: str = record["policy"]
         self.timeout_s: int = record["timeout"]
         self.is_shared: bool = record["shared"]
@@ -147,15 +202,33 @@ class Lasting:
         """End the subscription, as its owner is gone."""
         self.end()
 
+    def is_told_by(self, consumer: MemberConsumer) -> bool:
+        """Return whether what a receiver may have says what the owner may."""
+        return consumer.owner == self.owner and consumer.source == self.source
+
+    def regrant(self) -> None:
+        """Gather what the grants of the owner cover now, as far as they are known without a receiver."""
+        space = self._subscribing.whole.space
+        grants = None if space is None or not self.user else space.grants(self.owner, self.user)
+        if grants is not None:
+            self.granted = grants.of_client(self.record.get("client", self.name[0])).granted(self.source)
+            if _is_cut(self.subscription, self):
+                _share_out(self.subscription, self)
+
     def widen(self) -> None:
-        """Take what is sent to names below the source, too, from now on; what waits stays."""
+        """Take what is sent to names below the source, too, from now on; what waits stays.
+
+        Its other receivers have what they named, and its owner what is known as that comes.
+        """
         subscription, topic = self.subscription, self._subscribing.whole
-        before = subscription.pattern
-        self.source = self.record["source"] = subtree(self.source)
+        subscription.recut(None)
+        topic.narrow(subscription, subscription.pattern)
+        self.source = self.record["source"] = self.granted = subtree(self.source)
         subscription.pattern = parse(self.source)
-        topic.narrow(subscription, before)
         topic.widen(subscription, subscription.pattern)
         self._subscribing.keep(self)
+        _share_out(subscription, self)
+        self.regrant()
 
     def left(self, *, closed: bool) -> None:
         """Note that a receiver was detached."""
@@ -189,6 +262,20 @@ class Lasting:
         self._subscribing.end(self)
 
 
+def _shared_otherwise(name: Name, source: str, asked: str) -> AttachError:
+    """Return the reason why a receiver may not join a subscription that others have [JMS 2.0 8.3.2]."""
+    return AttachError(
+        "amqp:not-allowed",
+        f"the subscription {name[1]!r:.200} has receivers, and is of {source!r:.200}, not of {asked!r:.200} or of "
+        "another kind: take another name, or ask for the same, shared as theirs",
+    )
+
+
+def _memory_of_cut(source: str) -> int:
+    """Return the bytes of memory that a source takes beside its text, as grants cover it in part."""
+    return patterns_memory(patterns_at(source)) if is_cut(source) else 0
+
+
 class Subscribing(Part["Topic"]):
     """The subscriptions of one topic that its receivers make."""
 
@@ -206,12 +293,10 @@ class Subscribing(Part["Topic"]):
         """Attach a receiver.
 
         Raises:
-            AttachError: its selector is malformed, a limit is reached, the subscription belongs to another user, or
-                others have a part in it and the grants do not cover all of its source.
+            AttachError: its selector is malformed, a limit is reached, or the subscription belongs to another user or
+                is shared by receivers of another source.
         """
         is_shared = "shared" in options.capabilities
-        if is_cut(options.source) and (is_shared or options.is_durable):
-            raise partly_granted(options.source)
         container = "" if "global" in options.capabilities else options.container
         name = container, options.name.partition("|")[0] if is_shared else options.name
         if options.is_durable:
@@ -219,14 +304,19 @@ class Subscribing(Part["Topic"]):
         wanted = handling_of(options.filters)
         subscription = self._shared.get(name) if is_shared else None
         is_new = subscription is None
+        source = options.source or self.whole.name
+        if subscription is not None and subscription.name != source:
+            raise _shared_otherwise(name, subscription.name, source)
         if subscription is None:
             subscription = self._make_volatile(options)
             if is_shared:
                 self._shared[name] = subscription
                 self._names[subscription] = name
-        kind = BacklogConsumer if is_shared else VolatileConsumer
-        consumer = kind(subscription, port, options.presettle, None, options.capabilities)
+        else:
+            self._require_room_beside(subscription, source)
+        consumer = MemberConsumer(subscription, port, options, options.capabilities)
         subscription.add_consumer(consumer)
+        consumer.share()
         if wanted == ALWAYS or (wanted == NEW and is_new):
             feed(subscription, within=options.source)
         return consumer
@@ -236,18 +326,17 @@ class Subscribing(Part["Topic"]):
         source = options.source or topic.name
         selector = selector_of(options.filters)
         footprint = self._footprint("" if selector is None else selector.text, source)
-        self._require_room(footprint)
+        self._require_room(Footprint(1, footprint.size + _memory_of_cut(source)))
         policy = topic.options.slow_policy
         subscription = VolatileSubscription(
             topic.core,
-            source,
+            str(source),
             topic.core.new_volatile_log() if policy == "spill" else 0,
             topic=topic.name,
             pattern=parse(source),
             policy=policy,
             selector=selector,
         )
-        subscription.parts = _parts_of(source)
         subscription.footprint = footprint
         topic.subscribe(subscription)
         return subscription
@@ -279,7 +368,14 @@ class Subscribing(Part["Topic"]):
         is_subtree = SUBTREE_CAPABILITY in options.capabilities
         if lasting is not None and is_subtree and lasting.source != source == subtree(lasting.source):
             lasting.widen()
-        if lasting is not None and not lasting.subscription.consumers:
+        if lasting is not None and not (is_shared or lasting.is_shared):
+            for one in list(lasting.subscription.consumers):
+                one.port.detach(STOLEN)
+                lasting.subscription.remove_consumer(one)
+        if lasting is not None and lasting.subscription.consumers:
+            if not (is_shared and lasting.is_shared) or lasting.source != source:
+                raise _shared_otherwise(name, lasting.source, source)
+        elif lasting is not None:
             before = lasting.subscription.selector
             is_other = lasting.is_shared is not is_shared
             if is_other or lasting.source != source or ("" if before is None else before.text) != text:
@@ -288,22 +384,21 @@ class Subscribing(Part["Topic"]):
                 lasting = None
         wants_values = wanted == ALWAYS or (wanted == NEW and lasting is None)
         if lasting is None:
-            lasting = self._make_lasting(name, source, text, options)
+            lasting = self._make_lasting(name, str(source), text, options)
         elif owner and lasting.owner in ("", owner) and (lasting.owner, lasting.user) != (owner, user):
             # An older version knew no owner; and at a provider a person may get another name.
             lasting.belong_to(owner, user)
             self.keep(lasting)
         subscription = lasting.subscription
-        if subscription.consumers and not is_shared:
-            for consumer in list(subscription.consumers):
-                consumer.port.detach(STOLEN)
-                subscription.remove_consumer(consumer)
+        self._require_room_beside(subscription, source)
         lasting.joined()
-        consumer = SubscriberConsumer(subscription, port, options.presettle, None)
+        consumer = SubscriberConsumer(subscription, port, options)
         consumer.lasting = lasting
         subscription.add_consumer(consumer)
+        consumer.share()
+        subscription.sift()
         if wants_values:
-            feed(subscription)
+            feed(subscription, within=options.source)
         return consumer
 
     def find(self, container: str, link: str, owner: str, user: str, *, may_manage: bool) -> Lasting | None:
@@ -333,6 +428,11 @@ class Subscribing(Part["Topic"]):
         if self.whole.space is not None:
             self.whole.space.usage.require_room(footprint)
 
+    def _require_room_beside(self, subscription: Subscription, source: str) -> None:
+        """Check that there is room for a receiver's share, unless the subscription had it when it was there last."""
+        if is_cut(source) and (subscription.consumers or not subscription.is_cut):
+            self._require_room(Footprint(0, _memory_of_cut(source)))
+
     def _make_lasting(self, name: Name, source: str, selector: str, options: AttachOptions) -> Lasting:
         self._require_room(self._footprint(selector, *name, source))
         log_id, _ = self.whole.core.new_log()
@@ -346,6 +446,8 @@ class Subscribing(Part["Topic"]):
             "timeout": options.expiry_timeout_s,
             "shared": "shared" in options.capabilities,
         }
+        if not name[0]:
+            record["client"] = options.container
         lasting = self._build(record)
         if options.owner:
             lasting.belong_to(options.owner, options.user)
@@ -410,9 +512,19 @@ class Subscribing(Part["Topic"]):
                 self.whole.sessions.load(record)
             else:
                 lasting = self._build(record)
+                lasting.regrant()
                 lasting.wait("connection-close")
                 if not lasting.owner and self.whole.space is not None:
                     self.whole.space.owners.adopt(lasting)
+
+    def regrant(self, user: str) -> Iterator[int]:
+        """Return the parts in which durable subscriptions gather what grants of one user, or of all, cover now."""
+        for number, lasting in enumerate(list(self._lasting.values())):
+            if user in ("", lasting.user) and self._lasting.get(lasting.name) is lasting:
+                lasting.regrant()
+                yield REGRANT_UNITS
+            elif not number % PASSED_AT_ONCE:
+                yield 1
 
     def configure(self) -> None:
         """Apply the topic's changed options to its durable subscriptions."""

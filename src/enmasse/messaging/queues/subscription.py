@@ -26,6 +26,7 @@ from enmasse.messaging.log.shared_log import SHARED_PARTITION
 from enmasse.messaging.patterns import Pattern, Wild, parse
 from enmasse.messaging.queues.backlog import Backlog
 from enmasse.messaging.queues.consumer import BacklogConsumer
+from enmasse.messaging.queues.shares import NameSelector
 from enmasse.messaging.queues.timing import Timing
 from enmasse.messaging.storage import Operation, Table
 from enmasse.model.kinds.address_settings import AddressSettings
@@ -69,8 +70,8 @@ class Subscription(Backlog):
     """True if the topic's senders wait until it has room."""
     deleted_state: Any = ACCEPTED
     __slots__ = (
-        "average_bytes", "feed", "footprint", "log_id", "origin", "pattern", "room_above", "room_below", "room_kind",
-        "selector", "topic", "topic_name", "writes_all", "writes_durable",
+        "average_bytes", "cut_bytes", "feed", "footprint", "log_id", "origin", "parts", "pattern", "room_above",
+        "room_below", "room_kind", "selector", "topic", "topic_name", "writes_all", "writes_durable",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +89,10 @@ class Subscription(Backlog):
         self.topic: Topic | None = None
         self.topic_name = topic
         self.pattern = pattern
+        self.parts: tuple[Pattern, ...] | None = None
+        """What its receivers may have of its pattern, as patterns (``shares``); ``None``: all of it."""
+        self.cut_bytes = 0
+        """Bytes of memory that its footprint has for that."""
         self.selector = selector
         if selector is not None:
             # It has the selector.
@@ -114,7 +119,34 @@ class Subscription(Backlog):
     @property
     def patterns(self) -> Iterable[Pattern]:
         """The patterns of the names below its topic that it wants."""
-        return (self.pattern,)
+        return (self.pattern,) if self.parts is None else self.parts
+
+    @property
+    def is_cut(self) -> bool:
+        """True if some receiver may have a part of it alone."""
+        return self.parts is not None or self.cut_bytes > 0
+
+    def recut(self, parts: tuple[Pattern, ...] | None) -> None:
+        """Want what its receivers may have of its pattern now, and drop what waits and is for none of them."""
+        topic = self.topic
+        if parts == self.parts or topic is None:
+            return
+        for pattern in self.patterns:
+            topic.narrow(self, pattern)
+        self.parts = parts
+        for pattern in self.patterns:
+            topic.widen(self, pattern)
+        if self.order is not None:
+            self.order.keep(None)
+        self.sift()
+
+    def sift(self) -> None:
+        """Drop what waits and is for none of its receivers, as it may have come before they had less."""
+        topic = self.topic
+        if self.parts is not None and (
+            self.depth or self.feed is not None or (topic is not None and topic.is_behind)
+        ):
+            self.arrange().keep(NameSelector(self.parts, self.topic_name))
 
     @classmethod
     def declared(cls, core: Core, name: str, declaration: Declaration) -> Self:
@@ -256,7 +288,7 @@ class VolatileSubscription(Subscription):
 
     is_durable = False
     is_lasting = False
-    __slots__ = ("is_blocking", "parts")
+    __slots__ = ("is_blocking",)
 
     def __init__(
         self,
@@ -271,33 +303,12 @@ class VolatileSubscription(Subscription):
     ) -> None:
         options = _bounded(0 if policy == "spill" else VOLATILE_BYTES)
         super().__init__(core, name, log_id, topic=topic, pattern=pattern, options=options, selector=selector)
-        self.parts: tuple[Pattern, ...] = ()
-        """What grants leave of its pattern, as patterns; empty: all of it."""
         self.is_blocking = policy == "block"
         """True if the topic's senders wait until it has room."""
         if policy == "spill":
             self.owner = (log_id, 0)
             self.bind(MessageLog(core, self, log_id))
             self.configure(options)
-
-    @property
-    def patterns(self) -> Iterable[Pattern]:
-        """The patterns of the names below its topic that it wants."""
-        return self.parts or (self.pattern,)
-
-    def recut(self, parts: tuple[Pattern, ...]) -> bool:
-        """Want what grants leave of its pattern now; false if what waits may be of what they cover no more."""
-        if parts == self.parts or self.topic is None:
-            return True
-        waiting = self.depth - sum(consumer.unsettled for consumer in self.consumers)
-        if parts and (waiting or self.feed is not None or self.topic.is_behind):
-            return False
-        for pattern in self.patterns:
-            self.topic.narrow(self, pattern)
-        self.parts = parts
-        for pattern in self.patterns:
-            self.topic.widen(self, pattern)
-        return True
 
     def entry_of(self, row: Any) -> Any:
         """Return the entry of a row of its own log."""

@@ -506,6 +506,10 @@ class Topic(Address):
                     self.windows.update(subscription)
         self.is_loaded = True
 
+    def regrant(self, user: str) -> Iterator[int]:
+        """Return the parts in which durable subscriptions keep to grants that have changed; see ``Address``."""
+        return self.subscribing.regrant(user)
+
     def part(self, error: AmqpError) -> Iterator[int]:
         """Detach links and end subscriptions, if they are many; see ``Address``."""
         yield from super().part(error)

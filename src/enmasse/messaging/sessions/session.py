@@ -28,6 +28,7 @@ from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink
 if TYPE_CHECKING:
     from enmasse.errors import RemoteError
     from enmasse.messaging.core import Core
+    from enmasse.messaging.owners import Grants
     from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.queues.backlog import Backlog
     from enmasse.messaging.queues.session_subscription import SessionSubscription
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.sessions.journal import SessionJournal
     from enmasse.messaging.sessions.records import Flight
     from enmasse.messaging.sessions.session_filter import SessionHolder
-    from enmasse.messaging.sessions.sessions import Grants, Sessions
+    from enmasse.messaging.sessions.sessions import Sessions
     from enmasse.messaging.sessions.wills import Will
     from enmasse.messaging.storage import Operation
 
@@ -308,7 +309,7 @@ class Session:
     @property
     def known_grants(self) -> Grants | None:
         """The grants as far as they are known without the client."""
-        grants = self.sessions.grants(self.owner, self.user)
+        grants = self.sessions.space.grants(self.owner, self.user)
         return None if grants is None else grants.of_client(self.client_id)
 
     def granted(self, source: str, *, is_new: bool = False) -> str | None:

@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.errors import AttachError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.core import Core
     from enmasse.messaging.limits import SpaceLimits
+    from enmasse.messaging.owners import Grants
     from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.queues.topic import Topic
     from enmasse.messaging.sessions.records import Stored
@@ -45,26 +46,6 @@ if TYPE_CHECKING:
 
 SESSIONS_AT_ONCE: Final = 1_000
 """Sessions of others that are passed by in one go."""
-
-
-class Grants(Protocol):
-    """The grants of a user, as far as they are known while the user is not connected."""
-
-    def of_client(self, client: str) -> Grants:
-        """Return the grants as they are for a client of the user, by its name for itself."""
-
-    def may_receive(self, name: str) -> bool:
-        """Return true if the user may receive from an address, or from all that a filter stands for."""
-
-    def parts(self, filter_: str) -> Sequence[Pattern]:
-        """Return the patterns of what the user may receive of all that a filter stands for.
-
-        Raises:
-            AttachError: there are too many.
-        """
-
-    def may_send(self, name: str) -> bool:
-        """Return true if the user may send to an address."""
 
 
 def _no_parts(_filter: str) -> Sequence[Pattern]:
@@ -109,7 +90,6 @@ class Sessions:
         space: the space.
 
     Attributes:
-        grants: returns the grants of an owner of a name; ``None`` if they are not known without the user's token.
         names: the addresses that filters with wildcards may reach.
         index: all filters, by their words.
         unreached: addresses that a filter went without, as its connection had as many links as it may.
@@ -129,7 +109,6 @@ class Sessions:
         self.groups = Groups(core, space)
         self.index: WordIndex[SessionFilter] = WordIndex()
         self.names = Names(_Listing(space))
-        self.grants: Callable[[str, str], Grants | None] = lambda _owner, _user: None
         self.wills = Wills(core, space, self.delays, self._known_grants)
         self.unreached = 0
         self.expired_count = 0
@@ -143,7 +122,7 @@ class Sessions:
         """Wills that outlast their sessions, which ended with a node, until their clients come back."""
 
     def _known_grants(self, owner: str, user: str) -> Grants | None:
-        return self.grants(owner, user)
+        return self.space.grants(owner, user)
 
     def __len__(self) -> int:
         """The number of sessions."""
@@ -423,7 +402,7 @@ class Sessions:
         for number, session in enumerate(list(self._by_client.values())):
             is_away = session.holder is None and not session.is_over and user in ("", session.user)
             # What a token alone says is known again once its client is back.
-            if is_away and self.grants(session.owner, session.user) is not None:
+            if is_away and self.space.grants(session.owner, session.user) is not None:
                 session.regrant()
                 yield ENDING_UNITS
             elif not number % SESSIONS_AT_ONCE:

@@ -33,8 +33,8 @@ from enmasse.messaging.transaction import TakesMessages
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.core import Core
+    from enmasse.messaging.owners import Grants
     from enmasse.messaging.sessions.delays import Delays
-    from enmasse.messaging.sessions.sessions import Grants
     from enmasse.messaging.space import Space
     from enmasse.messaging.storage import Operation
 

@@ -89,7 +89,7 @@ class Reviews:
         for space in self._spaces().values():
             # Senders that name addresses in messages are checked again.
             space.version += 1
-            space.sessions.review()
+            space.review_grants()
         for connection in self._connections.shells:
             self._queue.setdefault(connection, "")
         self._begin()
@@ -98,7 +98,7 @@ class Reviews:
         """Look again at the connections of one user."""
         known, found = self._spaces().get(space), self._of_user.get((space, name))
         if known is not None:
-            known.sessions.review(name)
+            known.review_grants(name)
         if not found:
             return
         if known is not None:

@@ -40,9 +40,8 @@ from enmasse.node.management.records import AddressRecords, Snapshot, packed
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
-    from enmasse.messaging.owners import Holding
+    from enmasse.messaging.owners import Grants, Holding
     from enmasse.messaging.sessions.records import Stored
-    from enmasse.messaging.sessions.sessions import Grants
 
 
 ADDRESS_LIST = "$addresses"
@@ -174,7 +173,7 @@ class Entities:
         _set_behaviour(space, record)
         space.limit(space_limits(record))
         space.wake = lambda address: self._build_on_demand(name, address)
-        space.sessions.grants = lambda owner, user: self.grants_of(name, owner, user)
+        space.grants = lambda owner, user: self.grants_of(name, owner, user)
         space.owners.is_known = lambda owner, user, is_removed: self.is_known(name, owner, user, is_removed)
         space.owners.owner_of = lambda user: self.owner_of(name, user)
         space.protocol_holdings = lambda of: self.protocol_holdings(of)  # noqa: PLW0108  it may be set later

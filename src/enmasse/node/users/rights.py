@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
@@ -258,6 +259,17 @@ class KnownGrants:
             AttachError: there are too many.
         """
         return [] if self._user is None else _parts(self._user, self._client, filter_)
+
+    def granted(self, source: str) -> str:
+        """Return what the user may receive of a receiver's source: all, or a part, which may be nothing."""
+        if self.may_receive(source):
+            return source
+        found: list[Pattern] = []
+        if self._user is not None and is_pattern(source) and words_problem(source) is None:
+            # Of too many parts a receiver is refused, and so nothing gathers for it.
+            with suppress(AttachError):
+                found = _parts(self._user, self._client, source, parse(source))
+        return Cut.of(source, tuple(found))
 
     def may_send(self, name: str) -> bool:
         """Return true if the user may send to an address."""
