@@ -158,20 +158,3 @@ def test_a_receiver_of_a_topic_gets_the_part_of_its_pattern_that_grants_cover() 
     assert sent() == [b"hall/a/x", b"hall/b", b"hall/c"]
     with pytest.raises(AttachError, match="may not receive"):
         of_user("$aws/#").granted("#")
-    for options in ({"is_durable": True, "name": "mine"}, {"capabilities": ("shared",), "name": "ours"}):
-        with pytest.raises(AttachError, match="a durable or shared subscription takes all of it"):
-            harness.receiver(topic, source=of_user("hall/a/#").granted("hall/#"), **options)
-
-
-def test_a_receiver_for_which_messages_wait_is_detached_as_grants_cover_less() -> None:
-    harness = CoreHarness()
-    topic = Topic(harness.core, "hall", 1)
-    topic.load()
-    port = harness.receiver(topic, 0, source="hall/#")
-    harness.turn()
-    sender = harness.sender(topic, "hall/b")
-    harness.turn()
-    sender.send(data(b"waits"), settled=True)
-    harness.turn()
-    with pytest.raises(AttachError, match="the grants have changed"):
-        port.sink.recut(of_user("hall/a").granted("hall/#"))

@@ -450,6 +450,9 @@ class Binding(ClientConnection):
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
             options.source = address_of(source)
+            if attach.source is None:
+                # Grants are looked at by it.
+                known.address = options.source
             options.connection = self
             if SUBTREE_CAPABILITY in options.capabilities:
                 options.source = known.address = subtree(options.source)
