@@ -31,6 +31,10 @@ no address is found. Options such as `fullPolicy`, `slowPolicy` and `fallback` a
 A receiver's outcome is written with the next commit, without anyone waiting. So what was settled in the last instants
 before a crash of the node comes again, with `first-acquirer` false and a `delivery-count` that counts the attempt. A
 receiver that is to be certain settles second (`rcv-settle-mode` `second`): the node settles after the commit.
+
+A receiver of a topic that names more than its user may receive has [the part that grants
+cover](users.md#a-pattern-wider-than-the-grants), and is unauthorised where that is nothing, in
+[every protocol](../../tests/contract/test_contract_grants.py).
 """
 
 

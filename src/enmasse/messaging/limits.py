@@ -62,6 +62,9 @@ FILTER_BYTES = 1 << 10
 SUBSCRIPTION_BYTES = 4 << 10
 """Bytes of memory that one takes at least, as measured; one at a topic is a part of a filter, or by itself."""
 
+PART_BYTES = 320
+"""Bytes that one of the patterns takes at least, as measured, into which grants cut a filter."""
+
 NAME_FACTOR = 4
 WORD_BYTES = 64
 """Bytes of memory for a letter of a name, which is kept in several forms, and for each of its words in an index."""
@@ -159,7 +162,7 @@ def memory_of(least: int, *names: str) -> int:
 
 def patterns_memory(patterns: Iterable[Pattern]) -> int:
     """Return the bytes of memory that something takes for what grants leave of its filter, beside the filter."""
-    return sum(memory_of(0, "/".join(map(str, pattern))) for pattern in patterns)
+    return sum(memory_of(PART_BYTES, "/".join(map(str, pattern))) for pattern in patterns)
 
 
 def filter_footprint(text: str) -> Footprint:

@@ -17,6 +17,7 @@ from enmasse.identity.users import User, Users, make_keys
 from enmasse.message.composites import decode_composite
 from enmasse.message.outcomes import ACCEPTED, Rejected
 from enmasse.message.sections import Properties, encode_message
+from enmasse.message.types import Symbol
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY
 from enmasse.messaging.space import Space
 from enmasse.node.amqp.binding import LINGER_S
@@ -237,6 +238,22 @@ def test_names_below_a_topic_are_cut_to_those_that_one_may_receive_from(node: Gu
     node.set_users([person("ann", "ns/shop", Grant(("recv",), ("orders",)))])
     client.go()
     assert {name for name, _, _ in client.refusals[1:]} == {"one", "all", "wide"}
+
+
+def test_a_durable_subscription_that_is_named_by_its_link_alone_keeps_to_grants(node: Guarded) -> None:
+    node.set_users([person("ann", "ns/shop", Grant(("recv",), ("news",)))])
+    client = node.user("ann@shop.ns")
+    first = client.receiver(Source(address="news", durable=2, expiry_policy=Symbol("never")), name="mine")
+    assert first.link is not None
+    first.link.detach(closed=False)
+    client.go()
+    nothing: Any = None
+    second = client.receiver(nothing, name="mine")
+    assert second.link is not None
+    assert not second.link.is_detached
+    node.set_users([person("ann", "ns/shop", Grant(("recv",), ("orders",)))])
+    client.go()
+    assert client.refusals[-1] == ("mine", REFUSED, True)
 
 
 def test_the_listeners_default_is_meant_when_nothing_is_named(node: Guarded) -> None:
