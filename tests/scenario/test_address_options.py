@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +16,11 @@ from enmasse.client.management import ManagementError
 from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
 from tests.support.installation import EXAMPLES
 from tests.support.polling import until
+from tests.support.ready_commands import command_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
@@ -56,10 +61,12 @@ def test_a_message_that_fails_too_often_is_a_dead_letter_and_can_be_sent_back(sh
     in_full = shared.ok("address", "browse", "failed-payments", "-o", "yaml")
     assert in_full.count("x-opt-original-address: payments") == 2
     back = shared.ok("address", "replay", "failed-payments", "--selector", "region = 'north'")
-    assert back == "1 message sent back from 'failed-payments' to where they came from\n"
+    assert back == "1 message sent back from 'failed-payments' to where they came from in space demo\n"
     assert shared.ok("receive", "payments", "--count", "1") == "to the north\n"
     assert [item["body"] for item in stored(shared, "failed-payments")] == ["to the south"]
-    assert shared.ok("address", "purge", "failed-payments") == "1 message deleted from 'failed-payments'\n"
+    assert (
+        shared.ok("address", "purge", "failed-payments") == "1 message deleted from 'failed-payments' in space demo\n"
+    )
 
 
 def test_a_command_arrives_in_time_or_expires_where_it_can_be_seen(shared: Installation) -> None:
@@ -86,7 +93,7 @@ def test_messages_are_chosen_by_typed_properties(shared: Installation) -> None:
     browse = ("receive", "orders", "--selector", "size > 3", "--browse", "--timeout", "0.5")
     assert until(lambda: shared.run(*browse).out) == "size 5\n"
     moved = shared.ok("address", "move", "orders", "invoices", "--selector", "size > 3")
-    assert moved == "1 message moved from 'orders' to 'invoices'\n"
+    assert moved == "1 message moved from 'orders' to 'invoices' in space demo\n"
     assert shared.ok("receive", "invoices", "--count", "1") == "size 5\n"
     assert shared.ok("receive", "orders", "--count", "1") == "size 1\n"
     wrong = shared.run("address", "purge", "orders", "--selector", "size >")
@@ -131,3 +138,25 @@ def test_options_and_messages_survive_a_killed_node_and_may_change_afterwards(ow
     until(lambda: "close" in [item["body"] for item in stored(own, "missed-commands")])
     fixed = own.run("apply", "-f", "-", stdin=example.replace("storage: durable", "storage: memory"))
     assert (fixed.code, "spec.storage: cannot change from 'durable' to 'memory'" in fixed.err) == (1, True)
+
+
+def test_lines_and_files_are_sent_and_what_is_printed_alone_is_taken(shared: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "order.json"
+    file.write_bytes(b'{"loaves": 2}\n')
+    before = time.time()
+    assert shared.ok("send", "orders", "--lines", stdin="one\r\n\ntwo\nthree") == "3 accepted\n"
+    assert shared.ok("send", "orders", "--file", str(file), "--content-type", "application/json") == "accepted\n"
+    *lines, sent = stored(shared, "orders")
+    assert [item["body"] for item in lines] == ["one", "two", "three"]
+    assert (sent["body"], sent["contentType"]) == ('{"loaves": 2}\n', "application/json")
+    assert before <= sent["creationTime"] <= time.time()
+    # Where the reader has had enough, what was not written stays, nor is the next message waited for.
+    environment = os.environ | {"PATH": command_path(), "ENMASSE_DATA": str(shared.data)}
+    command = ["bash", "-c", "set -o pipefail; enmasse receive orders | head -1"]
+    for line in ("one", "last"):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{line}\n", "")
+        assert [item for item in stored(shared, "orders") if "deliveryCount" in item] == []
+        shared.ok("address", "purge", "orders")
+        shared.ok("send", "orders", "last")
+    shared.ok("address", "purge", "orders")

@@ -528,6 +528,7 @@ def test_a_transaction_there_is_rolled_back_as_the_other_container_dies(place: P
         with pytest.raises(TransactionError, match="the connector has lost its") as lost:
             transaction.commit()
         assert lost.value.condition == "amqp:transaction:rollback"
+        until(lambda: sender.credit == 0, lambda: str(place.status()))
         place.far.start()
         until(lambda: sender.credit > 0, lambda: str(place.status()))
         transaction = connection.transaction()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
@@ -12,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from enmasse.cli.contexts import Context, read_contexts, trust
-from enmasse.cli.errors import ApiError, NotFoundError, UnreachableError, UsageError
+from enmasse.cli.errors import ApiError, UnreachableError, UsageError
 from enmasse.cli.installation import find_url
 from enmasse.cli.options import DEFAULT_DATA
 from enmasse.drivers.data_directory import Layout
-from enmasse.model.schema.kinds import ADDRESS, KINDS, MAX_IN_LIST, WRITTEN_IN_LISTS, kind_named
-from enmasse.model.schema.names import by_claim, space_of
+from enmasse.model.schema.kinds import KINDS, MAX_IN_LIST, WRITTEN_IN_LISTS, kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -283,35 +283,6 @@ class ApiClient:
         found: list[Document] = self._call("GET", "/readyz", headers={"accept": "application/json"})["nodes"]
         return found
 
-    def resolve(
-        self, kind: Kind, namespace: str, name: str, space: str | None = None, *, is_only: bool = False
-    ) -> Document:
-        """Return the object that a user means: by its name, an address or a user also by what it is called.
-
-        Of several declarations of one address in one space that is meant which is served, unless ``is_only``.
-
-        Raises:
-            NotFoundError: when there is none.
-            UsageError: when there are several.
-        """
-        if (exact := self.find_object(kind, namespace, name)) is not None:
-            return exact
-        items = self.select(kind, namespace)
-        called = kind.called
-        found = [item for item in items if called and item["spec"].get(called) == name and _is_in(item, space)]
-        spaces = {space_of(item["metadata"]["name"]) for item in found}
-        if len(found) == 1 or (len(spaces) == 1 and kind is ADDRESS and not is_only):
-            return by_claim(found)[0]
-        names = ", ".join(item["metadata"]["name"] for item in found or items[:10])
-        if len(spaces) == 1:
-            raise UsageError(f"{called} {name} is declared several times: give one of {names}")
-        if found:
-            raise UsageError(
-                f"{called} {name} exists in several spaces: name one with --space, or give one of {names}"
-            )
-        there = f"there are {names}" if names else "there is none at all"
-        raise NotFoundError(f"there is no {kind.name} '{name}' in namespace {namespace}; {there}")
-
     def call(self, method: str, path: str, **options: Any) -> Document:
         """Send a request that is about no kind of objects, and return the answer.
 
@@ -447,12 +418,15 @@ def parse_kind(name: str) -> Kind:
     """Return the kind that a user means.
 
     Raises:
-        UsageError: listing the kinds that exist.
+        UsageError: naming the one that may be meant, or listing those that exist.
     """
     kind = kind_named(_SHORTER.get(name.lower(), name))
     if kind is None:
+        names = [word for kind in KINDS for word in (kind.plural, kind.singular, *kind.short_names)]
+        close = get_close_matches(name.lower(), [*names, *_SHORTER], n=1)
         known = ", ".join("|".join((kind.plural, *kind.short_names)) for kind in KINDS)
-        raise UsageError(f"there is no kind '{name}'; there are {known}")
+        hint = f"did you mean {close[0]}?" if close else f"there are {known}"
+        raise UsageError(f"there is no kind '{name}'; {hint}")
     return kind
 
 
@@ -505,7 +479,3 @@ def _is_same(one: Document, other: Document) -> bool:
     return all(
         one["metadata"].get(key) == other["metadata"].get(key) for key in ("generation", "labels", "annotations")
     )
-
-
-def _is_in(item: Document, space: str | None) -> bool:
-    return space is None or item["metadata"]["name"].startswith(f"{space}.")

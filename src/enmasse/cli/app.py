@@ -15,7 +15,7 @@ import typer
 
 from enmasse.cli.errors import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 from enmasse.cli.options import DEFAULT_DATA, Data
-from enmasse.cli.output import Writer
+from enmasse.cli.output import Writer, leave_pipe
 from enmasse.errors import EnmasseError
 from enmasse.extras import remedy
 from enmasse.version import __version__
@@ -321,8 +321,7 @@ def run_app() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed it; nothing can be written there any more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_pipe()
         return FAILED
     except _WrongUsage as error:
         if text := _words_of(error):  # none where help was shown because nothing was asked for

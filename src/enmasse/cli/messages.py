@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import io
 import json
 import math
 import os
 import re
+import stat
 import sys
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from enmasse.cli.errors import CliError, UsageError, exit_code
+from enmasse.cli.errors import ApiError, CliError, NotFoundError, UnreachableError, UsageError, exit_code
 from enmasse.cli.installation import find_endpoints, find_url, space_host
 from enmasse.cli.passwords import PASSWORD, password_of
 from enmasse.client import ConnectionDeniedError, TlsOptions, connect
@@ -20,9 +23,10 @@ from enmasse.client.options import GIVE, RISK
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
 from enmasse.message.sections import TOPIC_NAME
+from enmasse.model.schema.kinds import ADDRESS_SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from enmasse.client import Connection, Message
@@ -37,6 +41,8 @@ _GIVE = f"name yourself by --user, with the password in {PASSWORD}"
 _TLS_HINT = re.compile(r"(: |,? or )give TlsOptions\(.*")
 
 _SPARKPLUG = "spBv1.0/"
+_PART_BYTES = 65536  # of standard input, at a time
+
 _PATIENCE_S = 2.0  # a node that was killed is back by then
 
 
@@ -54,11 +60,16 @@ def open_connection(
 
     Raises:
         ConfigError: when the user's password is not known.
+        NotFoundError: when a password would be asked for, and the space is not there.
         UsageError: when there is a namespace without a space.
     """
     host = space_host(data, space, namespace)
     user, token = user or os.environ.get("ENMASSE_USER"), os.environ.get(_TOKEN)
-    password = password_of(user) if user is not None and token is None else None
+    password = None
+    if user is not None and token is None:
+        if space is not None and PASSWORD not in os.environ:
+            _require_space(data, space, namespace or ADDRESS_SPACE.default_namespace)
+        password = password_of(user)
     url, tls = find_url(data, "amqp"), None
     authority = Layout(data).tls / "authority" / "ca.crt"
     if (user or token) and authority.exists():
@@ -78,6 +89,17 @@ def open_connection(
     )
 
 
+def _require_space(data: Path, space: str, namespace: str) -> None:
+    """Check that a space is there, where the API tells us: nobody types a password for one that is not."""
+    from enmasse.cli.api_client import ApiClient, operator_token  # noqa: PLC0415  most commands ask the node alone
+    from enmasse.cli.targets import find_space  # noqa: PLC0415  the same
+
+    with suppress(ApiError, UnreachableError):
+        url = find_url(data, "api")
+        with ApiClient(url, warn=lambda _warning: None, token=operator_token(data)) as api:
+            find_space(api, namespace, space)
+
+
 def explain(error: EnmasseError) -> EnmasseError:
     """Return an error in the words of the command line where it has better ones than node and client."""
     if isinstance(error, ConnectionDeniedError) and "names no space" in error.description:
@@ -88,19 +110,76 @@ def explain(error: EnmasseError) -> EnmasseError:
     return error if text == str(error) else CliError(text, code=exit_code(error))
 
 
-def read_body(body: str | None) -> str | bytes:
-    """Return the body of a message: the argument, or else standard input without its last line end.
+def read_body(body: str | None, file: Path | None = None) -> str | bytes:
+    """Return the body of a message: the argument, what a file has, or standard input without its last line end.
 
     Raises:
-        UsageError: when there is neither.
+        NotFoundError: when the file cannot be read.
+        UsageError: when there is none of them.
     """
+    if file is not None:
+        with _opened(file) as opened:
+            return opened.read()
     if body is not None and body != "-":
         return body
     if body is None and sys.stdin.isatty():
         raise UsageError("give a BODY, or pipe one into standard input")
-    raw = sys.stdin.buffer.read()
+    text = _text(sys.stdin.buffer.read())
+    return text.removesuffix("\n") if isinstance(text, str) else text
+
+
+async def read_lines(body: str | None, file: Path | None) -> AsyncIterator[str | bytes]:
+    """Yield the lines of the argument, of a file or of standard input, as they come; empty ones are left out.
+
+    Raises:
+        NotFoundError: when the file cannot be read.
+    """
+    parts = _parts_of_input() if file is None and (body is None or body == "-") else _parts_of(read_body(body, file))
+    rest = b""
+    async for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            if line := line.rstrip(b"\r"):
+                yield _text(line)
+    if rest:
+        yield _text(rest)
+
+
+async def _parts_of(given: str | bytes) -> AsyncIterator[bytes]:
+    yield given.encode() if isinstance(given, str) else given
+
+
+async def _parts_of_input() -> AsyncIterator[bytes]:
     try:
-        return raw.decode().removesuffix("\n")
+        number = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # it is in memory
+        yield sys.stdin.buffer.read()
+        return
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    try:
+        loop.add_reader(number, is_readable.set)
+    except PermissionError:  # a file, which has no wait
+        is_readable.set()
+    try:
+        while await is_readable.wait() and (part := os.read(number, _PART_BYTES)):
+            yield part
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                is_readable.clear()
+    finally:
+        loop.remove_reader(number)
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise NotFoundError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _text(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
     except UnicodeDecodeError:
         return raw
 

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,16 @@ class _Terminal(Console):
         elif isinstance(renderable, Text) and (shown := printable(renderable.plain, keep="\n\t")) != renderable.plain:
             renderable = Text(shown, renderable.style, justify=renderable.justify, end=renderable.end)
         return super().render(renderable, options)
+
+
+def leave_pipe() -> None:
+    """Write to nobody from now on: the reader of our output has closed it, and to write more would fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_at_terminal() -> bool:
+    """Return whether somebody is there to be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

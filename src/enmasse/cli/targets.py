@@ -12,22 +12,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from enmasse.cli.api_client import ApiClient, parse_kind
-from enmasse.cli.errors import NotFoundError, UsageError
+from enmasse.cli.errors import ApiError, NotFoundError, UsageError
 from enmasse.cli.options import DEFAULT_DATA, complete_kinds
 from enmasse.errors import EnmasseError
-from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, PIPELINE
+from enmasse.model.schema.names import by_claim, space_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enmasse.cli.api_client import Document
     from enmasse.model.schema.kinds import Kind
+
+
+_FORBIDDEN = 403  # HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +91,25 @@ def _names(context: typer.Context, kind_name: str, begin: str) -> list[str]:
             items = api.select(kind, namespace or kind.default_namespace)
     except EnmasseError:
         return []
-    if space:
-        items = [item for item in items if item["metadata"]["name"].startswith(f"{space}.")]
+    items = [item for item in items if is_in(item, space)]
     called = kind.called
     names = [item["metadata"]["name"] for item in items]
     names += [str(item["spec"][called]) for item in items if called and called in item["spec"]]
     return sorted({name for name in names if name.startswith(begin)})
 
 
-def only_space(api: ApiClient, namespace: str) -> str:
-    """Return the name of the only space of a namespace.
+def find_space(api: ApiClient, namespace: str, named: str | None) -> str:
+    """Return the name of the space that is meant: the one that is named, else the only one of the namespace.
 
     Raises:
-        NotFoundError: when there is none.
-        UsageError: when there are several.
+        NotFoundError: when it is not there, or none is.
+        UsageError: when none is named, and there are several.
     """
-    kind = ADDRESS_SPACE
-    names: list[str] = [item["metadata"]["name"] for item in api.select(kind, namespace)]
+    if named is not None and is_there(api, namespace, named):
+        return named
+    names: list[str] = [item["metadata"]["name"] for item in api.select(ADDRESS_SPACE, namespace)]
+    if named is not None:
+        raise NotFoundError(f"there is no address space '{named}' in namespace {namespace}; {_instead(named, names)}")
     if not names:
         raise NotFoundError(
             f"there is no address space in namespace {namespace} yet: create one with `enmasse create space NAME`"
@@ -110,6 +117,76 @@ def only_space(api: ApiClient, namespace: str) -> str:
     if len(names) > 1:
         raise UsageError(f"there are several address spaces, name one with --space: {', '.join(names)}")
     return names[0]
+
+
+def is_there(api: ApiClient, namespace: str, space: str) -> bool:
+    """Return whether a space is there, as far as who asks may see it: what is then done tells more."""
+    try:
+        return api.find_object(ADDRESS_SPACE, namespace, space) is not None
+    except ApiError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        return True
+
+
+def _instead(named: str, names: Sequence[str]) -> str:
+    if close := get_close_matches(named, names, n=1):
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(sorted(names)[:10])}" if names else "create it with `enmasse create space NAME`"
+
+
+def find_certain(
+    api: ApiClient, kind: Kind, namespace: str, name: str, space: str | None, *, is_only: bool = False
+) -> Document:
+    """Return the object that something is done to for good, as ``find`` does: none is chosen among several spaces.
+
+    Raises:
+        NotFoundError: when it is not there, or the space is not.
+        UsageError: when there are several spaces and none is named, by an option or in the name of the object, or
+            when the space has several of these.
+    """
+    if space is None and kind.is_in_space and api.find_object(kind, namespace, name) is None:
+        space = find_space(api, namespace, None)
+    return find(api, kind, namespace, name, space, is_only=is_only)
+
+
+def find(
+    api: ApiClient, kind: Kind, namespace: str, name: str, space: str | None = None, *, is_only: bool = False
+) -> Document:
+    """Return the object that a user means: by its name, an address or a user also by what it is called.
+
+    Of several declarations of one address in one space that is meant which is served, unless ``is_only``.
+
+    Raises:
+        NotFoundError: when it is not there, or the space is not.
+        UsageError: when there are several.
+    """
+    if not kind.is_in_space:
+        space = None
+    if (exact := api.find_object(kind, namespace, name)) is not None and is_in(exact, space):
+        return exact
+    items = [item for item in api.select(kind, namespace) if is_in(item, space)]
+    called = kind.called
+    found = [item for item in items if called and item["spec"].get(called) == name]
+    found = found or [item for item in items if space is not None and item["metadata"]["name"] == f"{space}.{name}"]
+    spaces = {space_of(item["metadata"]["name"]) for item in found}
+    if len(found) == 1 or (len(spaces) == 1 and kind is ADDRESS and not is_only):
+        return by_claim(found)[0]
+    names = ", ".join(item["metadata"]["name"] for item in found or items[:10])
+    if len(spaces) == 1:
+        raise UsageError(f"{called} {name} is declared several times: give one of {names}")
+    if found:
+        raise UsageError(f"{called} {name} exists in several spaces: name one with --space, or give one of {names}")
+    if space is not None:
+        find_space(api, namespace, space)
+    where = f"namespace {namespace}" if space is None else f"space {space} of namespace {namespace}"
+    there = f"there are {names}" if names else "there is none at all"
+    raise NotFoundError(f"there is no {kind.name} '{name}' in {where}; {there}")
+
+
+def is_in(item: Document, space: str | None) -> bool:
+    """Return whether an object is of a space, by its name; None is every space."""
+    return space is None or bool(item["metadata"]["name"].startswith(f"{space}."))
 
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline, with or without its space.")]
@@ -126,13 +203,14 @@ def find_pipeline(api: ApiClient, name: str, space: str | None, namespace: str |
     place = namespace or kind.default_namespace
     if "." in name and (exact := api.find_object(kind, place, name)) is not None:
         return exact
-    items = api.select(kind, place)
-    ours = [item for item in items if space is None or item["metadata"]["name"].startswith(f"{space}.")]
-    found = [item for item in ours if item["metadata"]["name"].partition(".")[2] == name]
+    items = [item for item in api.select(kind, place) if is_in(item, space)]
+    found = [item for item in items if item["metadata"]["name"].partition(".")[2] == name]
     if len(found) == 1:
         return found[0]
     names = ", ".join(item["metadata"]["name"] for item in (found or items)[:10])
     if found:
         raise UsageError(f"pipeline {name} exists in several spaces: name one with --space, or give one of {names}")
+    if space is not None:
+        find_space(api, place, space)
     there = f"there are {names}" if names else "there is none at all"
     raise NotFoundError(f"there is no pipeline '{name}' in namespace {place}; {there}")

@@ -26,13 +26,13 @@ def shop(cli: Cli, api: str) -> Cli:
 
 @pytest.mark.parametrize("name", ["orders", "shop.orders"])
 def test_an_address_is_named_as_applications_call_it_or_by_its_object(shop: Cli, name: str) -> None:
-    assert shop("address", "purge", name).out == "1 message deleted from 'orders'\n"
-    assert shop("address", "move", name, "late").out == "1 message moved from 'orders' to 'late'\n"
+    assert shop("address", "purge", name).out == "1 message deleted from 'orders' in space shop\n"
+    assert shop("address", "move", name, "late").out == "1 message moved from 'orders' to 'late' in space shop\n"
 
 
 def test_the_count_is_told_to_programs(shop: Cli) -> None:
     told = shop("address", "move", "orders", "late", "--selector", "a = 1", "-o", "json").out
-    assert json.loads(told) == {"address": "orders", "action": "move", "count": 1}
+    assert json.loads(told) == {"address": "orders", "action": "move", "count": 1, "space": "shop"}
 
 
 def test_what_the_node_refuses_is_told_with_its_reason(shop: Cli) -> None:

@@ -180,7 +180,7 @@ def test_a_pipeline_is_listed_shown_explained_and_deleted_like_everything(api: s
         heads, row = cli(*words).out.splitlines()
         assert heads.split() == ["NAME", "READY", "PHASE", "ROWS", "RATE", "LAG", "AGE"]
         assert row.split()[:6] == ["shop.hot", "True", "Active", "1200", "12.3", "7"]
-    assert "There are no" in cli("get", "pl", "--space", "other").err
+    assert "there is no address space 'other'" in cli("get", "pl", "--space", "other").err
     assert "shop.hot" in cli("describe", "pipeline", "shop.hot").out
     explained = cli("explain", "pipeline.spec.sources").out
     assert "startingOffsets" in explained

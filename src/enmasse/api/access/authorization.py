@@ -71,8 +71,8 @@ def is_public(path: str) -> bool:
 
 
 _UNAUTHORIZED = (
-    "Unauthorized: log in with `enmasse login`, or send a token as `Authorization: Bearer`; the operator's is in the "
-    "data directory, in control/operator.token"
+    "Unauthorized: log in with `enmasse login`, and with `enmasse login --kubeconfig` for kubectl, or send a token "
+    "as `Authorization: Bearer`; the operator's is in the data directory, in control/operator.token"
 )
 
 _AGAIN_S = 0.5

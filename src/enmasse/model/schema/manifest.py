@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,6 +38,9 @@ _PARSERS_BOUND = "exceeded maximum nesting depth"
 
 MAX_VALUES = 500_000
 """The most values in one document, keys included; a list of 10,000 addresses has 250,000."""
+
+
+_JSON_BEGINS = re.compile(r'\s*[{\[]\s*"')
 
 
 class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
@@ -126,6 +130,18 @@ def _check_bounds(document: Any, source: str) -> None:
     raise _too_deep(source, 1)
 
 
+def _json_problem(text: str, source: str) -> str | None:
+    """Return what is wrong with a text that is meant to be JSON; None: it is not, or nothing is."""
+    if source.endswith(".json") or _JSON_BEGINS.match(text):
+        try:
+            json.loads(text)
+        except ValueError as error:
+            place = f"line {error.lineno}, column {error.colno}: " if isinstance(error, json.JSONDecodeError) else ""
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            return f"not valid JSON: {place}{reason[0].lower()}{reason[1:]}"
+    return None
+
+
 def _read_yaml(text: str, source: str, repeated: list[str] | None) -> list[Any]:
     loader = type("_NotingLoader", (_Loader,), {"repeated": repeated})
     try:
@@ -140,7 +156,7 @@ def _read_yaml(text: str, source: str, repeated: list[str] | None) -> list[Any]:
         line = "".join(text.split("\n")[mark.line : mark.line + 1]) if mark else ""
         if mark and line[mark.column :].startswith("\t"):
             reason = "a tab where YAML wants spaces; indent with spaces"
-        raise _refusal(source, None, f"not valid YAML: {where}{reason}") from None
+        raise _refusal(source, None, _json_problem(text, source) or f"not valid YAML: {where}{reason}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise _refusal(source, None, f"not valid YAML: {error}") from None
 

@@ -11,6 +11,7 @@ from enmasse.cli.api_client import ApiClient
 from enmasse.cli.errors import FAILED, UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, write_structured
+from enmasse.cli.targets import find
 from enmasse.model.schema.kinds import MESSAGING_USER
 from enmasse.model.schema.subresources import CHECK
 
@@ -51,7 +52,7 @@ def check_user(
     if may in (Operation.SEND, Operation.RECV) and not address:
         raise UsageError(f"where does it want to {may.value}? Name it by --address")
     with ApiClient.find(data, warn=writer.warn) as api:
-        found = api.resolve(kind, namespace or kind.default_namespace, name, space)
+        found = find(api, kind, namespace or kind.default_namespace, name, space)
         told = api.act(found, CHECK.name, {"operation": may.value} | ({"address": address} if address else {}))
     if output is StructuredOutput.TABLE:
         writer.say(f"{'yes' if told['allowed'] else 'no'}: {told['reason']}")

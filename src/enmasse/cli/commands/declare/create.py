@@ -26,7 +26,7 @@ from enmasse.cli.options import (
     complete_types,
 )
 from enmasse.cli.output import Writer, make_table
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, ADDRESS_SPACE_SCHEMA, NAMESPACE, Kind
 from enmasse.model.schema.names import ROOT_TOPIC, object_name
@@ -167,7 +167,7 @@ def create_address(
         require_terminal("the address")
         writer, place = Writer(), namespace or "default"
         with ApiClient.find(data, warn=writer.warn) as api:
-            space = space or only_space(api, place)
+            space = find_space(api, place, space)
             answers = ask_for_address(api, writer, place, space)
         name, address_type, plan, topic = answers.name, answers.address_type, answers.plan, answers.topic
         deadletter, expiry = answers.deadletter, answers.expiry
@@ -205,7 +205,7 @@ def _create(
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
         if kind is ADDRESS:
-            name = object_name(space or only_space(api, place), name)
+            name = object_name(find_space(api, place, space), name)
         document = {
             "apiVersion": kind.api_version,
             "kind": kind.name,

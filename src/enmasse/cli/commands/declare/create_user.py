@@ -10,11 +10,11 @@ import typer
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.commands.declare.wait import wait_until_ready
 from enmasse.cli.errors import UsageError
-from enmasse.cli.objects import write_results
+from enmasse.cli.objects import object_label, write_results
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Output, OutputChoice, Space
 from enmasse.cli.output import Writer
 from enmasse.cli.passwords import ask_password, new_password
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_certain, find_space
 from enmasse.model.schema.kinds import MESSAGING_USER
 from enmasse.model.schema.names import object_name
 from enmasse.model.schema.objects import decode
@@ -75,7 +75,7 @@ def create_user(
     kind = MESSAGING_USER
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
-        of_space = space or only_space(api, place)
+        of_space = find_space(api, place, space)
         authentication: dict[str, Any] = {"type": "password"}
         password = None
         if certificate is not None:
@@ -100,7 +100,11 @@ def create_user(
             },
         }
         created = api.create(decode(document).to_dict())
-        write_results(writer, output, [(created, "created")])
+        if generate and output is Output.TABLE and not writer.out.is_terminal:
+            # What is kept of it is the password alone: a file of it, or a variable.
+            writer.note(f"{object_label(created)} created")
+        else:
+            write_results(writer, output, [(created, "created")])
         if generate and password is not None:
             writer.say(password)
         if wait > 0 and not no_password:
@@ -124,6 +128,7 @@ def _authorization(send: Patterns | None, recv: Patterns | None, *, view: bool, 
 def passwd(
     name: Annotated[str, typer.Argument(metavar="SPACE.USER", help="The user: SPACE.USERNAME.")],
     generate: Generate = False,
+    space: Space = None,
     namespace: Namespace = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
@@ -135,7 +140,7 @@ def passwd(
     kind = MESSAGING_USER
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
-        item = api.resolve(kind, place, name)
+        item = find_certain(api, kind, place, name, space)
         if item["spec"].get("authentication", {}).get("type", "password") != "password":
             raise UsageError(f"{name} proves itself by {item['spec']['authentication']['type']}, and has no password")
         password = new_password() if generate else ask_password()

@@ -13,7 +13,7 @@ from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
-from enmasse.cli.targets import complete_targets, only_space, parse_targets
+from enmasse.cli.targets import complete_targets, find_certain, find_space, parse_targets
 from enmasse.model.schema.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -53,19 +53,19 @@ def delete(
         if words and words[0].partition("/")[0] in ("connection", "connections"):
             place = namespace or "default"
             for name in words[1:] if "/" not in words[0] else [word.partition("/")[2] for word in words]:
-                close_session(api, place, space or only_space(api, place), name)
+                close_session(api, place, find_space(api, place, space), name)
                 writer.say(f"connection/{name} closed")
             return
         if words and words[0].partition("/")[0] in ("session", "sessions"):
             place = namespace or "default"
             for name in words[1:] if "/" not in words[0] else [word.partition("/")[2] for word in words]:
-                end_session(api, place, space or only_space(api, place), name)
+                end_session(api, place, find_space(api, place, space), name)
                 writer.say(f"session/{name} ended")
             return
         for place, kind, name in _targets(files or [], words, namespace):
             try:
                 item: Document = (
-                    api.get(kind, place, name) if files else api.resolve(kind, place, name, space, is_only=True)
+                    api.get(kind, place, name) if files else find_certain(api, kind, place, name, space, is_only=True)
                 )
                 api.delete(kind, place, item["metadata"]["name"])
             except (NotFoundError, ApiError) as error:

@@ -17,7 +17,7 @@ from enmasse.cli.errors import UsageError
 from enmasse.cli.objects import FormChoice, ObjectWriter, parse_form
 from enmasse.cli.options import DEFAULT_DATA, AllNamespaces, Data, Labels, Namespace, Output, Space
 from enmasse.cli.output import Writer, make_table
-from enmasse.cli.targets import complete_targets, only_space, parse_targets
+from enmasse.cli.targets import complete_targets, find, find_space, is_in, parse_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,6 +70,8 @@ def get(
             _follow(selection, wanted, shown)
             return
         found = [selection.objects(target) for target in wanted]
+        if space is not None and not any(found) and not all_namespaces:
+            find_space(api, namespace or kinds[0].default_namespace, space)
     items = [item for some in found for item in some]
     if sort_by is not None:
         items.sort(key=lambda item: _order(item, sort_by))
@@ -105,7 +107,7 @@ class _Selection:
         """Return the objects of one target; a name that does not exist is an error."""
         kind, place = target.kind, self._namespace or target.kind.default_namespace
         if target.name is not None:
-            return [self.api.resolve(kind, place, target.name, self._space)]
+            return [find(self.api, kind, place, target.name, self._space)]
         items = self.api.select(kind, None if self._is_everywhere else place, self._labels)
         return [item for item in items if self._is_in(target, item)]
 
@@ -118,7 +120,7 @@ class _Selection:
     def _is_in(self, target: Target, item: Document) -> bool:
         if self._space is None or not target.kind.is_in_space:
             return True
-        return bool(item["metadata"]["name"].startswith(f"{self._space}."))
+        return is_in(item, self._space)
 
 
 def _follow(selection: _Selection, wanted: Sequence[Target], shown: ObjectWriter) -> None:
@@ -140,7 +142,7 @@ def _order(item: Document, path: str) -> tuple[int, Any]:
 
 def _get_connected(writer: Writer, what: str, namespace: str, space: str | None, output: Output, data: Path) -> None:
     with ApiClient.find(data, warn=writer.warn) as api:
-        items = sessions_of(api, what, namespace, space or only_space(api, namespace))
+        items = sessions_of(api, what, namespace, find_space(api, namespace, space))
     write_sessions(writer, output, what, items)
 
 
@@ -168,7 +170,7 @@ def describe(
         raise UsageError(f"which {wanted[0].kind.singular}? Name one: KIND NAME or KIND/NAME")
     kind = wanted[0].kind
     with ApiClient.find(data, warn=writer.warn) as api:
-        item = api.resolve(kind, namespace or kind.default_namespace, name, space)
+        item = find(api, kind, namespace or kind.default_namespace, name, space)
     metadata, status = item["metadata"], item.get("status", {})
     now = present()
     facts: dict[str, str] = {

@@ -12,7 +12,7 @@ from enmasse.cli.errors import NotFoundError, UnreachableError, UsageError
 from enmasse.cli.installation import wait_until
 from enmasse.cli.options import DEFAULT_DATA, Data, Labels, Namespace, Space
 from enmasse.cli.output import Writer
-from enmasse.cli.targets import complete_targets, parse_targets
+from enmasse.cli.targets import complete_targets, find, is_in, parse_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     Test = Callable[[Document | None], bool]
     Awaited = tuple[Kind, str, str]  # and its namespace and name
 
-_DONE = {"delete": "deleted", "create": "created"}
+_GONE = ("delete", "gone")
+"""As kubectl calls it, and as people do."""
+
+_DONE = dict.fromkeys(_GONE, "deleted") | {"create": "created"}
 
 
 def wait(
@@ -40,7 +43,7 @@ def wait(
         typer.Option(
             "--for",
             metavar="CONDITION",
-            help="condition=Ready, condition=TYPE=STATUS, delete, create, or jsonpath={.status.phase}=Active.",
+            help="condition=Ready, condition=TYPE=STATUS, delete or gone, create, jsonpath={.status.phase}=Active.",
         ),
     ] = "condition=Ready",
     timeout: Annotated[
@@ -53,7 +56,7 @@ def wait(
 ) -> None:
     """Wait until objects are ready, are gone, or have come so far; the exit code is 4 if they were not in time."""
     writer, test = Writer(), parse_condition(condition)
-    is_existence = condition in ("create", "delete")
+    is_existence = condition in _DONE
     with ApiClient.find(data, warn=writer.warn) as api:
         awaited: list[Awaited] = []
         for target in parse_targets(targets):
@@ -62,11 +65,13 @@ def wait(
                 awaited.append((target.kind, place, target.name))
             else:
                 items = api.select(target.kind, place, labels)
+                if target.kind.is_in_space:
+                    items = [item for item in items if is_in(item, space)]
                 awaited += [(target.kind, place, item["metadata"]["name"]) for item in items]
 
-        def find(one: Awaited) -> Document | None:
+        def present(one: Awaited) -> Document | None:
             try:
-                return api.resolve(*one, space)
+                return find(api, *one, space)
             except NotFoundError:
                 if is_existence:
                     return None
@@ -74,7 +79,7 @@ def wait(
 
         late = wait_for_all(
             awaited,
-            find,
+            present,
             test,
             timeout,
             done=lambda label: writer.say(f"{label} {_DONE.get(condition, 'condition met')}"),
@@ -135,7 +140,7 @@ def parse_condition(text: str) -> Test:
         UsageError: listing what can be waited for.
     """
     what, _, rest = text.partition("=")
-    if text == "delete":
+    if text in _GONE:
         return lambda item: item is None
     if text == "create":
         return lambda item: item is not None
@@ -147,8 +152,8 @@ def parse_condition(text: str) -> Test:
         values_at({}, path)
         return lambda item: item is not None and value in [str(found) for found in values_at(item, path)]
     raise UsageError(
-        f"cannot wait for '{text}'; expected condition=TYPE, condition=TYPE=STATUS, delete, create or "
-        "jsonpath={PATH}=VALUE"
+        f"cannot wait for '{text}'; expected condition=TYPE, condition=TYPE=STATUS, delete (or gone), "
+        "create or jsonpath={PATH}=VALUE"
     )
 
 

@@ -11,6 +11,7 @@ from enmasse.cli.api_client import ApiClient
 from enmasse.cli.errors import ApiError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer, make_table
+from enmasse.cli.targets import find_space
 from enmasse.model.schema.kinds import ADDRESS_SPACE
 from enmasse.model.schema.subresources import NODES, ROWS_OF_SPACES
 
@@ -66,6 +67,8 @@ def _busiest(api: ApiClient, namespace: str | None, space: str | None, lines: in
     spaces = api.call("GET", f"{base}/{ROWS_OF_SPACES.name}", params=asked | ({"search": space} if space else {}))
     found: list[Document] = []
     number = 0
+    if space is not None and all(row["name"] != space for row in spaces["items"]):
+        find_space(api, namespace or ADDRESS_SPACE.default_namespace, space)
     for row in spaces["items"]:
         if space and row["name"] != space:
             continue

@@ -20,7 +20,8 @@ from enmasse.cli.options import (
     StructuredChoice,
     StructuredOutput,
 )
-from enmasse.cli.output import Writer, make_table, write_structured
+from enmasse.cli.output import Writer, is_at_terminal, make_table, write_structured
+from enmasse.cli.targets import find, find_certain
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.address_settings import STORING
 from enmasse.model.schema.kinds import ADDRESS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 address = typer.Typer(no_args_is_help=True, help="Look at, delete, move or send back what an address stores.")
 
+_QUESTIONS = {"purge": "Delete {what} of '{address}'", "move": "Move {what} of '{address}' to '{to}'"}
 _STORING = tuple(name for name in STORING if name != "topic")
 
 Ids = Annotated[
@@ -46,6 +48,7 @@ Search = Annotated[
     typer.Option("--search", metavar="TEXT", help="Only what has a text in it: in body, properties or annotations."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many messages are meant.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal nothing is asked.")]
 
 Name = Annotated[str, typer.Argument(metavar="ADDRESS", help="The address, or the name of its object.")]
 
@@ -57,6 +60,7 @@ def purge(
     search: Search = None,
     ids: Ids = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
     space: Space = None,
     namespace: Namespace = None,
     output: StructuredChoice = StructuredOutput.TABLE,
@@ -64,7 +68,7 @@ def purge(
 ) -> None:
     """Delete the messages of a queue, subscription or dead letter address, all or selected ones.
 
-    Messages that a receiver holds unsettled stay.
+    Messages that a receiver holds unsettled stay. At a terminal it asks before it does so.
     """
     _act(
         "purge",
@@ -75,6 +79,7 @@ def purge(
         output,
         data,
         is_dry=dry_run,
+        question=None if yes else _QUESTIONS["purge"],
     )
 
 
@@ -86,12 +91,16 @@ def move(
     search: Search = None,
     ids: Ids = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
     space: Space = None,
     namespace: Namespace = None,
     output: StructuredChoice = StructuredOutput.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Move the messages of an address to another one, all or selected ones."""
+    """Move the messages of an address to another one, all or selected ones.
+
+    At a terminal it asks before it does so.
+    """
     _act(
         "move",
         name,
@@ -101,6 +110,7 @@ def move(
         output,
         data,
         is_dry=dry_run,
+        question=None if yes else _QUESTIONS["move"],
     )
 
 
@@ -145,7 +155,8 @@ def browse(
     """Show what an address stores, in the order in which receivers get it, and take nothing away."""
     writer = Writer()
     with ApiClient.find(data, warn=writer.warn) as api:
-        found = _resolve(api, name, space, namespace, also=("stream",))
+        found = find(api, ADDRESS, namespace or ADDRESS.default_namespace, name, space)
+        _require_stored(found, also=("stream",))
     metadata, spec = found["metadata"], found["spec"]
     if spec["type"] == "stream" and selector is not None:
         raise UsageError("a stream has no selectors: it gives its messages in order, from a position on")
@@ -173,29 +184,33 @@ def _act(
     data: Path,
     *,
     is_dry: bool,
+    question: str | None = None,
 ) -> None:
-    writer = Writer()
+    writer, kind = Writer(), ADDRESS
     with ApiClient.find(data, warn=writer.warn) as api:
-        found = _resolve(api, name, space, namespace)
+        found = find_certain(api, kind, namespace or kind.default_namespace, name, space)
+        _require_stored(found)
         given = {key: value for key, value in arguments.items() if value is not None}
+        place = f"space {space_of(found['metadata']['name'])}"
+        if question is not None and not is_dry and is_at_terminal():
+            count = api.act(found, action, given, is_dry=True)["details"]["count"]
+            what = f"{count:,} message" + ("s" if count != 1 else "")
+            asked = question.format(what=what, address=found["spec"]["address"], to=given.get("to"))
+            typer.confirm(f"{asked} in {place}, namespace {found['metadata']['namespace']}?", abort=True, err=True)
         done = api.act(found, action, given, is_dry=is_dry)
     if output == StructuredOutput.TABLE:
-        writer.say(done["message"])
+        writer.say(f"{done['message']} in {place}")
     else:
         result = {"address": found["spec"]["address"], "action": action, "count": done["details"]["count"]}
-        write_structured(writer, output.value, result)
+        write_structured(writer, output.value, result | {"space": space_of(found["metadata"]["name"])})
 
 
-def _resolve(
-    api: ApiClient, name: str, space: str | None, namespace: str | None, *, also: tuple[str, ...] = ()
-) -> Document:
-    """Return the address that a user means.
+def _require_stored(found: Document, *, also: tuple[str, ...] = ()) -> None:
+    """Check that an address stores messages.
 
     Raises:
-        UsageError: when it stores no messages that could be dealt with so.
+        UsageError: when it stores none that could be dealt with so.
     """
-    kind = ADDRESS
-    found = api.resolve(kind, namespace or kind.default_namespace, name, space)
     spec = found["spec"]
     if spec["type"] not in (*_STORING, *also):
         hint = {
@@ -205,7 +220,6 @@ def _resolve(
         raise UsageError(
             f"'{spec['address']}' is of type {spec['type']}, which stores no messages for one receiver each{hint}"
         )
-    return found
 
 
 _BODY_CHARACTERS = 60  # of a body in a table; the other forms have all of it

@@ -10,7 +10,7 @@ from enmasse.cli.api_client import ApiClient
 from enmasse.cli.errors import FAILED
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.model.schema.kinds import ADDRESS_SPACE
 from enmasse.model.schema.subresources import CONNECTOR_TEST
 
@@ -50,7 +50,7 @@ def try_connector(
     writer, kind = Writer(), ADDRESS_SPACE
     with ApiClient.find(data, warn=writer.warn) as api:
         where = namespace or kind.default_namespace
-        found = api.get(kind, where, space or only_space(api, where))
+        found = api.get(kind, where, find_space(api, where, space))
         action = CONNECTOR_TEST.name.format(connector=name)
         items = api.act(found, action, {"address": address} if address else {})["items"]
     if output is StructuredOutput.TABLE:

@@ -31,7 +31,7 @@ from enmasse.cli.options import (
     StructuredOutput,
 )
 from enmasse.cli.output import Writer, write_structured
-from enmasse.cli.targets import PipelineName, find_pipeline
+from enmasse.cli.targets import PipelineName, find_pipeline, find_space, is_in
 from enmasse.model.kinds.pipelines.sources import position_problem
 from enmasse.model.schema.kinds import PIPELINE
 
@@ -61,8 +61,9 @@ def list_pipelines(
     writer, kind = Writer(), PIPELINE
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
-        items = api.select(kind, None if all_namespaces else place)
-    items = [item for item in items if space is None or item["metadata"]["name"].startswith(f"{space}.")]
+        items = [item for item in api.select(kind, None if all_namespaces else place) if is_in(item, space)]
+        if space is not None and not items and not all_namespaces:
+            find_space(api, place, space)
     if not items and output in (Output.TABLE, Output.WIDE):
         writer.note(f"There are no pipelines{'' if all_namespaces else f' in namespace {place}'}.")
         return

@@ -11,7 +11,7 @@ from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer, write_file
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, as_cell, make_table, write_structured
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.model.schema.kinds import PIPELINE
 
 _PARQUET: Final = "application/vnd.apache.parquet"
@@ -40,7 +40,7 @@ def query(
     place = namespace or kind.default_namespace
     text = sys.stdin.read() if sql == "-" else sql
     with ApiClient.find(data, warn=writer.warn) as api:
-        space = space or only_space(api, place)
+        space = find_space(api, place, space)
         asked: dict[str, Any] = {"sql": text, "limit": limit} | ({"credentialsSecret": secret} if secret else {})
         path = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}/query"
         with writer.err.status("asking ..."):
@@ -64,7 +64,7 @@ def tables(
     writer, kind = Writer(), PIPELINE
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
-        space = space or only_space(api, place)
+        space = find_space(api, place, space)
         path = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}/tables"
         with writer.err.status("asking ..."):
             answer = api.call("GET", path, timeout=QUERY_TIMEOUT_S)

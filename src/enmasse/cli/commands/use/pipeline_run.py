@@ -18,7 +18,7 @@ from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.model.kinds.pipelines.builtins import BUILTINS
 from enmasse.model.schema.kinds import PIPELINE
 from enmasse.model.schema.objects import decode
@@ -70,7 +70,7 @@ def run(
     with ApiClient.find(data, warn=writer.warn) as api:
         if builtin is not None:
             place = namespace or kind.default_namespace
-            space = space or only_space(api, place)
+            space = find_space(api, place, space)
             documents = [builtin_document(builtin, settings or [], f"{space}.{name or builtin}", place, secret)]
             refuse_another(api.find_present(documents).values(), documents[0], builtin)
         else:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
+import stat
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,10 +24,11 @@ from enmasse.cli.options import (
     StructuredOutput,
     User,
 )
-from enmasse.cli.output import Writer
+from enmasse.cli.output import Writer, leave_pipe
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from enmasse.client import Message
@@ -57,7 +63,7 @@ def receive(
     with the names of metrics as far as births came before. Without --count
     and --timeout it goes on until Ctrl-C. The exit code is 4
     if the time was over before the messages asked for (without --count: any)
-    had come.
+    had come, and 0 where the reader of a pipe has had enough.
     """
     writer = Writer()
     filters: dict[str, Any] = {}
@@ -83,6 +89,9 @@ def receive(
         )
     except EnmasseError as error:
         raise explain(error) from None
+    except BrokenPipeError:
+        leave_pipe()
+        return
     if received < (count or 1):
         wanted = f"{received} of {count} messages" if count else "no message"
         raise UnreachableError(f"{wanted} came from '{address}' within {timeout or 0:g} s")
@@ -111,17 +120,58 @@ async def _receive(
             if count is not None:
                 receiver.grant(min(credit, count))
             while count is None or received < count:
-                delivery = await receiver.receive(timeout=timeout_s)
+                with _noticing_a_closed_pipe():
+                    delivery = await receiver.receive(timeout=timeout_s)
                 if delivery is None:
                     break
                 bodies.decode(delivery.message)
-                _print(writer, delivery.message, output)
+                try:
+                    _print(writer, delivery.message, output)
+                except BrokenPipeError:
+                    if not delivery.settled:
+                        await delivery.release()
+                    raise
                 if not delivery.settled:
                     await delivery.accept()
                 received += 1
                 if count is not None and received + credit <= count:
                     receiver.grant(1)
     return received
+
+
+@contextmanager
+def _noticing_a_closed_pipe() -> Iterator[None]:
+    """End what is awaited when nobody reads our output any more, as of ``| head``, and not with the next message.
+
+    Raises:
+        BrokenPipeError: when it is so.
+    """
+    try:
+        output = sys.stdout.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(output).st_mode)
+    except io.UnsupportedOperation:  # it is kept in memory
+        is_pipe = False
+    if not is_pipe:
+        yield
+        return
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    is_closed = False
+
+    def end() -> None:
+        nonlocal is_closed
+        is_closed = True
+        if task is not None:
+            task.cancel()
+
+    loop.add_reader(output, end)  # the end that is written to tells of errors alone
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_closed:
+            raise BrokenPipeError from None
+        raise
+    finally:
+        loop.remove_reader(output)
 
 
 def _print(writer: Writer, message: Message, output: StructuredOutput) -> None:

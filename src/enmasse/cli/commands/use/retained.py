@@ -13,7 +13,7 @@ from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.messages import explain, open_connection, to_json, to_text
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput, User
 from enmasse.cli.output import Writer, make_table, write_structured
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.errors import EnmasseError
 from enmasse.model.schema.kinds import ADDRESS_SPACE
 
@@ -120,7 +120,7 @@ def clear_values(
 def _path(api: ApiClient, namespace: str | None, space: str | None) -> str:
     kind = ADDRESS_SPACE
     where = namespace or kind.default_namespace
-    name = space or only_space(api, where)
+    name = find_space(api, where, space)
     return f"{kind.base_path()}/namespaces/{where}/{kind.plural}/{name}/retained"
 
 

@@ -16,7 +16,7 @@ from enmasse.cli.api_client import ApiClient
 from enmasse.cli.errors import FAILED, NotFoundError, UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.model.schema.kinds import ADDRESS_SPACE
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _registry(space: str | None, namespace: str | None, data: Path) -> Iterator[
     """Yield what sends a request to the registry of a space, and returns its answer."""
     place = namespace or ADDRESS_SPACE.default_namespace
     with ApiClient.find(data, warn=Writer().warn) as api:
-        root = f"{_BASE}/{place}/{space or only_space(api, place)}"
+        root = f"{_BASE}/{place}/{find_space(api, place, space)}"
         yield lambda method, path, **options: api.exchange(method, f"{root}{path}", **options)[0]
 
 

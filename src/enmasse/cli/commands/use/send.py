@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.errors import CliError
-from enmasse.cli.messages import explain, open_connection, parse_properties, read_body, to_json, to_text
+from enmasse.cli.errors import CliError, UsageError
+from enmasse.cli.messages import explain, open_connection, parse_properties, read_body, read_lines, to_json, to_text
 from enmasse.cli.options import (
     DEFAULT_DATA,
     Data,
@@ -28,7 +30,7 @@ from enmasse.client import Message, Outcome
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
     from enmasse.client import Sender
 
@@ -48,6 +50,18 @@ def send(
     address: Annotated[str, typer.Argument(metavar="ADDRESS")],
     body: Annotated[
         str | None, typer.Argument(metavar="[BODY]", help="The text; - or nothing: standard input.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="The body is what the file has, byte by byte.", dir_okay=False
+        ),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Each line of the body is a message of its own; empty lines are left out.")
+    ] = False,
+    content_type: Annotated[
+        str | None, typer.Option("--content-type", metavar="TYPE", help="Such as application/json.")
     ] = None,
     count: Annotated[int, typer.Option("--count", "-c", min=1, help="Send it so often.")] = 1,
     subject: Annotated[str | None, typer.Option("--subject", help="Subject; the key of a stream.")] = None,
@@ -85,13 +99,19 @@ def send(
 ) -> None:
     """Send a message to an address and print its outcome.
 
+    With --lines each line is sent as it comes, and is a message of its own.
+
     An address without a receiver that has room gives no credit: then the
     command waits, and ends with exit code 4 when the time is over. The exit
     code is 1 if a message was not accepted.
     """
+    if file is not None and body is not None:
+        raise UsageError("give either a BODY or --file")
+    if lines and count > 1:
+        raise UsageError("--count and --lines exclude each other")
     message = Message(
-        read_body(body),
         subject=subject,
+        content_type=content_type,
         durable=durable,
         ttl=ttl,
         priority=priority,
@@ -102,14 +122,19 @@ def send(
             **({"x-opt-retain": True} if retain else {}),
         },
     )
+    bodies = read_lines(body, file) if lines else _repeated(read_body(body, file), count)
     try:
-        outcomes = asyncio.run(_send(data, address, message, count, timeout, space, namespace, user))
+        outcomes = asyncio.run(_send(data, address, message, bodies, timeout, space, namespace, user))
     except EnmasseError as error:
         raise explain(error) from None
     writer = Writer()
-    line = ", ".join(f"{number} {outcome}" if count > 1 else outcome for outcome, number in outcomes.items())
-    writer.say(line)
-    if set(outcomes) != {str(Outcome.ACCEPTED)}:
+    is_one = count == 1 and not lines
+    line = ", ".join(outcome if is_one else f"{number} {outcome}" for outcome, number in outcomes.items())
+    if line:
+        writer.say(line)
+    else:
+        writer.note("there was no line to send")
+    if set(outcomes) - {str(Outcome.ACCEPTED)}:
         raise CliError(f"not every message to '{address}' was accepted")
 
 
@@ -117,28 +142,39 @@ async def _send(
     data: Path,
     address: str,
     message: Message,
-    count: int,
+    bodies: AsyncIterator[str | bytes],
     timeout_s: float,
     space: str | None,
     namespace: str | None,
     user: str | None,
 ) -> Counter[str]:
     outcomes: Counter[str] = Counter()
+    room = asyncio.Semaphore(_UNDER_WAY)
+
+    async def send_one(sender: Sender, payload: bytes) -> None:
+        try:
+            outcomes[str(await sender.send_payload(payload, timeout=timeout_s))] += 1
+        finally:
+            room.release()
+
     async with (
         open_connection(data, "send", space, namespace, user) as connection,
         connection.sender(address) as sender,
     ):
-        left = count
-        while left:
-            portion = min(left, _UNDER_WAY)
-            outcomes.update(await _send_portion(sender, message, portion, timeout_s))
-            left -= portion
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                async for body in bodies:
+                    message.body, message.creation_time = body, time.time()
+                    await room.acquire()
+                    tasks.create_task(send_one(sender, message.encode()))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
     return outcomes
 
 
-async def _send_portion(sender: Sender, message: Message, count: int, timeout_s: float) -> list[str]:
-    outcomes = await asyncio.gather(*(sender.send(message, timeout=timeout_s) for _ in range(count)))
-    return [str(outcome) for outcome in outcomes]
+async def _repeated(body: str | bytes, count: int) -> AsyncIterator[str | bytes]:
+    for _ in range(count):
+        yield body
 
 
 def request(

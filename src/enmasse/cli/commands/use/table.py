@@ -12,7 +12,7 @@ from enmasse.cli.commands.use.pipeline_query import QUERY_TIMEOUT_S, tables
 from enmasse.cli.errors import UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
-from enmasse.cli.targets import only_space
+from enmasse.cli.targets import find_space
 from enmasse.model.schema.kinds import ADDRESS_SPACE
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def ask_space(
     writer, kind = Writer(), ADDRESS_SPACE
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
-        space = space or only_space(api, place)
+        space = find_space(api, place, space)
         root = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}"
         with writer.err.status("asking ..."):
             found: dict[str, Any] = api.call("POST", f"{root}/{path}", timeout=QUERY_TIMEOUT_S, **sent)

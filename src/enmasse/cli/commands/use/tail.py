@@ -18,6 +18,7 @@ from enmasse.cli.options import (
     StructuredOutput,
 )
 from enmasse.cli.output import Writer
+from enmasse.cli.targets import find
 from enmasse.model.schema.kinds import ADDRESS
 from enmasse.model.schema.subresources import MESSAGES
 
@@ -50,7 +51,7 @@ def tail(
     wanted = {name: value for name, value in asked.items() if value}
     shown = 0
     with ApiClient.find(data, warn=writer.warn) as api:
-        found = api.resolve(ADDRESS, namespace or ADDRESS.default_namespace, address, space)
+        found = find(api, ADDRESS, namespace or ADDRESS.default_namespace, address, space)
         notes = [f"Following {found['spec']['address']}; Ctrl-C ends."]
 
         def tell() -> None:
