@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cbor2
 import pytest
+from google.protobuf import json_format
+from google.protobuf.struct_pb2 import Value
 from pyspark.sql import functions as F
 
 from enmasse.model.kinds.pipelines.sources import Files
@@ -26,6 +28,7 @@ from enmasse.pipeline.decoding.registered import Registered
 from enmasse.pipeline.decoding.senml import read_senml
 from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
 from enmasse.pipeline.registry_copy import RegisteredSchema
+from tests.support.protobuf_files import field, file_of, map_entry, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,7 +48,9 @@ class Case(NamedTuple):
 def table() -> Iterator[Case]:
     lines = PAGE.read_text().split("## Values, one by one")[1].split("## ")[0].splitlines()
     for line in lines:
-        if found := re.fullmatch(r"\| `(.+?)` \| ([A-Za-z, -]+) \| `(.+)` \| (?:`(.+)`|bad|the empty text) \|", line):
+        if found := re.fullmatch(
+            r"\| `(.+?)` \| ([A-Za-z0-9, -]+) \| `(.+)` \| (?:`(.+)`|bad|the empty text) \|", line
+        ):
             out = None if line.endswith("| bad |") else found[4] or ""
             yield Case(found[1], found[2], found[3], out)
 
@@ -70,7 +75,7 @@ def test_the_table_names_all_types() -> None:
     assert len(CASES) > 80
     assert {"STRING", "INT", "BIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP"} < set(TYPES)
     formats = {name.split()[0] for case in CASES for name in case.formats.split(", ")}
-    assert formats == {"JSON", "CBOR", "CSV", "Avro", "SenML", "text", "raw"}
+    assert formats == {"JSON", "CBOR", "CSV", "Avro", "Protobuf", "SenML", "text", "raw"}
 
 
 def shown(column: Column, of: str) -> Column:
@@ -193,6 +198,74 @@ def test_avro_gives_what_the_table_says_at_every_depth() -> None:
             (made,) = shaper([column])(read(content, 0.0)[0])
             assert (made["a"], made["m"]) == ([made["c"]], [("k", made["c"])]), (case, label)
             assert as_text(made["c"], case.type) == case.out, (case, label)
+
+
+NUMBERS = {"double": "<d", "float": "<f", "fixed32": "<I", "sfixed32": "<i", "fixed64": "<Q", "sfixed64": "<q"}
+
+
+def varint(value: int) -> bytes:
+    value, made = value & (1 << 64) - 1, b""
+    while value > 0x7F:
+        made, value = made + bytes([value & 0x7F | 0x80]), value >> 7
+    return made + bytes([value])
+
+
+def tagged(number: int, label: str, value: Any) -> bytes:
+    """Return a field of Protobuf in binary; of a message by its JSON or its fields."""
+    if (form := NUMBERS.get(label)) is not None:
+        content = struct.pack(form, value)
+        return varint(number << 3 | (1 if len(content) == 8 else 5)) + content
+    if label in ("string", "bytes"):
+        content = value.encode("utf-8" if label == "string" else "latin-1", errors="surrogatepass")
+    elif label == "Value":
+        content = json_format.Parse(json.dumps(value), Value()).SerializeToString()
+    elif label.endswith("Value"):
+        content = tagged(1, label.removesuffix("Value").lower(), value)
+    elif label in ("Timestamp", "Duration"):
+        content = b"".join(
+            tagged(place, "int64", value.get(name, 0)) for place, name in ((1, "seconds"), (2, "nanos"))
+        )
+    else:
+        return varint(number << 3) + varint(value << 1 ^ value >> 63 if label.startswith("sint") else int(value))
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def test_protobuf_gives_what_the_table_says_at_every_depth() -> None:
+    for case, label in with_labels("Protobuf"):
+        of = label
+        if label == "enum":
+            of = ":acme.E"
+        elif label[0].isupper():
+            of = f".google.protobuf.{label}"
+        content = (
+            'enum_type { name: "E" value { name: "OFF" number: 0 } value { name: "ON" number: 1 } } '
+            'message_type { name: "S" '
+            + field("c", 1, of, oneof_index=0)
+            + field("a", 2, of, "repeated")
+            + field("m", 3, ".acme.S.MEntry", "repeated")
+            + 'oneof_decl { name: "_c" } '
+            + map_entry("MEntry", "string", of)
+            + '} message_type { name: "R" '
+            + field("s", 1, ".acme.S")
+            + "}"
+        )
+        known = (f"google/protobuf/{name}.proto" for name in ("timestamp", "duration", "wrappers", "struct"))
+        imports = " ".join(f'dependency: "{name}"' for name in known)
+        schema = schema_of("acme.R", file_of(f"{imports} {content}"))
+        (column,) = schema_columns("protobuf", schema)
+        assert str(column.type.fields[0].type) == case.type
+        value = json.loads(case.value)
+        entry = tagged(1, "string", "k") + tagged(2, label, value)
+        inner = tagged(1, label, value) + tagged(2, label, value) + tagged(3, "bytes", entry.decode("latin-1"))
+        read = records_reader("protobuf", schema)
+        message = tagged(1, "bytes", inner.decode("latin-1"))
+        if case.out is None:
+            with pytest.raises(RecordProblem):
+                shaper([column])(read(message, 0.0)[0])
+            continue
+        (made,) = shaper([column])(read(message, 0.0)[0])
+        assert (made["a"], made["m"]) == ([made["c"]], [("k", made["c"])]), (case, label)
+        assert as_text(made["c"], case.type) == case.out, (case, label)
 
 
 def test_senml_in_json_and_in_cbor_gives_what_the_table_says() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from enmasse.model.sql.ddl import parse_ddl, quote_identifier
 from enmasse.pipeline.decoding import COUNT_OF, bad, decode, drift_counts, filled, good, with_tombstones
 from enmasse.pipeline.decoding.csv_columns import csv_columns
 from enmasse.pipeline.errors import OptionError
+from tests.support.protobuf_files import field, file_of, map_entry, schema_of, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -227,6 +229,23 @@ AVRO = {
         {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "string"}}},
     ],
 }
+PROTOBUF = schema_of(
+    "acme.Reading",
+    file_of(
+        'dependency: "google/protobuf/timestamp.proto" message_type { name: "Reading" '
+        + field("device", 1, "string")
+        + field("t", 2, "double")
+        + field("ts", 3, ".google.protobuf.Timestamp")
+        + field("amount", 4, "double")
+        + field("place", 5, ".acme.Place")
+        + field("tags", 6, ".acme.Reading.TagsEntry", "repeated")
+        + field("total", 7, "uint64")
+        + map_entry("TagsEntry", "string", "int64")
+        + '} message_type { name: "Place" '
+        + field("floor", 1, "int32")
+        + "}"
+    ),
+)
 RECORD = {
     "device": "d1",
     "t": 21.5,
@@ -267,21 +286,27 @@ def test_a_value_that_does_not_fit_is_told_by_its_column_whatever_that_is_called
         decoded.unpersist()
 
 
-def test_cbor_avro_and_senml_become_the_same_kinds_of_columns(spark: SparkSession) -> None:
+def test_cbor_avro_protobuf_and_senml_become_the_same_kinds_of_columns(spark: SparkSession) -> None:
     file = io.BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(AVRO), RECORD)
     expected = RECORD | {"ts": naive(ACCEPTED)}
     columns = "device STRING, t DOUBLE, ts TIMESTAMP, amount DECIMAL(5,2), place STRUCT<floor: INT>, "
     columns += "tags MAP<STRING, ARRAY<STRING>>"
     nan = RECORD | {"t": float("nan")}
+    simple = {name: value for name, value in RECORD.items() if name not in ("amount", "tags")}
     for form, schema, content, wrong in (
         ("cbor", columns, cbor2.dumps(RECORD), cbor2.dumps(nan)),
         ("avro", json.dumps(AVRO), file.getvalue(), file.getvalue()[:-2]),
+        ("protobuf", PROTOBUF, written(PROTOBUF, **simple), written(PROTOBUF, **simple, amount=math.nan)),
     ):
         decoded = decode(messages(spark, [content, b"\xff\xff", wrong, content]), format=form, schema=schema)
         rows = by_offset(decoded)
         assert [row["_problem"] is None for row in rows] == [True, False, False, True]
-        assert {name: rows[0][name] for name in RECORD} == expected
+        if form == "protobuf":
+            assert {name: rows[0][name] for name in simple} == {name: expected[name] for name in simple}
+            assert (rows[0]["total"], rows[0]["tags"]) == (Decimal(0), {})
+        else:
+            assert {name: rows[0][name] for name in RECORD} == expected
         assert [row["_value"] and bytes(row["_value"]) for row in rows] == [None, b"\xff\xff", wrong, None]
         assert rows[0]["_key"] == "k"
     pack = b'[{"bn":"urn:dev:1:","bt":1769860800,"n":"t","u":"Cel","v":21.5},{"n":"on","vb":true,"t":-1}]'
@@ -308,7 +333,7 @@ def test_text_and_raw_have_one_column(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("form", "schema", "problem"),
     [
-        ("xml", None, "format: expected one of raw, json, cbor, avro, senml, text, got 'xml'"),
+        ("xml", None, "format: expected one of raw, json, cbor, avro, protobuf, senml, text, got 'xml'"),
         ("json", None, "schema of format json: required for format json"),
         ("json", "a WAT", "schema of format json: character 3"),
         ("raw", "a INT", "schema of format raw: format raw has no schema"),

@@ -10,7 +10,7 @@ export interface SchemaVersion {
   id: number;
   schema: string;
   /** Left out: AVRO. */
-  schemaType?: "JSON";
+  schemaType?: "JSON" | "PROTOBUF";
 }
 
 export interface Level {

@@ -34,7 +34,7 @@ function options(rows: AddressRow[]): Option[] {
     { of: KEPT, path: "spec.exclusive", label: "One receiver gets everything, the others stand by", kind: "flag" },
     { of: ["anycast"], path: "spec.acknowledge", label: "Senders learn", kind: "choice", none: "what the receiver made of a message", options: [{ value: "node", label: "that a receiver has it" }] },
     { of: ["anycast", "multicast", "queue", "topic", "stream"], path: "spec.limits.messageRate", label: "Messages a second at most", kind: "number" },
-    { of: ["queue", "topic", "stream", "anycast", "multicast"], path: "spec.schema.format", label: "Format of messages, for pipelines", kind: "choice", none: "Not said", options: ["json", "cbor", "avro", "senml", "text", "raw"].map((value) => ({ value })) },
+    { of: ["queue", "topic", "stream", "anycast", "multicast"], path: "spec.schema.format", label: "Format of messages, for pipelines", kind: "choice", none: "Not said", options: ["json", "cbor", "avro", "protobuf", "senml", "text", "raw"].map((value) => ({ value })) },
   ];
 }
 

@@ -14,6 +14,8 @@ import { Refusal } from "../parts/problem";
 const EXAMPLES = {
   AVRO: pretty(JSON.stringify({ type: "record", name: "Reading", fields: [{ name: "device", type: "string" }, { name: "temperature", type: "double" }] })),
   JSON: pretty(JSON.stringify({ type: "object", required: ["device"], properties: { device: { type: "string" }, temperature: { type: "number" } } })),
+  // message Reading { string device = 1; double temperature = 2; }
+  PROTOBUF: "Cg1yZWFkaW5nLnByb3RvEgRhY21lIi4KB1JlYWRpbmcSDgoGZGV2aWNlGAEgASgJEhMKC3RlbXBlcmF0dXJlGAIgASgBYgZwcm90bzM=",
 };
 
 export default function NewSchemaPage(): ReactElement {
@@ -47,7 +49,7 @@ function Registration({ space, given, latest }: { space: Space; given: string | 
   const rights = useRights(space.namespace);
   const registry = registryOf(space);
   const [subject, setSubject] = useState(given ?? "");
-  const [type, setType] = useState<"AVRO" | "JSON">(latest?.schemaType ?? "AVRO");
+  const [type, setType] = useState<keyof typeof EXAMPLES>(latest?.schemaType ?? "AVRO");
   const [text, setText] = useState(latest ? pretty(latest.schema) : EXAMPLES.AVRO);
   const [found, setFound] = useState<Found>();
   const [busy, setBusy] = useState(false);
@@ -93,13 +95,14 @@ function Registration({ space, given, latest }: { space: Space; given: string | 
                 id="schema-type"
                 value={type}
                 onChange={(_, value) => {
-                  const next = value as "AVRO" | "JSON";
+                  const next = value as keyof typeof EXAMPLES;
                   if (text === EXAMPLES[type]) setText(EXAMPLES[next]);
                   setType(next);
                 }}
               >
                 <FormSelectOption value="AVRO" label="Avro" />
                 <FormSelectOption value="JSON" label="JSON Schema" />
+                <FormSelectOption value="PROTOBUF" label="Protobuf descriptor, in base64" />
               </FormSelect>
             </FormGroup>
           </GridItem>

@@ -51,7 +51,7 @@ class RegisteredSchema:
 
     id: int
     type: str
-    """``AVRO`` or ``JSON``."""
+    """``AVRO``, ``JSON`` or ``PROTOBUF``."""
     text: str
 
 

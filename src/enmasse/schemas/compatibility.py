@@ -4,7 +4,7 @@ Rules:
 1. BACKWARD: who reads with the new schema can read what was written with the last one. FORWARD: the other way round.
    FULL: both. With TRANSITIVE: not with the last one alone, but with each.
 2. Two texts are the same schema if they are the same JSON; the order of its keys counts in JSON Schema, and does
-   not in Avro, or where a client has the schema normalised.
+   not in Avro, or where a client has the schema normalised. In Protobuf: if they describe the same file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from enmasse.schemas.avro_schemas import avro_problems, check_avro
 from enmasse.schemas.errors import INVALID_LEVEL, UNPROCESSABLE, InvalidSchemaError, SchemaRegistryError
 from enmasse.schemas.json_containment import json_problems
 from enmasse.schemas.json_schemas import check_json_schema
+from enmasse.schemas.protobuf_schemas import canonical_protobuf, protobuf_problems
 
-SchemaType = Literal["AVRO", "JSON"]
+SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
 Level = Literal["NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"]
 
 TYPES: Final[tuple[SchemaType, ...]] = get_args(SchemaType)
@@ -42,7 +43,7 @@ class Schema:
 
     Attributes:
         type: of it.
-        text: compact JSON.
+        text: compact JSON; of Protobuf a FileDescriptorProto in base64.
     """
 
     type: SchemaType
@@ -51,7 +52,7 @@ class Schema:
     @property
     def identity(self) -> str:
         """A hash that the same schema has again."""
-        text = self.text if self.type == "JSON" else _compact(json.loads(self.text), sort_keys=True)
+        text = self.text if self.type != "AVRO" else _compact(json.loads(self.text), sort_keys=True)
         return hashlib.sha256(f"{self.type} {text}".encode()).hexdigest()
 
 
@@ -64,9 +65,13 @@ def read_schema(kind: str, text: str, *, normalize: bool = False) -> Schema:
     """
     of = next((known for known in TYPES if known == kind), None)
     if of is None:
-        raise SchemaRegistryError(UNPROCESSABLE, f"schemaType: expected {' or '.join(TYPES)}, got '{kind:.40}'")
+        raise SchemaRegistryError(
+            UNPROCESSABLE, f"schemaType: expected {', '.join(TYPES[:-1])} or {TYPES[-1]}, got '{kind:.40}'"
+        )
     if len(text) > MAX_CHARACTERS:
         raise InvalidSchemaError(f"expected at most {MAX_CHARACTERS} characters, got {len(text)}")
+    if of == "PROTOBUF":
+        return Schema(of, canonical_protobuf(text))
     try:
         plain = json.loads(text, parse_constant=_refuse_constant)
         compact = _compact(plain, sort_keys=normalize)
@@ -127,6 +132,8 @@ def problems(level: Level, new: Schema, former: Sequence[Schema]) -> list[str]:
 def _problems(*, reader: Schema, writer: Schema) -> list[str]:
     if reader.text == writer.text:
         return []
+    if reader.type == "PROTOBUF":
+        return protobuf_problems(reader.text, writer.text)
     compare = avro_problems if reader.type == "AVRO" else json_problems
     return compare(json.loads(reader.text), json.loads(writer.text))
 

@@ -13,8 +13,10 @@ import pytest
 from enmasse.api.messages.bodies import Declared, body_of, sparkplug_body
 from enmasse.message.types import Timestamp
 from enmasse.wire.sparkplug.edge_node import Reader
+from tests.support.protobuf_files import field, file_of, schema_of, written
 from tests.support.sparkplug_payloads import SESSION, TYPES
 
+METER = schema_of("acme.Meter", file_of(f'message_type {{ name: "Meter" {field("level", 1, "uint64")} }}'))
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "t", "type": "double"}]})
 
 
@@ -42,6 +44,8 @@ def laughs() -> bytes:
         (laughs(), "application/cbor", Declared(), "binary", laughs().hex()),
         (avro({"t": 21.5}), None, Declared("avro", SCHEMA), "avro", {"t": 21.5}),
         (b"\xff", None, Declared("avro", SCHEMA), "binary", "ff"),
+        (written(METER, level=2**60), None, Declared("protobuf", METER), "protobuf", {"level": str(2**60)}),
+        (b"\xff", None, Declared("protobuf", METER), "binary", "ff"),
         (1 << 60, None, Declared(), "value", {"type": "integer", "value": str(1 << 60)}),
         (Timestamp(0), None, Declared(), "value", {"type": "timestamp", "value": "1970-01-01T00:00:00.000Z"}),
         ([1, b"\1"], None, Declared(), "sequence", [1, {"type": "binary", "value": "01"}]),

@@ -29,6 +29,7 @@ from enmasse.control.store.store import ResourceStore
 from enmasse.model.schema.objects import decode
 from enmasse.schemas.registry import SchemaRegistry
 from enmasse.schemas.store import SchemaStore
+from tests.support.protobuf_files import field, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,9 +180,26 @@ def test_subjects_live_as_confluents_client_expects(site: Site) -> None:
     assert json.loads(site.client().get_schema(first).schema_str or "") == READING
     assert client.lookup_schema("readings", avro(READING)).version == 1
     assert {"again", "readings"} <= {*client.get_subjects()}
-    assert client.get_schema_types() == ["AVRO", "JSON"]
+    assert client.get_schema_types() == ["AVRO", "JSON", "PROTOBUF"]
     assert {*client.get_subjects_by_schema_id(first)} == {"readings", "again"}
     assert {(v.subject, v.version) for v in client.get_schema_versions(first)} == {("readings", 1), ("again", 1)}
+
+
+def test_a_file_of_protobuf_is_registered_in_base64_as_confluents_client_does(site: Site) -> None:
+    def made(of: str) -> Schema:
+        file = file_of(f'message_type {{ name: "Reading" {field("device", 1, of)} }}')
+        return Schema(base64.b64encode(file.SerializeToString()).decode(), "PROTOBUF")
+
+    client = site.client()
+    number = client.register_schema("protobuf", made("string"))
+    assert client.register_schema("protobuf", made("string")) == number
+    found = site.client().get_schema(number)
+    assert (found.schema_type, found.schema_str) == ("PROTOBUF", made("string").schema_str)
+    for path in (f"/schemas/ids/{number}/schema", "/subjects/protobuf/versions/1/schema"):
+        assert site("blue", "GET", f"{PLANT}{path}").json() == made("string").schema_str
+    why = refused(lambda: client.register_schema("protobuf", made("int32")), 409, 409)
+    assert "acme.Reading.device: the type cannot be read as the other one" in why
+    assert client.test_compatibility("protobuf", made("bytes"))
 
 
 def test_a_schema_that_does_not_go_with_the_last_one_is_refused(site: Site) -> None:
@@ -232,7 +250,8 @@ def test_what_is_deleted_is_found_by_its_id_until_it_is_deleted_for_good(site: S
     [
         ("POST", "/subjects/bad/versions", {"schema": "{"}, 42201),
         ("POST", "/subjects/bad/versions", {}, 42201),
-        ("POST", "/subjects/bad/versions", {"schema": "", "schemaType": "PROTOBUF"}, 422),
+        ("POST", "/subjects/bad/versions", {"schema": "", "schemaType": "THRIFT"}, 422),
+        ("POST", "/subjects/bad/versions", {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}, 42201),
         ("POST", "/subjects/bad/versions", {"schema": '"int"', "references": [{"name": "a"}]}, 422),
         ("POST", f"/subjects/{'x' * 256}/versions", {"schema": '"int"'}, 422),
         ("POST", "/subjects/bad", {"schema": '"int"'}, 40401),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from tests.support.protobuf_files import field, file_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +53,18 @@ def test_a_schema_is_registered_checked_and_printed(cli: Cli, tmp_path: Path) ->
     assert json.loads(shown[0])["fields"] == [DEVICE]
     assert shown[0] == shown[1]
     assert len(json.loads(cli("schema", "get", "readings").out)["fields"]) == 2
+
+
+def test_a_descriptor_is_registered_as_protoc_writes_it(cli: Cli, tmp_path: Path) -> None:
+    made = file_of(f'message_type {{ name: "Reading" {field("device", 1, "string")} }}')
+    (tmp_path / "reading.pb").write_bytes(FileDescriptorSet(file=[made]).SerializeToString())
+    register = ("schema", "register", "readings", "-t", "protobuf", "-f")
+    first = cli(*register, str(tmp_path / "reading.pb"))
+    assert (first.code, first.out) == (0, "version 1 of subject readings has id 1\n")
+    shown = cli("schema", "get", "readings").out
+    assert base64.b64decode(shown) == made.SerializeToString()
+    assert cli(*register, "-", stdin=shown.encode()).out == first.out
+    assert "FileDescriptorSet" in cli(*register, "-", stdin=b'syntax = "proto3";').err
 
 
 def test_levels_are_shown_and_set(cli: Cli) -> None:

@@ -14,6 +14,7 @@ from enmasse.cli.commands.use.tryout_messages import GivenMessage, MessageSchema
 from enmasse.cli.errors import UsageError
 from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
 from enmasse.schemas.wire_format import HEADER_BYTES, header
+from tests.support.protobuf_files import field, file_of, schema_of, written
 
 RECORD = {
     "type": "record",
@@ -23,8 +24,18 @@ RECORD = {
         {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": None},
     ],
 }
+METER = schema_of(
+    "acme.Meter",
+    file_of(
+        f'dependency: "google/protobuf/timestamp.proto" message_type {{ name: "First" {field("a", 1, "int32")} }} '
+        f'message_type {{ name: "Meter" {field("device", 1, "string")} '
+        f"{field('at', 2, '.google.protobuf.Timestamp')} }}"
+    ),
+)
+METERS = {"subject": "meters", "message": "acme.Meter"}
 VERSIONS = [
     {"subject": "readings", "version": 1, "id": 7, "schema": json.dumps(RECORD)},
+    {"subject": "meters", "version": 1, "id": 9, "schema": METER.split()[1], "schemaType": "PROTOBUF"},
     {"subject": "alerts", "version": 1, "id": 8, "schema": '{"required": ["device"]}', "schemaType": "JSON"},
 ]
 SPEC = PipelineSpec.model_validate(
@@ -32,6 +43,8 @@ SPEC = PipelineSpec.model_validate(
         "sources": [
             {"name": "ids", "address": "ids", "format": "avro", "schemaRegistry": {"subject": "readings"}},
             {"name": "bare", "address": "bare", "schemaRegistry": {"subject": "readings", "wireFormat": False}},
+            {"name": "meters", "address": "meters", "format": "protobuf", "schemaRegistry": METERS},
+            {"name": "raws", "address": "raws", "schemaRegistry": METERS | {"wireFormat": False}},
             {"name": "plain", "address": "plain", "format": "json"},
         ],
         "sinks": [{"address": "alerts", "schemaRegistry": {"subject": "alerts"}}],
@@ -54,6 +67,14 @@ def test_json_for_a_source_is_written_by_its_subject_and_read_again(address: str
     assert "2026-01-31T12:00:00Z" in message.readable
 
 
+@pytest.mark.parametrize(("address", "begin"), [("meters", header(9) + b"\x02\x02"), ("raws", b"")])
+def test_json_for_a_source_of_protobuf_is_the_message_that_it_reads(address: str, begin: bytes) -> None:
+    body = SCHEMAS.encode(given(json=READING), address, None)
+    assert body == begin + written(METER, device="boiler-1", at=READING["at"])
+    with pytest.raises(UsageError, match=r"as a message acme\.Meter: .*\"odd\""):
+        SCHEMAS.encode(given(json={"odd": 1}), address, None)
+
+
 def test_another_subject_may_be_named_and_addresses_without_one_have_json() -> None:
     plain = given(json={"device": "d"})
     assert SCHEMAS.encode(plain, "plain", None) == b'{"device": "d"}'
@@ -72,7 +93,7 @@ def test_what_does_not_fit_is_refused_in_avro_and_can_be_given_as_a_text() -> No
     assert SCHEMAS.encode(given(json={}), "ids", "alerts")[HEADER_BYTES:] == b"{}"
 
 
-@pytest.mark.parametrize("body", [b"no Avro", header(7) + b"\x02", header(9) + b"{}"])
+@pytest.mark.parametrize("body", [b"no Avro", header(7) + b"\x02", header(10) + b"{}"])
 def test_what_is_of_no_schema_is_its_text(body: bytes) -> None:
     assert SCHEMAS.decode(body, "letters") == readable_body(body)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -14,6 +15,8 @@ from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.sql.avro import AvroSchemaError, avro_columns
 from enmasse.model.sql.ddl import written
 from enmasse.model.sql.message_schema import SENML_COLUMNS, MessageFormat, SchemaTextError, schema_columns
+from tests.support.protobuf_files import field as field_of
+from tests.support.protobuf_files import file_of, schema_of
 
 
 def record(*fields: Any, **more: Any) -> str:
@@ -152,6 +155,7 @@ def test_a_format_and_a_text_make_columns(form: MessageFormat, text: str | None,
         ("raw", "a INT", "has no schema"),
         ("json", None, "required for format json: the columns, as in 'device STRING"),
         ("avro", None, "required for format avro"),
+        ("protobuf", None, "required for format protobuf: the full name of the message"),
         ("cbor", "a WAT", "character 3: expected a type"),
         ("json", "_offset BIGINT", "'_offset' is one that every address has"),
         ("senml", "temperature DOUBLE", "expected one of name, unit"),
@@ -161,6 +165,48 @@ def test_a_format_and_a_text_make_columns(form: MessageFormat, text: str | None,
 def test_what_does_not_go_together_is_told(form: MessageFormat, text: str | None, problem: str) -> None:
     with pytest.raises(SchemaTextError, match=problem):
         schema_columns(form, text)
+
+
+A = field_of("a", 1, "int32")
+
+
+def message(name: str, *fields: str) -> str:
+    return f'message_type {{ name: "{name}" {" ".join(fields)} }}'
+
+
+WIDE = " ".join(
+    message(f"M{level}", *(field_of(f"f{n}", n, f".acme.M{level + 1}") for n in range(1, 11))) for level in range(8)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("R", message("R", field_of("r", 1, ".acme.R")), "r: acme.R holds itself"),
+        ("R", message("R"), "acme.R: expected at least one field"),
+        ("R", message("R", A, field_of("A", 2, "int32")), "two fields 'A'"),
+        ("R", message("R", field_of("_offset", 1, "int32")), "'_offset' is one that every"),
+        ("None", message("R", A), "no message acme.None; there are acme.R"),
+        ("M0", WIDE + message("M8", A), "at most 10000 fields in all"),
+    ],
+)
+def test_what_a_message_of_protobuf_cannot_be_is_told(name: str, content: str, problem: str) -> None:
+    with pytest.raises(SchemaTextError, match=problem):
+        schema_columns("protobuf", schema_of(f"acme.{name}", file_of(content)))
+
+
+@pytest.mark.parametrize("text", ["", "acme.R", "CgA=", "acme.R !", "acme.R AAAA", f"acme.R {'A' * 100_001}"])
+def test_what_is_no_descriptor_is_told(text: str) -> None:
+    with pytest.raises(SchemaTextError, match=r"descriptor set|FileDescriptorSet|characters"):
+        schema_columns("protobuf", text)
+
+
+@given(st.binary(max_size=80))
+def test_whatever_comes_as_a_descriptor_is_one_or_says_why_not(content: bytes) -> None:
+    try:
+        schema_columns("protobuf", f"acme.R {base64.b64encode(content).decode()}")
+    except SchemaTextError as error:
+        assert str(error)  # noqa: PT017  # nearly everything is none
 
 
 def test_an_address_keeps_its_schema_and_is_refused_a_wrong_one() -> None:

@@ -245,12 +245,37 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         (
             {"sources": [{"name": "readings", "address": "a", "format": "cbor", "schemaRegistry": {"subject": "s"}}]},
             "spec.sources[0].format",
-            "required with schemaRegistry: avro or json",
+            "required with schemaRegistry: avro, json or protobuf",
         ),
         (
             {"sources": [READINGS, {"name": "t", "table": "t", "schemaRegistry": {"subject": "s"}}]},
             "spec.sources[1].schemaRegistry",
             "only an address has it",
+        ),
+        (
+            {
+                "sources": [
+                    {"name": "readings", "address": "a", "format": "avro"}
+                    | {"schemaRegistry": {"subject": "s", "message": "acme.Reading"}}
+                ]
+            },
+            "spec.sources[0].schemaRegistry.message",
+            "only a subject of format protobuf",
+        ),
+        (
+            {"sources": [{"name": "readings", "address": "a", "format": "protobuf", "schema": "acme.Reading ?"}]},
+            "spec.sources[0].schema",
+            "expected a descriptor set in base64",
+        ),
+        (
+            {"sources": [{"name": "readings", "address": "a", "format": "protobuf", "tombstones": True}]},
+            "spec.sources[0].tombstones",
+            "an empty message is one like others with format protobuf",
+        ),
+        (
+            {"sinks": [{"address": "alerts", "schemaRegistry": {"subject": "s", "message": "acme.Reading"}}]},
+            "spec.sinks[0].schemaRegistry.message",
+            "only a source has it",
         ),
         (
             {"sinks": [{"address": "alerts", "schemaRegistry": {}}]},

@@ -96,8 +96,8 @@ def test_what_is_no_schema_is_refused(kind: str, text: str) -> None:
 
 
 def test_other_types_and_levels_are_refused_by_name() -> None:
-    with pytest.raises(SchemaRegistryError, match="expected AVRO or JSON, got 'PROTOBUF'"):
-        read_schema("PROTOBUF", "")
+    with pytest.raises(SchemaRegistryError, match="expected AVRO, JSON or PROTOBUF, got 'THRIFT'"):
+        read_schema("THRIFT", "")
     with pytest.raises(SchemaRegistryError, match=LEVELS[0]):
         read_level("SOMETIMES")
     assert read_level("full") == "FULL"

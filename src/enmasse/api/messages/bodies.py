@@ -23,9 +23,13 @@ from uuid import UUID
 
 import cbor2
 import fastavro
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from enmasse.message.types import Array, Char, Described, Symbol, Timestamp
 from enmasse.model.sql.avro import parse_avro
+from enmasse.model.sql.protobuf import parse_protobuf
 from enmasse.wire.sparkplug.edge_node import Reader, is_name
 
 if TYPE_CHECKING:
@@ -197,7 +201,7 @@ def sparkplug_body(body: Any, names: Iterable[str], reader: Reader, most_bytes: 
 
 def _of_bytes(raw: bytes, content_type: str, declared: Declared, most_bytes: int) -> Document:
     if len(raw) <= most_bytes:
-        for form, read in (("cbor", _read_cbor), ("avro", _read_avro)):
+        for form, read in (("cbor", _read_cbor), ("avro", _read_avro), ("protobuf", _read_protobuf)):
             if not _is_said(form, content_type, declared):
                 continue
             try:
@@ -224,8 +228,10 @@ def _hex(raw: bytes, most_bytes: int) -> Document:
 
 
 def _is_said(form: str, content_type: str, declared: Declared) -> bool:
-    if declared.format in ("cbor", "avro"):
+    if declared.format in ("cbor", "avro", "protobuf"):
         return declared.format == form
+    if form == "protobuf":
+        return False
     if form == "cbor":
         return content_type in _CBOR_TYPES or content_type.endswith("+cbor")
     return bool(declared.schema) and content_type in _AVRO_TYPES
@@ -268,6 +274,20 @@ def _read_avro(raw: bytes, declared: Declared) -> Any:
     if file.tell() != len(raw):
         raise ValueError("more than one record")
     return record
+
+
+def _read_protobuf(raw: bytes, declared: Declared) -> Any:
+    message = _protobuf_kind(declared.schema)()
+    try:
+        message.ParseFromString(raw)
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+
+@lru_cache(64)
+def _protobuf_kind(text: str) -> Any:
+    return GetMessageClass(parse_protobuf(text))
 
 
 @lru_cache(64)

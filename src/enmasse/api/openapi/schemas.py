@@ -288,7 +288,7 @@ def _message_schemas() -> dict[str, Schema]:
         "properties": {
             "form": {
                 "type": "string",
-                "enum": ["text", "json", "cbor", "avro", "sparkplug", "value", "sequence", "binary"],
+                "enum": ["text", "json", "cbor", "avro", "protobuf", "sparkplug", "value", "sequence", "binary"],
             },
             "text": text,
             "value": {"nullable": True},

@@ -148,7 +148,7 @@ class _Routes:
         return _Answer(_described(await self._version(request)))
 
     async def version_schema(self, request: Request) -> Response:
-        return _Answer(json.loads((await self._version(request)).schema.text))
+        return _Answer(_alone((await self._version(request)).schema))
 
     async def referenced_by(self, request: Request) -> Response:
         await self._version(request)
@@ -183,8 +183,7 @@ class _Routes:
         return _Answer(_text(await self._run(self._schemas.by_id, request, request.path_params["id"])))
 
     async def schema_alone(self, request: Request) -> Response:
-        found = await self._run(self._schemas.by_id, request, request.path_params["id"])
-        return _Answer(json.loads(found.text))
+        return _Answer(_alone(await self._run(self._schemas.by_id, request, request.path_params["id"])))
 
     async def subjects_of_id(self, request: Request) -> Response:
         return _Answer(sorted({item.subject for item in await self._versions_of_id(request)}))
@@ -293,6 +292,10 @@ def _subject(request: Request) -> str:
 def _described(found: Version) -> Document:
     deleted = {"deleted": True} if found.is_deleted else {}
     return {"subject": found.subject, "version": found.version, "id": found.id} | _text(found.schema) | deleted
+
+
+def _alone(schema: Schema) -> Any:
+    return schema.text if schema.type == "PROTOBUF" else json.loads(schema.text)
 
 
 def _text(schema: Schema) -> Document:

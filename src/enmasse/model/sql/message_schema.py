@@ -7,19 +7,21 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.schema import Model, describe_value
 from enmasse.model.sql.avro import AvroSchemaError, avro_columns
 from enmasse.model.sql.ddl import Column, ColumnType, DdlError, parse_ddl
 from enmasse.model.sql.message_columns import RESERVED
+from enmasse.model.sql.protobuf import ProtobufSchemaError, protobuf_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
-MessageFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
+MessageFormat = Literal["raw", "json", "cbor", "avro", "protobuf", "senml", "text"]
+MESSAGE_FORMATS: Final[tuple[MessageFormat, ...]] = get_args(MessageFormat)
 
 SENML_COLUMNS: Final = (
     Column("name", ColumnType("STRING"), is_nullable=False),
@@ -34,7 +36,11 @@ SENML_COLUMNS: Final = (
 )
 """A resolved record of RFC 8428: names whole, times absolute, base values added."""
 
-_NEEDS_SCHEMA: Final = ("json", "cbor", "avro")
+_NEEDS_SCHEMA: Final = ("json", "cbor", "avro", "protobuf")
+_READERS: Final[Mapping[str, Callable[[str], tuple[Column, ...]]]] = {
+    "avro": avro_columns,
+    "protobuf": protobuf_columns,
+}
 _FIXED: Final = {
     "raw": (Column("value", ColumnType("BINARY")),),
     "text": (Column("value", ColumnType("STRING")),),
@@ -62,13 +68,11 @@ def schema_columns(message_format: MessageFormat, text: str | None) -> tuple[Col
         return _FIXED[message_format]
     if text is None:
         if message_format in _NEEDS_SCHEMA:
-            raise SchemaTextError(
-                f"required for format {message_format}: the columns, as in {_example(message_format)}"
-            )
+            raise SchemaTextError(f"required for format {message_format}: {_example(message_format)}")
         return SENML_COLUMNS
     try:
-        columns = avro_columns(text) if message_format == "avro" else parse_ddl(text)
-    except (AvroSchemaError, DdlError) as error:
+        columns = _READERS.get(message_format, parse_ddl)(text)
+    except (AvroSchemaError, ProtobufSchemaError, DdlError) as error:
         raise SchemaTextError(str(error)) from error
     for column in columns:
         if column.name.lower() in RESERVED:
@@ -77,9 +81,13 @@ def schema_columns(message_format: MessageFormat, text: str | None) -> tuple[Col
 
 
 def _example(message_format: MessageFormat) -> str:
+    if message_format == "protobuf":
+        return "the full name of the message and the descriptor set in base64, as in 'acme.Reading CpkBCg...'"
     if message_format == "avro":
-        return '{"type": "record", "name": "Reading", "fields": [{"name": "device", "type": "string"}]}'
-    return "'device STRING, temperature DOUBLE'"
+        example = '{"type": "record", "name": "Reading", "fields": [{"name": "device", "type": "string"}]}'
+    else:
+        example = "'device STRING, temperature DOUBLE'"
+    return f"the columns, as in {example}"
 
 
 def _of_senml(columns: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -96,9 +104,10 @@ class MessageSchema(Model):
     """The encoding and the content of messages; pipelines read them by it."""
 
     format: MessageFormat
-    """`json`, `cbor`, `avro`, `senml`, `text` or `raw`."""
+    """`json`, `cbor`, `avro`, `protobuf`, `senml`, `text` or `raw`."""
     definition: str | None = None
-    """Of json and cbor the columns, as in `device STRING, temperature DOUBLE`; of avro the schema in JSON."""
+    """Of json and cbor the columns, as in `device STRING, temperature DOUBLE`; of avro the schema in JSON; of
+    protobuf the full name of the message and the descriptor set in base64."""
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Yield what is wrong with the schema.

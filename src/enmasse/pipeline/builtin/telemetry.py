@@ -3,7 +3,7 @@
 A message is JSON such as ``{"device": "boiler-1", "temperature": 21.5, "ts": 1764000000000}``: a name,
 a moment (ISO 8601, or a number: seconds below 1e11, else milliseconds; optional), and any number of
 metrics. Without ``device`` the message's key names it. An address whose messages have a schema of
-their own (Avro, CBOR, SenML) is read by its columns, which mean the same as fields of JSON.
+their own (Avro, Protobuf, CBOR, SenML) is read by its columns, which mean the same as fields of JSON.
 
 Rules:
 1. A message counts at the moment it names, but never later than it was accepted: one device whose

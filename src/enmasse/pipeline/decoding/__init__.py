@@ -1,4 +1,4 @@
-"""Messages become columns: JSON, CBOR, Avro, SenML, text and raw bytes; what is none of these is kept and reported.
+"""Messages become columns: JSON, CBOR, Avro, Protobuf, SenML, text and bytes; what is none of these is kept and told.
 
 ``decode`` and ``decode_registered`` give rows with ``_problem``; ``good`` and ``bad`` separate them, ``filled`` and
 ``unfailing`` do something else with those that do not fit, and ``drift_counts`` tells what does not.

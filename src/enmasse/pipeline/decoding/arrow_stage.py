@@ -49,6 +49,11 @@ def records_reader(message_format: MessageFormat, schema: str | None) -> Read:
 
         read_avro = avro_reader(schema or "")
         return lambda content, _: [read_avro(content)]
+    if message_format == "protobuf":
+        from enmasse.pipeline.decoding.protobuf import protobuf_reader  # noqa: PLC0415
+
+        read_protobuf = protobuf_reader(schema or "")
+        return lambda content, _: [read_protobuf(content)]
     from enmasse.pipeline.decoding.senml import read_senml  # noqa: PLC0415
 
     return read_senml
@@ -68,7 +73,7 @@ class ArrowDecoding:
     """The function for ``mapInArrow``.
 
     Args:
-        message_format: ``json``, ``cbor``, ``avro`` or ``senml``.
+        message_format: ``json``, ``cbor``, ``avro``, ``protobuf`` or ``senml``.
         schema: as for ``schema_columns``.
         carried: columns that go along as they are, after those of the schema. The batches have them and ``value``,
             and ``_timestamp`` among them if it is to be known.

@@ -17,13 +17,15 @@ from referencing.exceptions import Unresolvable
 from enmasse.model.sql.avro import AvroSchemaError, avro_columns
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_schema import schema_columns
+from enmasse.model.sql.protobuf import ProtobufSchemaError, parse_protobuf
 from enmasse.pipeline.decoding.avro import read_record, reading_schema
 from enmasse.pipeline.decoding.json_documents import read_json
 from enmasse.pipeline.decoding.json_schema import json_schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem
 from enmasse.pipeline.registry_copy import RegisteredSchema, copy_at
 from enmasse.schemas.json_schemas import validator_class
-from enmasse.schemas.wire_format import HEADER_BYTES, schema_id_of
+from enmasse.schemas.protobuf_schemas import protobuf_file
+from enmasse.schemas.wire_format import HEADER_BYTES, message_path_of, schema_id_of
 
 Read = Callable[[bytes], Any]
 
@@ -35,13 +37,13 @@ class Registered:
     Attributes:
         copy: the copy of the registry.
         format: the format of the messages.
-        schema: the schema whose columns they get.
+        schema: the schema whose columns they get; of protobuf as one is declared, with the name of the message.
         is_subject: whether it is one of the registry; else it stands in the pipeline.
         of_all: the schema of messages without an id; None: each has one.
     """
 
     copy: Path
-    format: Literal["avro", "json"]
+    format: Literal["avro", "json", "protobuf"]
     schema: str
     is_subject: bool
     of_all: RegisteredSchema | None = None
@@ -94,6 +96,8 @@ class Registered:
             return f"it is of schema {number}, which is of type {schema.type} and not {self.format.upper()}"
         if self.format == "json":
             return json_document_reader(schema)
+        if self.format == "protobuf":
+            return _protobuf_reader(schema, self.schema, with_path=self.of_all is None)
         try:
             avro_columns(schema.text)
         except AvroSchemaError as error:
@@ -113,6 +117,36 @@ def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
         assert isinstance(record, dict)
         # A default is nothing that was written.
         return {name: value for name, value in record.items() if value is not None or name not in absent}
+
+    return read
+
+
+def _protobuf_reader(schema: RegisteredSchema, wanted: str, *, with_path: bool) -> Read | str:
+    """Return the reader of messages by the schema that is wanted: numbers of fields are those of all versions."""
+    from enmasse.pipeline.decoding.protobuf import protobuf_reader  # noqa: PLC0415  # loads the library
+
+    read_wanted = protobuf_reader(wanted)
+    name = parse_protobuf(wanted).full_name
+    try:
+        file = protobuf_file(schema.text)
+    except ProtobufSchemaError as error:
+        return f"it is of schema {schema.id}, which has no messages: {error}"
+
+    def read(content: bytes) -> Any:
+        if not with_path:
+            return read_wanted(content)
+        try:
+            path, used = message_path_of(content)
+            kind: Any = list(file.message_types_by_name.values())[path[0]]
+            for index in path[1:]:
+                kind = kind.nested_types[index]
+        except ValueError as error:
+            raise RecordProblem(f"it is of schema {schema.id}: {error}") from error
+        except IndexError:
+            raise RecordProblem(f"it is of schema {schema.id}, and of none of its messages: {path}") from None
+        if kind.full_name != name:
+            raise RecordProblem(f"it is a message {kind.full_name} of schema {schema.id}, and {name} is read")
+        return read_wanted(content[used:])
 
     return read
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from enmasse.model.sql.ddl import Column, quote_identifier, written
 from enmasse.model.sql.message_columns import CARRIED, PRESENT, TOMBSTONE
-from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
+from enmasse.model.sql.message_schema import MESSAGE_FORMATS, MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
 from enmasse.pipeline.decoding.shaping import BETWEEN_PROBLEMS
 from enmasse.pipeline.errors import OptionError
@@ -43,9 +43,10 @@ def decode(
 
     Args:
         frame: raw rows of an address, streaming or not; needs ``value``.
-        format: ``json``, ``cbor``, ``avro``, ``senml``, ``text`` or ``raw``.
-        schema: of json and cbor the columns as Spark writes them, of avro the schema in JSON; of senml which of
-            its columns are wanted, or None; of the others None.
+        format: ``json``, ``cbor``, ``avro``, ``protobuf``, ``senml``, ``text`` or ``raw``.
+        schema: of json and cbor the columns as Spark writes them, of avro the schema in JSON, of protobuf the full
+            name of the message and the descriptor set in base64; of senml which of its columns are wanted, or None;
+            of the others None.
         with_present: whether rows have the column ``PRESENT``; not of ``text`` and ``raw``.
 
     Returns:
@@ -97,10 +98,9 @@ def _in_python(rows: DataFrame, columns: tuple[Column, ...], decoding: ArrowDeco
 
 
 def _format(text: str) -> MessageFormat:
-    formats: tuple[MessageFormat, ...] = ("raw", "json", "cbor", "avro", "senml", "text")
-    found = next((name for name in formats if name == text), None)
+    found = next((name for name in MESSAGE_FORMATS if name == text), None)
     if found is None:
-        raise OptionError(f"format: expected one of {', '.join(formats)}, got {text!r}")
+        raise OptionError(f"format: expected one of {', '.join(MESSAGE_FORMATS)}, got {text!r}")
     return found
 
 

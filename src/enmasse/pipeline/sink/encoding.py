@@ -93,6 +93,8 @@ class Encoding:
             plain = json.loads(self.schema.text)
             named = plain.get("properties", {}) if isinstance(plain, dict) else {}
             return [name for name in columns if name in named or name not in carried]
+        if self.schema.type == "PROTOBUF":
+            raise PlanError(f"{where} is of Protobuf, and a sink writes Avro or JSON")
         try:
             fields = parse_avro(self.schema.text)["fields"]
         except AvroSchemaError as error:

@@ -22,6 +22,7 @@ from enmasse.pipeline.decoding.registered import Registered
 from enmasse.pipeline.errors import PlanError, RegistryAwayError
 from enmasse.pipeline.registry_copy import RegisteredSchema, RegistryCopy
 from enmasse.schemas.wire_format import header
+from tests.support.protobuf_files import field, file_of, schema_of, written
 
 DEVICE = {"name": "device", "type": "string"}
 OLD = {"type": "record", "name": "R", "fields": [DEVICE, {"name": "value", "type": "int"}]}
@@ -146,6 +147,50 @@ def test_messages_without_ids_are_all_of_the_subjects_schema(tmp_path: Path) -> 
     )
     rows = decoded(alert, b'{"device": "a", "level": 3}', b'{"level": 3}')
     assert (rows[0]["level"], rows[1]["_problem"]) == (3, "it does not fit schema 4: 'device' is a required property")
+
+
+READING = file_of(
+    'message_type { name: "Reading" ' + field("device", 1, "string") + field("value", 2, "int32") + "} "
+    'message_type { name: "Alert" ' + field("text", 1, "string") + 'nested_type { name: "Cause" } } '
+)
+NEWER = file_of(
+    'message_type { name: "Reading" ' + field("device", 1, "string") + field("reading", 2, "int64") + "} "
+    'message_type { name: "Alert" ' + field("text", 1, "string") + 'nested_type { name: "Cause" } } '
+)
+
+
+def test_protobuf_is_read_by_the_numbers_of_fields_in_the_subjects_schema(copy: Path) -> None:
+    old, new = (schema_of("acme.Reading", file) for file in (READING, NEWER))
+    versions = [
+        {"subject": "r", "version": 1, "id": number, "schemaType": "PROTOBUF", "schema": text.split()[1]}
+        for number, text in enumerate((old, new), start=7)
+    ]
+    write(copy, [*VERSIONS, *versions], time.time() + 600)
+    registered = Registered(copy, "protobuf", new, is_subject=True)
+    content = written(old, device="a", value=3)
+    rows = decoded(
+        registered,
+        header(7) + b"\0" + content,
+        header(8) + b"\x02\x00" + written(new, device="b", reading=2**40),
+        header(7) + b"\x02\x02" + b"\x0a\x01x",
+        header(7) + b"\x02\x04" + content,
+        header(7) + b"\x04\x02\x02" + content,
+        header(7),
+        header(1) + content,
+        header(7) + b"\0\x08\x01",
+    )
+    assert [(row["device"], row["reading"]) for row in rows[:2]] == [("a", 3), ("b", 2**40)]
+    assert [row["_problem"] for row in rows[2:]] == [
+        "it is a message acme.Alert of schema 7, and acme.Reading is read",
+        "it is of schema 7, and of none of its messages: (2,)",
+        "it is of schema 7, and of none of its messages: (1, 1)",
+        "it is of schema 7: the place of a message in its file ends too soon",
+        "it is of schema 1, which is of type AVRO and not PROTOBUF",
+        "device: expected string, got a varint, which is another type",
+    ]
+    alone = Registered(copy, "protobuf", old, is_subject=True, of_all=RegisteredSchema(7, "PROTOBUF", old.split()[1]))
+    (row,) = decoded(alone, content)
+    assert (row["device"], row["value"]) == ("a", 3)
 
 
 def test_columns_may_stand_in_the_pipeline(copy: Path) -> None:

@@ -120,6 +120,7 @@ def test_rows_that_fit_keep_their_address_and_properties() -> None:
         (AVRO, ["device", "more"], "has no field for the column 'more'; it has device, count, at, tags"),
         (AVRO, ["count"], "needs a column 'device'; the columns are count"),
         (RegisteredSchema(1, "AVRO", '"string"'), ["value"], "is none of rows"),
+        (RegisteredSchema(1, "PROTOBUF", "Cg=="), ["value"], "is of Protobuf, and a sink writes Avro or JSON"),
     ],
 )
 def test_columns_that_are_not_the_schemas_are_told_before_a_row_comes(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import httpx
 import typer
 
+from enmasse.cli.commands.use.schema import descriptor_text
 from enmasse.cli.commands.use.tryout_rows import check_rows, ends_of, read_rows
 from enmasse.cli.commands.use.tryout_trial import Trial, Tried
 from enmasse.cli.errors import CliError, UsageError
@@ -31,6 +32,8 @@ from enmasse.model.schema.errors import ManifestError
 from enmasse.model.schema.kinds import ADDRESS, CONFIG_MAP
 from enmasse.model.sql.ddl import DdlError, parse_ddl
 from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
+from enmasse.schemas.errors import SchemaRegistryError
+from enmasse.schemas.protobuf_schemas import canonical_protobuf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -182,15 +185,23 @@ def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for number, (subject, file) in enumerate(files.items(), start=1):
         try:
-            text = Path(file).read_text("utf-8")
-            is_record = json.loads(text).get("type") == "record"
+            text, kind = _schema(Path(file).read_bytes())
         except OSError as error:
             raise UsageError(f"--schema: {file} cannot be read: {error.strerror}") from None
-        except (ValueError, AttributeError):
-            raise UsageError(f"--schema: {file}: expected a schema in JSON") from None
-        kind = {} if is_record else {"schemaType": "JSON"}
+        except (ValueError, AttributeError, SchemaRegistryError) as error:
+            said = f", or what protoc --descriptor_set_out writes: {error}"
+            raise UsageError(f"--schema: {file}: expected a schema in JSON{said}") from None
         found.append({"subject": subject, "version": named.get(subject) or 1, "id": number, "schema": text} | kind)
     return found
+
+
+def _schema(content: bytes) -> tuple[str, dict[str, str]]:
+    """Return the text of a schema in a file, and its type where that is not Avro."""
+    try:
+        text = content.decode()
+        return text, {} if json.loads(text).get("type") == "record" else {"schemaType": "JSON"}
+    except ValueError:
+        return canonical_protobuf(descriptor_text(content)), {"schemaType": "PROTOBUF"}
 
 
 def test(

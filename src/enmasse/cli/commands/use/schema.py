@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import sys
 from contextlib import contextmanager
@@ -34,10 +36,19 @@ class SchemaKind(StrEnum):
 
     AVRO = "avro"
     JSON = "json"
+    PROTOBUF = "protobuf"
 
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as telemetry-value.")]
-File = Annotated[str, typer.Option("--filename", "-f", metavar="FILE|-", help="The schema, JSON; - is stdin.")]
+File = Annotated[
+    str,
+    typer.Option(
+        "--filename",
+        "-f",
+        metavar="FILE|-",
+        help="The schema: JSON, or what protoc --descriptor_set_out writes; - is stdin.",
+    ),
+]
 Kind = Annotated[SchemaKind, typer.Option("--type", "-t", help="What the schema is.")]
 
 
@@ -79,7 +90,7 @@ def get(
     namespace: Namespace = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Print a schema, as JSON."""
+    """Print a schema, as JSON; of Protobuf its descriptor in base64."""
     if (subject is None) == (number is None) or (version is not None and subject is None):
         raise UsageError("name either a subject, and perhaps a --version, or an --id")
     with _registry(space, namespace, data) as ask:
@@ -87,7 +98,10 @@ def get(
             found = ask("GET", f"/schemas/ids/{number}")
         else:
             found = ask("GET", f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
-    Writer().say_json(json.loads(found["schema"]), indent=2)
+    if found.get("schemaType") == "PROTOBUF":
+        Writer().say(found["schema"])
+    else:
+        Writer().say_json(json.loads(found["schema"]), indent=2)
 
 
 @schema.command("register")
@@ -176,9 +190,19 @@ def _quoted(subject: str) -> str:
     return quote(subject, safe="")
 
 
+def descriptor_text(content: bytes) -> str:
+    """Return what a file with a descriptor of Protobuf says, in base64, in which it may be already."""
+    try:
+        base64.b64decode(b"".join(content.split()), validate=True)
+    except binascii.Error:
+        return base64.b64encode(content).decode()
+    return content.decode()
+
+
 def _body(filename: str, kind: SchemaKind) -> dict[str, str]:
     try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text("utf-8")
+        content = sys.stdin.buffer.read() if filename == "-" else Path(filename).read_bytes()
+        text = descriptor_text(content) if kind is SchemaKind.PROTOBUF else content.decode()
     except OSError as error:
         raise NotFoundError(f"{filename} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

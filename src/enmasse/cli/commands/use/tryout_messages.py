@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from typing import Self
 
+    from google.protobuf.descriptor import Descriptor
+
     from enmasse.model.kinds.pipelines.pipeline import PipelineSpec
+    from enmasse.model.kinds.pipelines.relations import RegistrySpec
+    from enmasse.pipeline.registry_copy import RegisteredSchema
 
 
 def _decoded(value: Any) -> bytes:
@@ -116,7 +120,11 @@ class MessageSchemas:
         subject = subject or (registry.subject if registry is not None else None)
         if not message.is_json or subject is None:
             return message.body
+        from google.protobuf import json_format  # noqa: PLC0415
+        from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415
+
         from enmasse.pipeline.sink.encoding import Encoding  # noqa: PLC0415
+        from enmasse.schemas.protobuf_schemas import message_path  # noqa: PLC0415
         from enmasse.schemas.wire_format import header  # noqa: PLC0415
 
         schema = self._subjects.get(subject)
@@ -125,6 +133,13 @@ class MessageSchemas:
         with_id = registry is None or registry.wire_format
         if schema.type == "JSON":
             return (header(schema.id) if with_id else b"") + message.body
+        if schema.type == "PROTOBUF":
+            kind = _message_kind(schema, registry)
+            try:
+                content = json_format.Parse(message.body, GetMessageClass(kind)()).SerializeToString()
+            except (ValueError, json_format.Error) as error:
+                raise UsageError(f"given message for {address}: as a message {kind.full_name}: {error}") from None
+            return (header(schema.id) + message_path(kind) if with_id else b"") + bytes(content)
         try:
             return Encoding(subject, schema, with_id=with_id).encoder()(message.json_)
         except ValueError as error:
@@ -149,6 +164,25 @@ class MessageSchemas:
             except RecordProblem:
                 return readable_body(body)
         return readable_body(content)
+
+
+def _message_kind(schema: RegisteredSchema, registry: RegistrySpec | None) -> Descriptor:
+    """Return the message of a schema of Protobuf that a source reads.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from enmasse.schemas.protobuf_schemas import first_message, protobuf_file  # noqa: PLC0415
+
+    file = protobuf_file(schema.text)
+    name = registry.message if registry is not None else None
+    try:
+        found = first_message(file) if name is None else file.pool.FindMessageTypeByName(name)
+    except KeyError:
+        found = None
+    if found is None:
+        raise UsageError(f"the schema {file.name} has no message {name or 'at all'}")
+    return found
 
 
 def readable_body(body: bytes) -> str:

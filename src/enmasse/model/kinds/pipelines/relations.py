@@ -43,6 +43,8 @@ class RegistrySpec(Model):
     they are those of the source's ``schema``. A sink writes by it, and needs it."""
     version: int | None = Field(default=None, ge=1)
     """The version of the subject; left out: the latest when the pipeline starts."""
+    message: str | None = Field(default=None, min_length=1)
+    """The full name of the message that a source reads; left out: the first of the subject's file. Of protobuf."""
     wire_format: bool = True
     """True if each message begins with the id of its schema; false: all are of the subject's, and without an id."""
 

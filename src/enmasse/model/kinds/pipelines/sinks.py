@@ -140,6 +140,8 @@ def sink_problems(path: str, sink: SinkSpec, relations: Mapping[str, Columns]) -
 def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
     if sink.schema_registry is not None and sink.schema_registry.subject is None:
         yield Problem(f"{path}.schemaRegistry.subject", "required: the subject whose schema messages are written by")
+    if sink.schema_registry is not None and sink.schema_registry.message is not None:
+        yield Problem(f"{path}.schemaRegistry.message", "only a source has it; a sink writes Avro or JSON")
     if sink.address == "*":
         if columns is not None and "address" not in columns:
             there = ", ".join(columns)

@@ -27,12 +27,12 @@ from enmasse.model.schema.quantities import Quantity
 from enmasse.model.schema.schema import Model, describe_value
 from enmasse.model.sql.ddl import Column, DdlError, parse_ddl, path_of
 from enmasse.model.sql.message_columns import PRESENT, TOMBSTONE, carried_columns, raw_columns
+from enmasse.model.sql.message_schema import MessageFormat
+from enmasse.model.sql.protobuf import ProtobufSchemaError, protobuf_columns
 from enmasse.model.sql.sql import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-
-DecodingFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
 
 MAX_ADDRESSES: Final = 200
 """Streams of one source: each costs a connection and a thread."""
@@ -131,12 +131,13 @@ class SourceSpec(Model):
     default of a database: `1m`): it may be so old; `onStart`, not of a database: as it is when the query starts."""
     when_empty: Literal["wait", "warn"] | None = None
     """The start of a query while its table is empty: `wait` (the default) until it has some, or go on and `warn`."""
-    format: DecodingFormat | None = None
+    format: MessageFormat | None = None
     """The format in which bodies are decoded; left out: as the address's ``schema`` says, or raw."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
-    """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
+    """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON; of Protobuf the full name of the
+    message and the descriptor set in base64. Left out: the address's own."""
     schema_registry: RegistrySpec | None = None
-    """The registry of ``avro`` and ``json``: messages are in the wire format of schema registries."""
+    """The registry of ``avro``, ``json`` and ``protobuf``: messages are in the wire format of schema registries."""
     starting_offsets: str | None = None
     """The start of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
     include_properties: bool | None = None
@@ -308,7 +309,8 @@ def _drift_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
 def _content_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     if source.include_present and source.format in ("raw", "text"):
         yield Problem(f"{path}.includePresent", f"a message of format {source.format} has no fields")
-    if source.tombstones and source.format in ("raw", "text"):
+    is_whole = source.format in ("raw", "text")
+    if source.tombstones and (is_whole or (source.format == "protobuf" and source.schema_registry is None)):
         yield Problem(f"{path}.tombstones", f"an empty message is one like others with format {source.format}")
 
 
@@ -316,11 +318,16 @@ def _schema_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     if source.schema_ is None:
         return
     if source.format is None:
-        yield Problem(f"{path}.format", "required where there is a schema: json, cbor or avro")
+        yield Problem(f"{path}.format", "required where there is a schema: json, cbor, avro or protobuf")
     elif source.format in _WITHOUT_SCHEMA:
         yield Problem(f"{path}.schema", f"format {source.format} has columns of its own; leave it out")
     elif source.format == "avro":
         yield from _avro_problems(path, source.schema_)
+    elif source.format == "protobuf":
+        try:
+            protobuf_columns(source.schema_)
+        except ProtobufSchemaError as error:
+            yield Problem(f"{path}.schema", str(error))
     else:
         yield from ddl_problems(f"{path}.schema", source.schema_)
 
@@ -329,8 +336,12 @@ def _registry_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     registry = source.schema_registry
     if registry is None or source.table is not None:
         return
-    if source.format not in ("avro", "json"):
-        yield Problem(f"{path}.format", "required with schemaRegistry: avro or json")
+    if source.format not in ("avro", "json", "protobuf"):
+        yield Problem(f"{path}.format", "required with schemaRegistry: avro, json or protobuf")
+    if registry.message is not None and (source.format != "protobuf" or registry.subject is None):
+        yield Problem(
+            f"{path}.schemaRegistry.message", "only a subject of format protobuf has messages to choose from"
+        )
     if (registry.subject is None) == (source.schema_ is None):
         got = "neither" if source.schema_ is None else "both"
         expected = "expected either a subject, whose schema has the columns, or the source's schema"

@@ -277,6 +277,9 @@ class RunningContext:
             raise PlanError(f"source {source.name}: includePresent: a message of format {format_} has no fields")
         if format_ == "raw":
             return raw
+        if source.tombstones and format_ == "protobuf" and source.schema_registry is None:
+            said = "an empty message is one like others with format protobuf"
+            raise PlanError(f"source {source.name}: tombstones: {said}")
         if source.schema_registry is not None:
             registered = self._registered(source, source.schema_registry)
             decoded = decode_registered(raw, registered, with_present=with_present)
@@ -292,8 +295,9 @@ class RunningContext:
 
     def _registered(self, source: SourceSpec, registry: RegistrySpec) -> Registered:
         from enmasse.pipeline.decoding.registered import Registered  # noqa: PLC0415  # jsonschema is slow to load
+        from enmasse.schemas.protobuf_schemas import first_message, protobuf_file  # noqa: PLC0415  # as is this
 
-        assert source.format in ("avro", "json")
+        assert source.format in ("avro", "json", "protobuf")
         if registry.subject is None:
             return Registered(self.place.registry, source.format, source.schema_ or "", is_subject=False)
         schema = RegistryCopy(self.place.registry).subject(registry.subject, registry.version)
@@ -302,8 +306,13 @@ class RunningContext:
                 f"source {source.name}: the schema of subject '{registry.subject}' is of type {schema.type}, and the "
                 f"format is {source.format}"
             )
-        of_all = None if registry.wire_format else schema
-        return Registered(self.place.registry, source.format, schema.text, is_subject=True, of_all=of_all)
+        of_all, text = None if registry.wire_format else schema, schema.text
+        if source.format == "protobuf":
+            name = registry.message
+            if name is None and (first := first_message(protobuf_file(text))) is not None:
+                name = first.full_name
+            text = f"{name} {text}"
+        return Registered(self.place.registry, source.format, text, is_subject=True, of_all=of_all)
 
     def encoding_of(self, sink: SinkSpec) -> Encoding | None:
         """Return how the rows of a sink become messages of a registered schema; None: they do not.
