@@ -154,14 +154,12 @@ def _explain(found: _Found, wait: float | None) -> str:
     late = f"after {wait:g} s " if wait is not None else ""
     if found.error is not None:
         return f"{late}{found.error}"
-    waiting = found.waiting
-    unready = [node for node in found.nodes if not node["ready"]]
-    late += "".join(f"node {node['name']} is not ready ({'; '.join(node['problems'])}) " for node in unready)
-    if not waiting:
-        return late.rstrip()
-    some = [f"{object_label(item)} ({sentence_of(item)})" for item in waiting[:_NAMED]]
-    more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
-    return f"{late}not ready: {', '.join(some)}{more}"
+    unready = [(f"node {node['name']}", "; ".join(node["problems"])) for node in found.nodes if not node["ready"]]
+    unready += [(object_label(item), sentence_of(item)) for item in found.waiting]
+    sentences = [f"{name} is not ready" + f" ({why})" * bool(why) for name, why in unready[:_NAMED]]
+    if len(unready) > _NAMED:
+        sentences.append(f"{len(unready) - _NAMED} more of the table above are not ready")
+    return late + "; ".join(sentences)
 
 
 def endpoints(output: StructuredChoice = StructuredOutput.TABLE, data: Data = DEFAULT_DATA) -> None:
