@@ -162,7 +162,7 @@ def test_applying_waits_if_asked_to(cli: Cli) -> None:
     space = b"apiVersion: enmasse.io/v1beta1\nkind: AddressSpace\nmetadata: {name: shop}\n"
     late = cli("apply", "-f", "-", "--wait", "0.05", stdin=space)
     assert (late.code, late.out) == (4, "addressspace/shop created\n")
-    assert "after 0.05 s addressspace/shop is not ready" in late.err
+    assert "after 0.05 s not everything is ready: addressspace/shop" in late.err
     # Nothing ever says of a namespace that it is ready.
     namespace = b"apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n"
     assert cli("apply", "-f", "-", "--wait", "0.05", stdin=namespace).code == 0

@@ -86,7 +86,7 @@ def wait_until_ready(items: Iterable[dict[str, Any]], seconds: float, data: Path
             awaited, lambda one: api.get(*one), lambda item: item is not None and is_ready(item), seconds
         )
     if late:
-        raise UnreachableError(f"after {seconds:g} s not ready: {', '.join(late)}")
+        raise UnreachableError(f"after {seconds:g} s not everything is ready: {', '.join(late)}")
 
 
 def _preview(item: dict[str, Any]) -> str:
