@@ -29,7 +29,7 @@ LATE_S = 300.0
 
 BUILTIN = {
     "alert-on-devices.md": ("hot", "boiler-1: temperature 41.5 is above 35"),
-    "find-missing-devices.md": ("silent", "not heard since"),
+    "find-missing-devices.md": ("deleted", "valve-1: not expected any more"),
     "close-the-loop.md": ("loop", "oven-1: temperature 99 is above 35"),
     "meter-usage.md": ("usage", "default.shop"),
     "train-and-apply-a-model.md": ("odd", "pumps"),
@@ -162,18 +162,18 @@ spec:
 @pytest.mark.chance
 @pytest.mark.skipif(not is_long(), reason="`make soak` plays it")
 def test_a_fleet_is_registered_played_and_in_sql_and_whoever_falls_silent_is_told(shop: Place) -> None:
-    """Two thousand devices; one of the registry is heard once, and then no more."""
+    """Two thousand devices; one of the registry is heard once, and then no more, and one never."""
     require("curl")
     count, period_s = 2_000, 10
     (shop.directory / "fleet.yaml").write_text(FLEET)
     shop.run("enmasse create space shop --wait 60 || enmasse get space shop")
     shop.run("enmasse create address silent --type queue --wait 60")
     shop.run("enmasse apply -f fleet.yaml && enmasse wait iotproject fleet --for condition=Ready --timeout 120")
-    shop.run("enmasse iot device create default.fleet quiet")
+    shop.run("enmasse iot device create default.fleet quiet && enmasse iot device create default.fleet unheard")
     shop.run("echo 'says little' | enmasse iot credentials create default.fleet quiet")
     shop.run(
         "enmasse pipeline run --detach --builtin heartbeat --set address=telemetry/default.fleet"
-        " --set alerts=silent --set after=20s --set startingOffsets=earliest"
+        " --set alerts=silent --set after=60s --set startingOffsets=earliest --set registered=true"
     )
     play = f"enmasse iot simulate default.fleet -n {count} --http 4 --amqp 4 --period {period_s}"
     log = shop.directory / "fleet.log"
@@ -189,10 +189,18 @@ def test_a_fleet_is_registered_played_and_in_sql_and_whoever_falls_silent_is_tol
         seen = "SELECT count(DISTINCT CAST(key AS STRING)) AS devices FROM `telemetry/default.fleet`"
         rows = partial(shop.run, f"enmasse pipeline query -o csv '{seen}' 2>&1 || true")
         until(lambda: str(count + 1) in rows().split(), rows, seconds=LATE_S, step=1)
-        alert: dict[str, str] = {}
-        while alert.get("device") != "quiet":
-            alert = json.loads(shop.run("enmasse receive silent --count 1 --timeout 180"))
-        assert alert["state"] == "missing"
+        alerts: dict[tuple[str, str], str] = {}
+
+        def tell(device: str, state: str) -> str:
+            while (device, state) not in alerts:
+                alert = json.loads(shop.run("enmasse receive silent --count 1 --timeout 180"))
+                alerts[alert["device"], alert["state"]] = alert["text"]
+            return alerts[device, state]
+
+        assert "not heard since" in tell("quiet", "missing")
+        assert "and not heard" in tell("unheard", "missing")
+        shop.run("enmasse iot device delete default.fleet unheard")
+        assert "not expected any more" in tell("unheard", "cleared")
         listed = json.loads(shop.run(f"enmasse iot device list default.fleet --count {count + 1} -o json"))
         assert len(listed) == count + 1
     finally:

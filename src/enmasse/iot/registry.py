@@ -181,6 +181,16 @@ class DeviceRegistry(TenantRegistry):
             yield [{"id": row.id} | _without_status(row) for row in rows]
             after = rows[-1].id
 
+    def expected_devices(self, tenant: str) -> list[str]:
+        """Return the ids of the devices that may send for themselves, in their order; none of a disabled tenant.
+
+        Raises:
+            RegistryError: 404 without the tenant.
+        """
+        with self._store.reading() as tables:
+            row = tenant_row(tables, tenant)
+            return tables.expected_devices(row.number) if row.enabled else []
+
     def import_devices(self, tenant: str, lines: Sequence[Line], existing: Existing, user: str) -> Imported:
         """Add many devices in one transaction; a line that is wrong is left out, and the others are not.
 

@@ -348,6 +348,17 @@ class Tables:
         )
         return [DeviceRow(*row) for row in rows]
 
+    def expected_devices(self, tenant: int) -> list[str]:
+        """Return the ids of the devices that are enabled, and no gateways, in their order."""
+        rows = self._rows(
+            f"SELECT id FROM devices WHERE tenant = ? AND enabled AND id NOT IN ({_GATEWAYS}) ORDER BY id",
+            tenant,
+            tenant,
+            tenant,
+            tenant,
+        )
+        return [row[0] for row in rows]
+
     def devices_in_group(self, tenant: int, group: str, most: int) -> list[str]:
         """Return the ids of the devices that name a group in ``ext.groups``, or one more than the most."""
         rows = self._rows(

@@ -22,7 +22,7 @@ UnavailableError
 ├── DatabaseAwayError      a database cannot be reached, or ended what was done
 ├── AddressFullError       a stored address had no room for too long
 ├── NoConsumerError        nobody receives from a direct address
-├── RegistryAwayError      the schema registry cannot be read now
+├── RegistryAwayError      the registry of schemas or devices cannot be read now
 ├── LakeAwayError          the storage of the lake does not answer, or not to us
 ├── UnansweredError        a receiver has a message, and does not answer
 ├── BackupBusyError        another backup is under way
@@ -83,7 +83,7 @@ class DatabaseAwayError(UnavailableError):
 
 
 class RegistryAwayError(UnavailableError):
-    """The copy of the schema registry is missing or too old to know what a message names."""
+    """The copy of a registry is missing, or too old to know what a message names."""
 
 
 class LakeAwayError(UnavailableError):

@@ -193,6 +193,28 @@ def test_many_devices_come_and_go_as_lines(site: Site) -> None:
     assert site("blue", "GET", "/export/blue.plant").text == ""
 
 
+def test_ids_are_those_of_devices_that_may_send_for_themselves(site: Site) -> None:
+    lines = '{"id": "s-2", "via": ["gw"]}\n{"id": "off", "enabled": false}\n{"id": "gw"}\n{"id": "s-1"}'
+    form = {"content-type": "application/x-ndjson"}
+    site("blue", "POST", "/import/blue.plant", content=lines, headers=form).raise_for_status()
+    first = site("blue", "GET", "/ids/blue.plant")
+    assert first.json() == ["s-1", "s-2"]
+    tag = first.headers["etag"]
+    assert site("blue", "GET", "/ids/blue.plant", headers={"if-none-match": tag}).status_code == 304
+    site("blue", "DELETE", "/devices/blue.plant/s-1").raise_for_status()
+    assert site("blue", "GET", "/ids/blue.plant", headers={"if-none-match": tag}).json() == ["s-2"]
+    # A tenant that no project of the space has.
+    refused = site("blue", "GET", "/ids/blue.plant?space=shop")
+    assert (refused.status_code, refused.json()) == (
+        404,
+        {"error": "no IoTProject of space 'shop' has the tenant blue.plant"},
+    )
+    site("blue", "PUT", "/tenants/blue.plant", json={"enabled": False}).raise_for_status()
+    assert site("blue", "GET", "/ids/blue.plant").json() == []
+    site("blue", "PUT", "/tenants/blue.plant", json={}).raise_for_status()
+    site("blue", "DELETE", "/devices/blue.plant").raise_for_status()
+
+
 def reads_and_writes(tenant: str) -> list[tuple[str, str, dict[str, Any]]]:
     """One request of every operation on a tenant."""
     made = []
@@ -233,6 +255,7 @@ def test_a_viewer_reads_but_neither_writes_nor_learns_names_of_logins(site: Site
         ("GET", "tenants"),
         ("GET", "devices"),
         ("GET", "export"),
+        ("GET", "ids"),
     }
     assert {code for code in codes.values() if code != 200} == {403}
     site("blue", "DELETE", "/devices/blue.plant").raise_for_status()

@@ -10,6 +10,7 @@ from enmasse.model.kinds.pipelines.builtins import (
     BUILTINS,
     AnomaliesParameters,
     CommandsParameters,
+    HeartbeatParameters,
     LakeParameters,
     MeteringParameters,
     band_limits,
@@ -72,6 +73,8 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("anomalies", {"address": "a", "alert": "b", "deviations": 4.0}, "alert", "did you mean 'alerts'"),
     ("heartbeat", {"address": "a", "alerts": "b", "forgetAfter": "1m"}, "forgetAfter", "more than after"),
     ("heartbeat", {"address": "a", "alerts": "b", "maxRowsPerBatch": 5}, "maxRowsPerBatch", "leave it out"),
+    ("heartbeat", ALERTING | {"registered": True}, "registered", "only with the address telemetry/TENANT"),
+    ("heartbeat", ALERTING | {"address": "telemetry/plant", "registered": True}, "registered", "'telemetry/plant'"),
     ("train", {"model": "m", "features": []}, "features", "at least 1"),
     ("train", {"model": "m", "features": ["a", "a"]}, "features", "once"),
     ("train", {"model": "m", "features": ["a"], "kind": "regression"}, "target", "required"),
@@ -90,6 +93,13 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
 def test_an_address_or_two_are_enough(name: str) -> None:
     given = {key: value for key, value in RIGHT[name].items() if key != "table"}
     assert builtin_problems(name, given) == []
+
+
+def test_the_devices_of_a_project_may_be_expected() -> None:
+    given = {"address": "telemetry/default.plant", "alerts": "a"}
+    assert builtin_problems("heartbeat", given | {"registered": True}) == []
+    assert HeartbeatParameters.model_validate(given | {"registered": True}).tenant == "default.plant"
+    assert HeartbeatParameters.model_validate(given).tenant is None
 
 
 def test_alerts_may_end_at_values_of_their_own() -> None:

@@ -21,7 +21,7 @@ MAX_WAIT_S: Final = 120
 
 Document = dict[str, Any]
 Body = Literal["", "Tenant", "Device", "Credentials", "Lines", "CommandRequest", "Possession"]
-Answer = Literal["", "id", "Tenant", "Device", "Credentials", "Tenants", "Devices", "Imported", "Lines", "any"]
+Answer = Literal["", "id", "Tenant", "Device", "Credentials", "Tenants", "Devices", "Imported", "Lines", "Ids", "any"]
 
 JSON_LINES: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
@@ -278,6 +278,15 @@ OPERATIONS: Final = (
         query=("format",),
     ),
     Operation(
+        name="expected_devices",
+        method="GET",
+        path=f"/ids{_T}",
+        summary="Read the ids of the devices that are enabled, and no gateways",
+        answer="Ids",
+        errors=(403, 404),
+        query=("space",),
+    ),
+    Operation(
         name="send_command",
         method="POST",
         path=f"/commands{_D}",
@@ -342,6 +351,7 @@ _QUERY: Final[dict[str, tuple[Document, str]]] = {
     "state": ({"type": "string", "enum": list(STATES)}, "Only those in a state."),
     "batch": ({"type": "string"}, "Only those that were stored together."),
     "format": ({"type": "string", "enum": ["json", "csv"]}, "Of the lines."),
+    "space": ({"type": "string"}, "Only if the tenant's project is in this address space."),
 }
 _IDS: Final = ("tenant", "device", "command", "authority")
 
@@ -355,6 +365,7 @@ def openapi_document() -> Document:
     schemas: Document = defined["$defs"]
     schemas["Error"] = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
     schemas["Id"] = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+    schemas["Ids"] = {"type": "array", "items": {"type": "string"}}
     schemas["Credentials"] = {"type": "array", "items": {"anyOf": [_reference(it.__name__) for it in TYPES.values()]}}
     for name in ("Tenant", "Device"):
         item = {"allOf": [{"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}]}

@@ -11,6 +11,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -32,7 +34,9 @@ from enmasse.iot.commands import read_command
 from enmasse.iot.documents import RegistryError, RegistryFullError
 from enmasse.iot.search import read_query
 from enmasse.iot.tenant_registry import Expected, namespace_of, no_tenant
+from enmasse.model.kinds.projects import IoTProject
 from enmasse.model.schema.kinds import IOT_PROJECT, NAMESPACE
+from enmasse.model.schema.objects import restore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -322,6 +326,23 @@ class _Routes:
                 is_first = False
 
         return StreamingResponse(lines(), media_type=CSV if form == "csv" else JSON_LINES)
+
+    async def expected_devices(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "list", DEVICES)
+        if space := request.query_params.get("space"):
+            document = self._project_of(tenant)
+            project = None if document is None else restore(document)
+            if not isinstance(project, IoTProject) or project.space != space:
+                raise RegistryError(404, f"no IoTProject of space '{space:.63}' has the tenant {tenant:.127}")
+
+        def work() -> tuple[str, bytes]:
+            content = json.dumps(self._devices.expected_devices(tenant), separators=(",", ":")).encode()
+            return f'"{hashlib.sha256(content).hexdigest()[:32]}"', content
+
+        tag, content = await self._run(work)
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return Response(content, media_type="application/json", headers={"ETag": tag})
 
     # Commands
 

@@ -214,6 +214,7 @@ _PIPELINE_HOST: Final = Role(
     (
         Rule(_READ, (_MESSAGING,), (kinds.PIPELINE.plural, kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural)),
         Rule(("get",), (_MESSAGING,), (SCHEMAS,)),
+        Rule(("list",), (DEVICE_REGISTRY,), ("devices",)),
         Rule(("patch",), (_MESSAGING,), (kinds.PIPELINE.plural, f"{kinds.PIPELINE.plural}/status")),
         Rule(
             _READ,

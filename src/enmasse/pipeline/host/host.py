@@ -15,6 +15,7 @@ import logging
 import random
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ from enmasse.pipeline.backup.outside import RestoredMarks
 from enmasse.pipeline.backup.relocation import relocate
 from enmasse.pipeline.host.capacity import used_of
 from enmasse.pipeline.host.declared import Declared
+from enmasse.pipeline.host.devices import DeviceLists, tenant_of
 from enmasse.pipeline.host.reports import Reports
 from enmasse.pipeline.host.runners import Runners
 from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
@@ -89,6 +91,7 @@ class Host(Controller):
         self.declared = Declared(http, self._changed)
         self.reports = Reports(http, _now, self._changed)
         self._schemas = SchemaCopies(http, self._spaces_with_schemas)
+        self._devices = DeviceLists(http, self._tenants)
         self.runners = Runners(settings, self.declared, self._folders, self._changed)
         self._leaving: dict[Key, float] = {}
         """Space and name of pipelines whose place is to be removed, and since when."""
@@ -103,6 +106,7 @@ class Host(Controller):
                 tasks.create_task(self.declared.run(), name="declared")
                 tasks.create_task(self.reports.run(), name="reports")
                 tasks.create_task(self._schemas.run(), name="schemas")
+                tasks.create_task(self._devices.run(), name="devices")
                 tasks.create_task(super().run(), name=self.name)
         finally:
             await self.runners.end_all()
@@ -341,14 +345,27 @@ class Host(Controller):
 
     def _spaces_with_schemas(self) -> dict[tuple[str, str], SpaceFolder]:
         """Return the folders of spaces whose runners have a pipeline that needs the schema registry."""
-        pipelines = self.declared.pipelines
         return {
             (runner.key.space, runner.space_uid): runner.folder
-            for runner in self.runners.values()
-            for name in runner.assigned
-            if (pipeline := pipelines.get((runner.key.space.partition("/")[0], name))) is not None
-            and needs_registry(pipeline.spec)
+            for runner, pipeline in self._assigned()
+            if needs_registry(pipeline.spec)
         }
+
+    def _tenants(self) -> dict[tuple[str, str], SpaceFolder]:
+        """Return the folders of spaces whose runners have a pipeline that expects devices, by space and tenant."""
+        return {
+            (runner.key.space, tenant): runner.folder
+            for runner, pipeline in self._assigned()
+            if (tenant := tenant_of(pipeline.spec)) is not None
+        }
+
+    def _assigned(self) -> Iterator[tuple[SpaceRunner, Pipeline]]:
+        """Yield the pipelines of each runner, as they are declared."""
+        for runner in self.runners.values():
+            for name in runner.assigned:
+                pipeline = self.declared.pipelines.get((runner.key.space.partition("/")[0], name))
+                if pipeline is not None:
+                    yield runner, pipeline
 
     def _report_usage(self) -> None:
         """Have the quotas' statuses state how much of them the runners take."""

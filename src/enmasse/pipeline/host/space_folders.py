@@ -36,6 +36,7 @@ from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
 from enmasse.pipeline.backup.locks import make_locks
 from enmasse.pipeline.credentials import AUTHORITY
+from enmasse.pipeline.device_list import FOLDER as DEVICES
 from enmasse.pipeline.host.supervise import end_session
 from enmasse.pipeline.lake.objects import FILE as LAKE_FILE
 from enmasse.pipeline.registry_copy import FILE
@@ -189,7 +190,7 @@ def _started(pid: int) -> str:
 
 
 _THEIRS = ("lake", "checkpoints", "spool", "models", "work", "events")
-_SHOWN = ("credentials", "code", "schemas")
+_SHOWN = ("credentials", "code", "schemas", DEVICES)
 _OURS = ("logs",)
 _LOCK = "runner.lock"
 """By which runners keep each other away; they could not make it where only we make something."""
@@ -284,6 +285,10 @@ class SpaceFolder:
         self._replace(new, data)
         os.utime(new, (asked_s, asked_s))  # before it has its name, for readers go by it
         new.replace(path)
+
+    def write_devices(self, path: Path, data: bytes) -> None:
+        """Write the list of the devices of a tenant."""
+        self._replace(path, data)
 
     def confirm_schemas(self, asked_s: float) -> None:
         """Note that the schema registry was still as the copy has it when it was asked for."""

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -71,6 +72,10 @@ AddressPattern = Annotated[str, AfterValidator(_check_pattern)]
 TableName = Annotated[str, AfterValidator(_check_table)]
 """Also the name of a model: both are folders."""
 FieldNames = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+_TENANT_ADDRESS: Final = re.compile(r"telemetry/[a-z0-9-]+\.[a-z0-9-]+")
+"""That of an IoTProject, whose tenant is ``NAMESPACE.NAME``."""
 
 
 class BuiltinParameters(Model):
@@ -292,6 +297,13 @@ class HeartbeatParameters(_Alerting):
     """The time between two checks for silence; left out: a quarter of ``after``, between 0.5 and 10 seconds."""
     cleared: bool = True
     """Report the return of a device, too."""
+    registered: bool = False
+    """Expect the devices that the registry has, heard or not, and no others; of ``telemetry/TENANT`` alone."""
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant whose devices are expected; None: those that were heard are."""
+        return self.address.removeprefix("telemetry/") if self.registered else None
 
     def problems(self) -> Iterator[Problem]:
         """Yield a problem if a device would be forgotten before it is missed, or missed while its messages wait."""
@@ -303,6 +315,11 @@ class HeartbeatParameters(_Alerting):
             yield Problem(
                 "forgetAfter", f"expected more than after, {self.after}, got {describe_value(self.forget_after)}"
             )
+        if self.registered and not _TENANT_ADDRESS.fullmatch(self.address):
+            expected = (
+                "only with the address telemetry/TENANT of an IoTProject: others have no devices in the registry"
+            )
+            yield Problem("registered", f"{expected}; the address is {describe_value(self.address)}")
 
 
 class TrainParameters(BuiltinParameters):
