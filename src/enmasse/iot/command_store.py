@@ -275,10 +275,15 @@ class CommandStore:
             with self._store.writing() as tables:
                 is_left = tables.commands.forget(self._now_ms())
 
-    def untold(self) -> list[Command]:
-        """Return some of the commands whose present state is not told yet."""
+    def tenants_untold(self) -> list[str]:
+        """Return the tenants of commands whose present state is not told yet."""
         with self._store.reading() as tables:
-            return tables.commands.untold()
+            return tables.commands.tenants_untold()
+
+    def untold(self, tenant: str) -> list[Command]:
+        """Return some of a tenant's commands whose present state is not told yet, in the order of their storing."""
+        with self._store.reading() as tables:
+            return tables.commands.untold(tenant)
 
     def tell(self, commands: Sequence[Command]) -> None:
         """Note that the states of commands are told."""

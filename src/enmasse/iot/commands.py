@@ -327,9 +327,13 @@ class CommandRows:
         """Return some of the commands whose devices have not answered in time."""
         return self._find("state = 'delivered' AND changed <= ? LIMIT ?", now - RESPONSE_MS, _PART)
 
-    def untold(self) -> list[Command]:
-        """Return some of the commands whose present state is not told yet."""
-        return self._find("told <> state ORDER BY number LIMIT ?", _PART)
+    def tenants_untold(self) -> list[str]:
+        """Return the tenants of commands whose present state is not told yet."""
+        return [tenant for (tenant,) in self._rows("SELECT DISTINCT tenant FROM commands WHERE told <> state")]
+
+    def untold(self, tenant: str) -> list[Command]:
+        """Return some of a tenant's commands whose present state is not told yet."""
+        return self._find("tenant = ? AND told <> state ORDER BY number LIMIT ?", tenant, _PART)
 
     def tell(self, command: Command) -> None:
         """Note that the state of a command is told."""

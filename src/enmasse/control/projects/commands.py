@@ -7,6 +7,7 @@ Rules:
 3. Changes of states are told as events on ``event/T``; they are asked for again after a restart.
 4. Applications get an event of each device that was registered as it came, too. It is sent until it is accepted, or
    this process ends.
+5. Each tenant has tasks of its own (``tenant_tasks``): one whose addresses or devices take nothing holds up no other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.client import Message, Outcome
+from enmasse.control.projects.tenant_tasks import TenantTasks
 from enmasse.errors import EnmasseError
 from enmasse.iot.command_store import document_of, payload_in, shown_payload
 from enmasse.iot.commands import ACCEPTED, DELIVERED, QUEUED, REJECTED, Command, CommandRequest
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
+"""Devices of one tenant that are delivered to at a time."""
+
 LOOK_S: Final = 1.0
 """Expiry is looked for so often."""
 
@@ -56,7 +60,7 @@ USED_UP: Final = "amqp:resource-limit-exceeded"
 STATE_TYPE: Final = "application/vnd.enmasse-command-state+json"
 PROVISIONED_TYPE: Final = "application/vnd.eclipse-hono-device-provisioning-notification"
 MAX_NOTIFICATIONS: Final = 10_000
-"""The most devices whose notifications wait to be sent."""
+"""The most devices whose notifications wait to be sent; of more, the tenant that has the most loses its newest."""
 
 _REPLIES: Final = "enmasse"
 """The name below ``command_response/T`` at which responses to these commands arrive."""
@@ -111,15 +115,15 @@ class CommandDispatcher:
         self._space_of = space_of
         self._visit = visit
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-        self._queued: set[tuple[str, str]] = set()
+        self._deliveries: TenantTasks[str] = TenantTasks("commands", self._visit_device, WORKERS)
         self._active: set[tuple[str, str]] = set()
         self._tenants: dict[str, _Tenant] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._visits: set[asyncio.Task[None]] = set()
         self._asked: dict[str, asyncio.Future[Document]] = {}
         self._told = asyncio.Event()
-        self._provisioned: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(MAX_NOTIFICATIONS)
+        self._states: TenantTasks[None] = TenantTasks("states of commands", self._tell_states)
+        self._provisioned: TenantTasks[tuple[str, str]] = TenantTasks("new devices", self._notify)
         self.notified: Callable[[str, str], object] = lambda _tenant, _device: None
         """Called, in a thread, with the tenant and device of a notification that was accepted."""
         self._next_at: dict[str, float] = {}
@@ -175,10 +179,7 @@ class CommandDispatcher:
 
     def wake(self, tenant: str, device: str) -> None:
         """Try to deliver what waits for a device."""
-        key = (tenant, device)
-        if key not in self._queued:
-            self._queued.add(key)
-            self._queue.put_nowait(key)
+        self._deliveries.add(tenant, device)
 
     def changed(self) -> None:
         """Have changes of states told."""
@@ -198,12 +199,11 @@ class CommandDispatcher:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._to_notify, tenant, device, gateway)
 
-    def _to_notify(self, *device: str) -> None:
-        try:
-            self._provisioned.put_nowait(device)  # type: ignore[arg-type]
-        except asyncio.QueueFull:
-            tenant, name, _ = device
-            _log.warning("no notification of device %s of %s: %d wait already", name, tenant, MAX_NOTIFICATIONS)
+    def _to_notify(self, tenant: str, device: str, gateway: str) -> None:
+        self._provisioned.add(tenant, (device, gateway))
+        if len(self._provisioned) > MAX_NOTIFICATIONS:
+            loser, (lost, _) = self._provisioned.give_up()
+            _log.warning("no notification of device %s of %s: %d wait already", lost, loser, MAX_NOTIFICATIONS)
 
     # Running
 
@@ -215,11 +215,10 @@ class CommandDispatcher:
         self._told.set()
         try:
             async with asyncio.TaskGroup() as tasks:
-                for number in range(WORKERS):
-                    tasks.create_task(self._work(), name=f"commands {number}")
+                for each in (self._deliveries, self._states, self._provisioned):
+                    tasks.create_task(each.run())
                 tasks.create_task(self._look(), name="commands that are over")
                 tasks.create_task(self._tell(), name="states of commands")
-                tasks.create_task(self._notify(), name="devices that were registered as they came")
         finally:
             for task in self._visits:
                 task.cancel()
@@ -231,23 +230,21 @@ class CommandDispatcher:
         self._visits.add(task)
         task.add_done_callback(self._visits.discard)
 
-    async def _work(self) -> None:
-        while True:
-            key = await self._queue.get()
-            self._queued.discard(key)
-            if key in self._active:
-                # Its commands are being delivered; what has come since is found by who does that, or after it.
-                await asyncio.sleep(LOOK_S / 10)
-                self.wake(*key)
-                continue
-            self._active.add(key)
-            try:
-                await self._deliver_all(*key)
-            except EnmasseError as error:
-                _log.info("commands of device %s of %s wait: %s", key[1], key[0], error)
-                asyncio.get_running_loop().call_later(2 * LOOK_S, self.wake, *key)
-            finally:
-                self._active.discard(key)
+    async def _visit_device(self, tenant: str, device: str) -> None:
+        key = (tenant, device)
+        if key in self._active:
+            # Its commands are being delivered; what has come since is found by who does that, or after it.
+            await asyncio.sleep(LOOK_S / 10)
+            self.wake(*key)
+            return
+        self._active.add(key)
+        try:
+            await self._deliver_all(*key)
+        except EnmasseError as error:
+            _log.info("commands of device %s of %s wait: %s", device, tenant, error)
+            asyncio.get_running_loop().call_later(2 * LOOK_S, self.wake, *key)
+        finally:
+            self._active.discard(key)
 
     async def _look(self) -> None:
         forgotten = saved = 0.0
@@ -446,53 +443,53 @@ class CommandDispatcher:
     # Events
 
     async def _tell(self) -> None:
-        """Tell changes of states, each once it is on disk."""
+        """Have changes of states told, each once it is on disk."""
         while True:
             await self._told.wait()
             self._told.clear()
             try:
-                while commands := await asyncio.to_thread(self.store.untold):
-                    if not await self._tell_all(commands):
-                        break
+                for tenant in await asyncio.to_thread(self.store.tenants_untold):
+                    self._states.add(tenant, None)
             except EnmasseError as error:
                 _log.info("states of commands are told later: %s", error)
 
-    async def _notify(self) -> None:
-        """Send the notifications of devices that were registered as they came."""
-        while True:
-            tenant, device, gateway = await self._provisioned.get()
-            try:
-                if self._space_of(tenant) is None:
-                    continue
-                links = await self._links(tenant)
-                outcome = await links.events.send(_notification_of(tenant, device, gateway), timeout=OUTCOME_S)
-                if outcome == Outcome.ACCEPTED:
-                    with suppress(EnmasseError):  # it may be gone again
-                        await asyncio.to_thread(self.notified, tenant, device)
-                    continue
-            except EnmasseError as error:
-                _log.info("the notification of device %s of %s is sent later: %s", device, tenant, error)
-            asyncio.get_running_loop().call_later(2 * LOOK_S, self._to_notify, tenant, device, gateway)
+    async def _tell_states(self, tenant: str, _: None) -> None:
+        """Tell the states of a tenant's commands, as far as its applications take them; the rest is tried again."""
+        try:
+            while commands := await asyncio.to_thread(self.store.untold, tenant):
+                told = await self._told_of(tenant, commands)
+                await asyncio.to_thread(self.store.tell, commands[:told])
+                if told < len(commands):
+                    await asyncio.sleep(2 * LOOK_S)
+        except EnmasseError as error:
+            _log.info("states of commands of %s are told later: %s", tenant, error)
 
-    async def _tell_all(self, commands: list[Command]) -> bool:
-        told: list[Command] = []
-        lost: set[str] = set()
-        for command in commands:
-            if command.tenant in lost:
-                continue
-            try:
-                if self._space_of(command.tenant) is not None:
-                    links = await self._links(command.tenant)
-                    outcome = await links.events.send(_event_of(command), timeout=OUTCOME_S)
-                    if outcome != Outcome.ACCEPTED:
-                        lost.add(command.tenant)
-                        continue
-                told.append(command)
-            except EnmasseError as error:
-                _log.info("states of commands of %s are told later: %s", command.tenant, error)
-                lost.add(command.tenant)
-        await asyncio.to_thread(self.store.tell, told)
-        return bool(told)
+    async def _told_of(self, tenant: str, commands: list[Command]) -> int:
+        """Return of how many commands, from the first on, applications have been told, or there are none."""
+        for told, command in enumerate(commands):
+            if self._space_of(tenant) is not None and not await self._tell_applications(tenant, _event_of(command)):
+                return told
+        return len(commands)
+
+    async def _notify(self, tenant: str, provisioned: tuple[str, str]) -> None:
+        """Tell of a device that was registered as it came, until that is accepted."""
+        device, gateway = provisioned
+        while self._space_of(tenant) is not None:
+            if await self._tell_applications(tenant, _notification_of(tenant, device, gateway)):
+                with suppress(EnmasseError):  # it may be gone again
+                    await asyncio.to_thread(self.notified, tenant, device)
+                return
+            await asyncio.sleep(2 * LOOK_S)
+
+    async def _tell_applications(self, tenant: str, event: Message) -> bool:
+        """Send an event to the applications of a tenant; return true if it was taken for them."""
+        try:
+            links = await self._links(tenant)
+            outcome = await links.events.send(event, timeout=OUTCOME_S)
+        except EnmasseError as error:
+            _log.info("applications of %s are told later: %s", tenant, error)
+            return False
+        return outcome == Outcome.ACCEPTED
 
 
 def _event_of(command: Command) -> Message:
