@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import ACCEPTED, AmqpError, Rejected
 from enmasse.message.sections import to_of
+from enmasse.messaging.across import AcrossConsumer, joining
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.chores import ENDING_UNITS
 from enmasse.messaging.delivery import Producer, ProducerPort
@@ -28,6 +29,7 @@ from enmasse.messaging.retained import Retained
 from enmasse.messaging.sessions.filters import ROOT
 
 # Sessions know the space that they are of.
+from enmasse.messaging.sessions.names import OWNERS, REACHED
 from enmasse.messaging.sessions.sessions import Sessions
 from enmasse.model.schema.names import MAX_ADDRESS_CHARACTERS, is_own
 
@@ -110,6 +112,8 @@ class Space:
         """The bucket of its senders, if their rate is limited."""
         self.sessions = Sessions(core, self)
         """The sessions of its MQTT clients, and the wills of all."""
+        self.crossing: dict[AcrossConsumer, None] = {}
+        """The receivers of patterns that stand for names of several addresses."""
         self._held: dict[Address, None] = {}
         """Addresses that had their turn while the space was full."""
 
@@ -191,6 +195,7 @@ class Space:
         self.version += 1
         self._update_fallbacks(name)
         self.core.chores.add(f"filters of {name}", self._do_all(name, self.sessions.address_came(name, kind), done))
+        self._cross(name, kind)
 
     def add_connector(self, address: Address) -> None:
         """Have names that begin with a connector's lead to it, filters of sessions that were there included."""
@@ -211,6 +216,13 @@ class Space:
         self._update_fallbacks(address.name)
         address.on_added(self)
         self.core.chores.add(f"filters of {address.name}", self.sessions.address_made(address))
+        self._cross(address.name, address.kind)
+
+    def _cross(self, name: str, kind: str) -> None:
+        """Have receivers of patterns reach an address that came."""
+        if self.crossing and kind in REACHED and not name.startswith("$"):
+            self.sessions.names.add(name, kind)
+            self.core.chores.add(f"patterns of {name}", joining(self, name, owns_subtree=kind in OWNERS))
 
     def remove(self, address: Address, done: Callable[[], None] | None = None) -> None:
         """Remove an address that is deleted, and detach its links, in turns if they are many.

@@ -60,6 +60,10 @@ class Names:
         """Return true if an address is known, so that filters reach it already."""
         return self._kinds is not None and name in self._kinds
 
+    def all(self) -> list[tuple[str, bool]]:
+        """Return all names, and whether each owns the names below it."""
+        return list(self._known().items())
+
     def reached_by(self, wanted: Filter) -> Iterator[tuple[str, bool]]:
         """Return the names that a filter may reach, and whether each owns the names below it."""
         kinds = self._known()

@@ -456,7 +456,8 @@ class Binding(ClientConnection):
             options.connection = self
             if SUBTREE_CAPABILITY in options.capabilities:
                 options.source = known.address = subtree(options.source)
-            address, options.source = self.find_source(options.source)
+            is_lasting = options.is_durable or "shared" in options.capabilities
+            address, options.source = self.find_source(options.source, is_lasting=is_lasting)
             require_kind(address, options.capabilities)
             self.count(known, address)
         require_filters(address, options)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import AmqpError
+from enmasse.messaging.across import Across, alone, crosses, reached_by
 from enmasse.messaging.budget import Holder
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
@@ -565,7 +566,7 @@ class ClientConnection:
             return management.service(space.core, name, self)
         return space.find_target(name)
 
-    def find_source(self, name: str) -> tuple[Address, str]:
+    def find_source(self, name: str, *, is_lasting: bool = False) -> tuple[Address, str]:
         """Return the address that a receiver names, and what the user may receive there: the name, or a part of it.
 
         Raises:
@@ -574,6 +575,12 @@ class ClientConnection:
         rights, space = self.admission.rights, self.space
         assert space is not None
         source = rights.granted(name)
+        if crosses(space, name):
+            names = reached_by(space, source)
+            if is_lasting:
+                return alone(space, name, names), source
+            if names:
+                return Across(space, name), source
         address = space.find_source(name)
         if is_cut(source) and not address.owns_subtree:
             # Only a topic looks for patterns; another container knows what one stands for itself.

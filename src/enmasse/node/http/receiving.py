@@ -272,6 +272,12 @@ class Receiving:
         got, self._got = self._got, []
         return [delivery for delivery, _ in got if delivery is not None]
 
+    def take_from(self, sink: Any) -> list[Any]:
+        """Remove and return what one of several ends has sent and has no outcome yet."""
+        mine = [delivery for delivery, _ in self._got if delivery is not None and delivery.sink is sink]
+        self._got = [one for one in self._got if one[0] is None or one[0].sink is not sink]
+        return mine
+
     def detach(self, error: Any = None) -> None:
         """End the request, as the address gives no more."""
         if self.is_detach_sent:

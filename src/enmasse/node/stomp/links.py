@@ -414,6 +414,19 @@ class Receiver:
         written, self._written = self._written, []
         return [delivery for delivery in found if delivery is not None] + written
 
+    def take_from(self, sink: Any) -> list[Any]:
+        """Remove and return what one of several ends has sent and has no outcome yet, oldest first."""
+        unacknowledged = self._connection.unacknowledged
+        numbers = sorted(
+            number
+            for number, (receiver, delivery) in unacknowledged.items()
+            if receiver is self and delivery is not None and delivery.sink is sink
+        )
+        found = [unacknowledged.pop(number)[1] for number in numbers]
+        written = [delivery for delivery in self._written if delivery.sink is sink]
+        self._written = [delivery for delivery in self._written if delivery.sink is not sink]
+        return found + written
+
     def detach(self, error: Any = None) -> None:
         """End the connection with the subscription, as STOMP has no other way to report that."""
         if self.is_detach_sent:

@@ -364,6 +364,10 @@ class SendingLink(Link):
         """Remove and return what was sent on this link and has no outcome yet, oldest first."""
         return self.session.by_link.take(self.session, self.sink)
 
+    def take_from(self, sink: Any) -> list[Any]:
+        """Remove and return what one of several ends has sent on this link and has no outcome yet, oldest first."""
+        return self.session.by_link.take(self.session, sink)
+
 
 class ReceivingLink(Link):
     """The peer sends, we receive and grant credit."""
