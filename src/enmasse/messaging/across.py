@@ -114,8 +114,8 @@ class AcrossConsumer(Consumer):
             if wanted not in address.known_filters(options):
                 raise AttachError(
                     "amqp:not-implemented",
-                    f"{self.address.name!r:.200} reaches {address.kind} {name!r:.100}, which does not know the filter "
-                    f"{wanted!r:.100}",
+                    f"{self.address.name!r:.200} reaches {address.kind} {name!r:.100}, which does not know "
+                    f"the filter {wanted!r:.100}",
                 )
         port = _Part(self, name)
         self.ends[name] = port.end = address.attach_consumer(cast("ConsumerPort", port), options)
@@ -231,7 +231,9 @@ class Across(Address):
         if options.is_durable or "shared" in options.capabilities:
             return alone(self.space, self.name, names).attach_consumer(port, options)
         if not names:
-            raise AttachError("amqp:not-found", f"space {self.space.name!r} has no address that {self.name!r} matches")
+            raise AttachError(
+                "amqp:not-found", f"space {self.space.name!r} has no address that {self.name!r} matches"
+            )
         most = self.space.sessions.limits.filter_addresses
         if most and len(names) > most:
             raise AttachError(
