@@ -92,11 +92,27 @@ class _Part:
             self._whole.port.detach(error)
 
 
+def _total(name: str) -> Any:
+    """Return a counter of all ends: of those that are gone it is kept, and of the others asked."""
+    kept = getattr(Consumer, name)
+
+    def get(consumer: AcrossConsumer) -> int:
+        total: int = kept.__get__(consumer)
+        return total + sum(getattr(end, name) for end in consumer.ends.values())
+
+    return property(get, kept.__set__)
+
+
 class AcrossConsumer(Consumer):
     """A receiver of all that a pattern stands for."""
 
     __slots__ = ("_draining", "_options", "ends")
     address: Across
+    unsettled = _total("unsettled")
+    deliveries = _total("deliveries")
+    rejected = _total("rejected")
+    released = _total("released")
+    modified = _total("modified")
 
     def __init__(self, address: Across, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(address, port, options.presettle)
@@ -140,8 +156,10 @@ class AcrossConsumer(Consumer):
             self._end_drain()
 
     def _add(self, end: Consumer) -> None:
-        for count in ("deliveries", "rejected", "released", "modified"):
-            setattr(self, count, getattr(self, count) + getattr(end, count))
+        """Keep the counters of an end that is gone."""
+        for name in ("deliveries", "rejected", "released", "modified"):
+            kept = getattr(Consumer, name)
+            kept.__set__(self, kept.__get__(self) + getattr(end, name))
 
     def drained(self, name: str) -> None:
         """Note that one end has nothing more for the credit."""
@@ -193,10 +211,10 @@ class AcrossConsumer(Consumer):
         self.address.space.crossing.pop(self, None)
         for delivery in self.port.take_unsettled():
             delivery.sink.on_outcome(delivery, FAILED)
-        for end in self.ends.values():
+        ends, self.ends = self.ends, {}
+        for end in ends.values():
             end.on_detached(closed=closed)
             self._add(end)
-        self.ends.clear()
         self.port = DETACHED
         self.send = DETACHED.send
 

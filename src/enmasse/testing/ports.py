@@ -185,7 +185,7 @@ class MemoryConsumerPort:
         arrival = Arrival(delivery, payload, settled, message_format)
         self.arrivals.append(arrival)
         if not settled:
-            if delivery.sink is not self.sink:
+            if delivery.sink is not self.sink and delivery.sink not in getattr(self.sink, "ends", {}).values():
                 raise LocalError("a delivery whose outcome would go to another receiver's end")
             self.unsettled.append(arrival)
 
@@ -202,6 +202,12 @@ class MemoryConsumerPort:
         if self._is_draining:
             self._is_draining = False
             self.credit = 0
+
+    def take_from(self, sink: Any) -> list[Any]:
+        """Remove and return what one of several ends has sent and has no outcome yet."""
+        mine = [one.delivery for one in self.unsettled if one.delivery.sink is sink]
+        self.unsettled = [one for one in self.unsettled if one.delivery.sink is not sink]
+        return mine
 
     def take_unsettled(self) -> list[Any]:
         """Remove and return what has no outcome yet."""

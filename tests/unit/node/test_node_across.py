@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.across import Across
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import Cut, parse
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from tests.unit.node.stomp_scene import Client, Scene
 
@@ -72,16 +77,39 @@ def test_a_selector_counts_at_each_topic_and_none_knows_it_at_a_multicast_addres
     assert other.one("ERROR")["condition"] == "amqp:not-implemented"
 
 
-def test_a_receiver_with_messages_that_have_no_outcome_drains_and_ends_at_all(scene: Scene) -> None:
+def test_what_has_no_outcome_goes_with_its_address_alone(scene: Scene) -> None:
     space = next(iter(scene.node.entities.spaces.values()))
-    port = scene.harness.receiver(Across(space, "news/#"), 10, source="news/#", presettle=True)
-    sender = scene.amqp_sender("news/uk")
+    port = scene.harness.receiver(Across(space, "news/#"), 10, source="news/#")
+    for name in ("news", "news/uk"):
+        sender = scene.amqp_sender(name)
+        scene.go_on()
+        sender.send(encode_message(name.encode()), settled=True)
+        scene.go_on()
+    assert (len(port.arrivals), port.credit, port.sink.unsettled, port.sink.deliveries) == (2, 8, 2, 2)
+    scene.node.delete(ADDRESS_TYPE, "ns/news/uk")
     scene.go_on()
-    sender.send(b"\x00Su\xa0\x01x", settled=True)
-    scene.go_on()
-    assert len(port.arrivals) == 1
-    assert port.credit == 9
-    assert port.sink.deliveries in (0, 1)
+    assert (len(port.unsettled), port.sink.unsettled, port.is_detached) == (1, 1, False)
     port.sink.on_detached()
     assert not space.crossing
-    assert not port.sink.ends  # type: ignore[attr-defined]
+    assert port.sink.unsettled == 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"is_durable": True, "name": "mine"}, {"capabilities": ("shared",), "name": "a"}]
+)
+def test_a_durable_or_shared_subscription_of_several_addresses_is_refused(scene: Scene, options: Any) -> None:
+    space = next(iter(scene.node.entities.spaces.values()))
+    with pytest.raises(AttachError, match="stands for 2 addresses"):
+        scene.harness.receiver(Across(space, "news/#"), source="news/#", **options)
+
+
+def test_of_a_pattern_the_part_that_grants_cover_reaches_addresses(scene: Scene) -> None:
+    space = next(iter(scene.node.entities.spaces.values()))
+    cut = Cut.of("news/#", (parse("news/uk/#"),))
+    port = scene.harness.receiver(Across(space, "news/#"), 10, source=cut)
+    for name in ("news/fr", "news/uk", "news/uk/x"):
+        sender = scene.amqp_sender(name)
+        scene.go_on()
+        sender.send(encode_message(name.encode()), settled=True)
+        scene.go_on()
+    assert [Sections(payload).body for payload in port.payloads] == [b"news/uk", b"news/uk/x"]
