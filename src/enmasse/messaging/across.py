@@ -97,8 +97,8 @@ def _total(name: str) -> Any:
     kept = getattr(Consumer, name)
 
     def get(consumer: AcrossConsumer) -> int:
-        total: int = kept.__get__(consumer)
-        return total + sum(getattr(end, name) for end in consumer.ends.values())
+        total: int = kept.__get__(consumer) + sum(getattr(end, name) for end in consumer.ends.values())
+        return total
 
     return property(get, kept.__set__)
 
