@@ -133,6 +133,7 @@ class _Detached:
     credit = received = limit = highest = 0
     is_detached = is_detach_sent = True
     holds_back = is_limited = False
+    sink = None
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send nothing: there is no credit."""

@@ -231,10 +231,22 @@ class Usage:
         if most and self.links >= most:
             raise self.exceeded("links", most, "detach one")
         if address is not None:
-            if limits is not None:
-                self._check_address(address, limits, is_sender=is_sender)
-            (self.senders if is_sender else self.receivers)[address] += 1
+            self.join(address, limits, is_sender=is_sender)
         self.links += 1
+
+    def join(self, address: Address, limits: AddressSettings | None, *, is_sender: bool) -> None:
+        """Count a link at an address, beside those where it is counted already.
+
+        Raises:
+            AttachError: the address has as many links as it may.
+        """
+        if limits is not None:
+            self._check_address(address, limits, is_sender=is_sender)
+        (self.senders if is_sender else self.receivers)[address] += 1
+
+    def part(self, address: Address, *, is_sender: bool) -> None:
+        """Note that a link has left an address."""
+        _decrease(self.senders if is_sender else self.receivers, address)
 
     def _check_address(self, address: Address, limits: AddressSettings, *, is_sender: bool) -> None:
         senders, receivers = self.senders[address], self.receivers[address]
@@ -254,7 +266,7 @@ class Usage:
         """Note that a link was detached."""
         self.links -= 1
         if address is not None:
-            _decrease(self.senders if is_sender else self.receivers, address)
+            self.part(address, is_sender=is_sender)
 
     # Subscriptions, sessions and wills
 

@@ -215,8 +215,10 @@ class Space:
         address.join(self)
         self._update_fallbacks(address.name)
         address.on_added(self)
+        is_declared = self.sessions.names.knows(address.name)
         self.core.chores.add(f"filters of {address.name}", self.sessions.address_made(address))
-        self._cross(address.name, address.kind)
+        if not is_declared:
+            self._cross(address.name, address.kind)
 
     def _cross(self, name: str, kind: str) -> None:
         """Have receivers of patterns reach an address that came."""

@@ -77,7 +77,7 @@ def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address
     reached: list[tuple[Address, str]] = []
     most = session.sessions.limits.filter_addresses
     is_refused = False
-    for name, owns_subtree in session.sessions.names.reached_by(wanted):
+    for name, owns_subtree in session.sessions.names.reached_by(wanted.words):
         whole = wanted.part_of(name, owns_subtree=owns_subtree)
         if whole is None:
             continue

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from enmasse.messaging.sessions.filters import ROOT
 from enmasse.messaging.sessions.word_index import WordIndex
-
-if TYPE_CHECKING:
-    from enmasse.messaging.sessions.filters import Filter
-
 
 REACHED: Final = frozenset(("topic", "multicast"))
 """The types of addresses that filters with wildcards reach: receiving takes nothing away there."""
@@ -60,14 +56,10 @@ class Names:
         """Return true if an address is known, so that filters reach it already."""
         return self._kinds is not None and name in self._kinds
 
-    def all(self) -> list[tuple[str, bool]]:
-        """Return all names, and whether each owns the names below it."""
-        return list(self._known().items())
-
-    def reached_by(self, wanted: Filter) -> Iterator[tuple[str, bool]]:
-        """Return the names that a filter may reach, and whether each owns the names below it."""
+    def reached_by(self, words: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+        """Return the names that a filter of some words may reach, and whether each owns the names below it."""
         kinds = self._known()
         if ROOT in kinds:
             yield ROOT, True
-        for name in self._index.reached_by(wanted.words):
+        for name in self._index.reached_by(words):
             yield name, kinds[name]

@@ -13,6 +13,7 @@ from enmasse.errors import RemoteError
 from enmasse.message.composites import encode_composite
 from enmasse.message.outcomes import AmqpError, Modified, Released, known_outcome
 from enmasse.message.types import Symbol, ULong
+from enmasse.messaging.across import AcrossConsumer
 from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.direct.metered_sink import MeteredSink
@@ -456,8 +457,7 @@ class Binding(ClientConnection):
             options.connection = self
             if SUBTREE_CAPABILITY in options.capabilities:
                 options.source = known.address = subtree(options.source)
-            is_lasting = options.is_durable or "shared" in options.capabilities
-            address, options.source = self.find_source(options.source, is_lasting=is_lasting)
+            address, options.source = self.find_source(options.source, options)
             require_kind(address, options.capabilities)
             self.count(known, address)
         require_filters(address, options)
@@ -555,12 +555,13 @@ class Binding(ClientConnection):
         """Remove a link from its address; its unsettled deliveries may be kept for a resumption."""
         end = link.end
         self._recovering.leave(key, end, closed=closed)
-        if isinstance(end, BacklogConsumer):
-            default = key.session.default_outcomes.get(end)
-            if isinstance(default, Released | Modified):
-                # What the receiver said of messages that it leaves without an outcome [AMQP 3.5.3].
-                for entry in end.port.take_unsettled():
-                    end.on_outcome(entry, default)
+        default = key.session.default_outcomes.get(end)
+        if isinstance(default, Released | Modified):
+            # What the receiver said of messages that it leaves without an outcome [AMQP 3.5.3].
+            ends = end.ends.values() if isinstance(end, AcrossConsumer) else (end,)
+            for one in (one for one in ends if isinstance(one, BacklogConsumer)):
+                for entry in one.port.take_unsettled():
+                    one.on_outcome(entry, default)
         super().leave(key, link, closed=closed)
         if isinstance(end, SubscriberConsumer):
             self._lasting.append((key.session, end))

@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.message.outcomes import AmqpError
-from enmasse.messaging.across import Across, alone, crosses, reached_by
+from enmasse.messaging.across import Across, crosses, lasting_at, reached_by
 from enmasse.messaging.budget import Holder
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import is_cut
 from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.transport import Engine
-from enmasse.node.connections.bounds import Bounds
+from enmasse.node.connections.bounds import Bounds, PatternReach
 from enmasse.node.connections.unfinished import EXCEEDED, UNOPENED_BYTES
 from enmasse.node.users.admission import Admission
 from enmasse.node.users.authentication import HostWords
@@ -139,7 +139,8 @@ class ClientLink:
         end: the link's end at the address, once it has joined.
         connector: the connector behind which it has a dynamic address; empty: behind none.
         made: the dynamic address that was made for the link.
-        counted: a tuple of the address whose limits the link counts for (or None), once it is counted.
+        counted: the address whose limits the link counts for (or None), and those that its pattern reaches, once it
+            is counted.
     """
 
     __slots__ = (
@@ -160,7 +161,7 @@ class ClientLink:
         self.end: Producer | Consumer | None = None
         self.connector = ""
         self.made: Address | None = None
-        self.counted: tuple[Address | None] | None = None
+        self.counted: list[Address | None] | None = None
         self.metered: Any = None
         """The metered port of a sender whose rate is limited."""
 
@@ -512,6 +513,8 @@ class ClientConnection:
                 rights.require_send(address)
             else:
                 link.end.recut(rights.granted(address))  # type: ignore[union-attr]  # it is a receiver's
+                if (problem := rights.closed_problem("receive from", link.end.address, address)) is not None:
+                    raise problem
         except AttachError as error:
             link.detach(error.condition, error.description)
             link.end.on_detached()
@@ -566,21 +569,28 @@ class ClientConnection:
             return management.service(space.core, name, self)
         return space.find_target(name)
 
-    def find_source(self, name: str, *, is_lasting: bool = False) -> tuple[Address, str]:
+    def find_source(self, name: str, wanted: AttachOptions | None = None) -> tuple[Address, str]:
         """Return the address that a receiver names, and what the user may receive there: the name, or a part of it.
+
+        Args:
+            name: the address as the receiver names it.
+            wanted: the receiver's wishes, where it may have a durable subscription.
 
         Raises:
             AttachError: there is no such address, or the user may receive nothing of what the name stands for.
         """
-        rights, space = self.admission.rights, self.space
+        admission, space = self.admission, self.space
+        rights = admission.rights
         assert space is not None
         source = rights.granted(name)
-        if crosses(space, name):
-            names = reached_by(space, source)
-            if is_lasting:
-                return alone(space, name, names), source
-            if names:
-                return Across(space, name), source
+        if crosses(space, name) and (names := reached_by(space, source)):
+            if wanted is None or not wanted.is_durable:
+                reach = PatternReach(self.bounds, rights, is_bound=not admission.is_administrator)
+                return Across(space, name, reach), source
+            address = lasting_at(space, name, names, wanted)
+            if (problem := rights.closed_problem("receive from", address, name)) is not None:
+                raise problem
+            return address, source
         address = space.find_source(name)
         if is_cut(source) and not address.owns_subtree:
             # Only a topic looks for patterns; another container knows what one stands for itself.
@@ -631,6 +641,8 @@ class ClientConnection:
         assert self.space is not None
         if not self.admission.is_administrator:
             self.bounds.attach(self.space, link, address)
+        if isinstance(address, Across) and isinstance(address.reach, PatternReach):
+            address.reach.link = link
 
     def join(
         self,

@@ -189,6 +189,14 @@ class Events(Receiving):
         """Remove and return the deliveries without an outcome, leased ones included."""
         return [*super().take_unsettled(), *self._holder.take_all()]
 
+    def take_from(self, sink: Any) -> list[Any]:
+        """Remove and return what one of several ends has sent and has no outcome yet, leased ones included."""
+        unsent, leased = super().take_from(sink), self._holder.take_from(sink)
+        # They make room, once whoever takes them is done.
+        self._withheld += len(unsent) + len(leased)
+        self._connection.due()
+        return [*unsent, *leased]
+
 
 def get_events(connection: HttpConnection, request: Request, _body: bytes) -> None:
     """Send messages as events, until the client leaves."""

@@ -108,6 +108,13 @@ class Holder:
             self._leases.remove(name)
         return list(held.values())
 
+    def take_from(self, sink: Any) -> list[Any]:
+        """Forget the leases of one of several ends, as that is gone, and return their deliveries."""
+        names = [name for name, delivery in self.held.items() if delivery.sink is sink]
+        for name in names:
+            self._leases.remove(name)
+        return [self.held.pop(name) for name in names]
+
 
 class _Lease:
     __slots__ = ("holder", "until")

@@ -373,6 +373,12 @@ class Leasing(Receiving):
         accepted, self._accepted = self._accepted, []
         return [*super().take_unsettled(), *accepted, *self._holder.take_all()]
 
+    def take_from(self, sink: Any) -> list[Any]:
+        """Remove and return what one of several ends has sent and has no outcome yet, leased ones included."""
+        accepted = [delivery for delivery in self._accepted if delivery.sink is sink]
+        self._accepted = [delivery for delivery in self._accepted if delivery.sink is not sink]
+        return [*super().take_from(sink), *accepted, *self._holder.take_from(sink)]
+
     def detach(self, error: Any = None) -> None:
         """End the request, or the leases, as the address gives no more."""
         super().detach(error)

@@ -432,10 +432,11 @@ class StompConnection(ClientConnection):
         if name in self._receivers:
             raise RemoteError("amqp:not-allowed", f"there is a subscription {name!r:.100} already")
         mode = mode_of(headers)
-        address, source = self.find_source(resolve(self._space(), destination))
+        options = self._options(headers, name, resolve(self._space(), destination), mode)
+        address, source = self.find_source(options.source, options)
+        options.source = source
         receiver = Receiver(self, name, destination, mode, window_of(headers, mode))
         receiver.prefix = destination.removesuffix(source)
-        options = self._options(headers, name, source, mode)
         link = ClientLink(receiver, name, self._handle("r"), source, is_sender=False)
         try:
             require_filters(address, options)

@@ -415,14 +415,18 @@ class Receiver:
         return [delivery for delivery in found if delivery is not None] + written
 
     def take_from(self, sink: Any) -> list[Any]:
-        """Remove and return what one of several ends has sent and has no outcome yet, oldest first."""
+        """Remove and return what one of several ends has sent and has no outcome yet, oldest first.
+
+        The client acknowledges it all the same, as it cannot know, and has room for more then.
+        """
         unacknowledged = self._connection.unacknowledged
         numbers = sorted(
             number
             for number, (receiver, delivery) in unacknowledged.items()
             if receiver is self and delivery is not None and delivery.sink is sink
         )
-        found = [unacknowledged.pop(number)[1] for number in numbers]
+        found = [unacknowledged[number][1] for number in numbers]
+        unacknowledged.update((number, (self, None)) for number in numbers)
         written = [delivery for delivery in self._written if delivery.sink is sink]
         self._written = [delivery for delivery in self._written if delivery.sink is not sink]
         return found + written

@@ -45,10 +45,15 @@ class _Retired:
 
     def rolled_back(self) -> None:
         """Return the delivery to the client, if it is connected, as the transaction is rolled back."""
-        if not self._receiver.is_detach_sent:
+        end = self.delivery.sink
+        if not end.port.is_detach_sent:
             self._settling.unacknowledged[self._number] = self._receiver, self.delivery
-        elif not self._receiver.consumer.address.is_closed:  # type: ignore[attr-defined]  # those that settle have it
-            self._receiver.consumer.on_outcome(self.delivery, FAILED)
+            return
+        if not end.address.is_closed:
+            end.on_outcome(self.delivery, FAILED)
+        if not self._receiver.is_detach_sent:
+            # Of a pattern, this address alone is gone.
+            self._settling.unacknowledged[self._number] = self._receiver, None
 
 
 class Settling(Part["StompConnection"]):

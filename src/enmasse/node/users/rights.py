@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
 from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
+from enmasse.messaging.across import crosses
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.owners import ANONYMOUS
@@ -164,10 +165,13 @@ class Rights:
         Raises:
             AttachError: that is nothing, or a part of too many patterns.
         """
+        user, space = self.user, self.space
+        if user is None and space is not None and crosses(space, source):
+            # Which of the addresses are for users only is asked of each of them.
+            return source
         try:
             self.require_receive(source)
         except AttachError:
-            user = self.user
             if user is None or not is_pattern(source) or words_problem(source) is not None:
                 raise
             found = _parts(user, self.client, source, parse(source))
@@ -201,14 +205,20 @@ class Rights:
         topic = None if address.topic_name is None else self.space.address(address.topic_name)
         return address.is_for_users or (topic is not None and topic.is_for_users)
 
+    def closed_problem(self, what: str, address: Address, name: str = "") -> AttachError | None:
+        """Return why a client may not use an address by a name, as nobody has logged in; ``None`` if it may."""
+        if not self.is_closed(address):
+            return None
+        return AttachError(
+            "amqp:unauthorized-access",
+            f"who has not logged in may not {what} {name or address.name!r:.200}, which is for users only; the space "
+            "has none as long as it is open to everybody",
+        )
+
     def _require_for_everybody(self, what: str, name: str) -> None:
         address = None if self.space is None else _find(self.space, name)
-        if address is not None and self.is_closed(address):
-            raise AttachError(
-                "amqp:unauthorized-access",
-                f"who has not logged in may not {what} {name!r:.200}, which is for users only; the space has none as "
-                "long as it is open to everybody",
-            )
+        if address is not None and (problem := self.closed_problem(what, address, name)) is not None:
+            raise problem
 
     def require_dynamic(self, connector: str = "") -> None:
         """Check that the user may have a dynamic address, here or behind a connector.

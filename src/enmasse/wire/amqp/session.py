@@ -474,9 +474,13 @@ class Session(SessionFlow):
         """Settle without a state what has an outcome for that [AMQP 3.5.3]."""
         for delivery_id in self._ids(first, last):
             delivery = self.unsettled.get(delivery_id)
-            if delivery is not None and delivery.sink in self.default_outcomes:
+            if delivery is None:
+                continue
+            # One of several ends of a link knows the one that the link has.
+            outcome = self.default_outcomes.get(delivery.sink.port.sink)
+            if outcome is not None:
                 del self.unsettled[delivery_id]
-                delivery.sink.on_outcome(delivery, self.default_outcomes[delivery.sink])
+                delivery.sink.on_outcome(delivery, outcome)
 
     def _dispose_second(self, first: int, last: int, state: Any) -> None:
         """The receiver settles second: it waits for us to settle [AMQP 2.6.12]."""
