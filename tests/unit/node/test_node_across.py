@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.message.outcomes import Released
 from enmasse.message.sections import Sections, encode_message
 from enmasse.messaging.across import Across
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import Cut, parse
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
+from enmasse.wire.amqp.performatives import Detach, Flow, Source, Transfer
+from tests.conformance.node_scene import Node, body_of, message
 from tests.unit.node.stomp_scene import Client, Scene
 
 
@@ -94,13 +97,125 @@ def test_what_has_no_outcome_goes_with_its_address_alone(scene: Scene) -> None:
     assert port.sink.unsettled == 0
 
 
-@pytest.mark.parametrize(
-    "options", [{"is_durable": True, "name": "mine"}, {"capabilities": ("shared",), "name": "a"}]
-)
-def test_a_durable_or_shared_subscription_of_several_addresses_is_refused(scene: Scene, options: Any) -> None:
+def test_a_durable_subscription_of_several_addresses_is_refused(scene: Scene) -> None:
+    client = scene.client(client_id="me")
+    client.say("SUBSCRIBE", id="1", destination="news/#", durable_subscription_name="mine")
+    assert "stands for 2 addresses" in client.one("ERROR").body.decode() + str(client)
+
+
+def test_receivers_share_what_a_pattern_stands_for(scene: Scene) -> None:
     space = next(iter(scene.node.entities.spaces.values()))
-    with pytest.raises(AttachError, match="stands for 2 addresses"):
-        scene.harness.receiver(Across(space, "news/#"), source="news/#", **options)
+    options: Any = {"source": "news/#", "capabilities": ("shared",), "name": "group"}
+    ports = [scene.harness.receiver(Across(space, "news/#"), 10, **options) for _ in range(2)]
+    scene.node.address("news/de", "topic")
+    scene.go_on()
+    # Receivers of a multicast address do not share: it is done without.
+    scene.node.address("news/all", "multicast")
+    names = ("news", "news/uk", "news/de")
+    for name in (*names, *names):
+        sender = scene.amqp_sender(name)
+        scene.go_on()
+        sender.send(encode_message(name.encode()), settled=True)
+        scene.go_on()
+    bodies = [[Sections(payload).body for payload in port.payloads] for port in ports]
+    assert sorted(bodies[0]) == sorted(bodies[1]) == sorted(name.encode() for name in names)
+    assert space.sessions.unreached == 2
+    with pytest.raises(AttachError, match="receivers do not share"):
+        scene.harness.receiver(Across(space, "news/#"), 10, **options)
+
+
+def test_what_is_acknowledged_of_an_address_that_is_gone_makes_room(scene: Scene) -> None:
+    client = scene.client()
+    client.subscribe("news/#", ack="client-individual", prefetch_count="2")
+    for name in ("news/uk", "news", "news"):
+        scene.client().send(name, name.encode())
+    frames = client.told()
+    assert [frame.body for frame in frames] == [b"news/uk", b"news"]
+    client.say("BEGIN", transaction="t")
+    for frame in frames:
+        client.say("ACK", id=frame["ack"], transaction="t")
+    client.say("ABORT", transaction="t")
+    scene.node.delete(ADDRESS_TYPE, "ns/news/uk")
+    assert client.told() == []
+    client.say("ACK", id=frames[0]["ack"])
+    assert client.bodies() == [b"news"]
+    client.say("ACK", id=frames[1]["ack"])
+    assert client.told() == []
+
+
+def test_a_transaction_gives_back_what_is_of_an_address_that_is_left(scene: Scene) -> None:
+    client = scene.client()
+    client.subscribe("news/#", ack="client-individual")
+    for name in ("news/uk", "news"):
+        scene.client().send(name, name.encode())
+    frames = client.told()
+    client.say("BEGIN", transaction="t")
+    for frame in frames:
+        client.say("ACK", id=frame["ack"], transaction="t")
+    scene.node.delete(ADDRESS_TYPE, "ns/news/uk")
+    client.say("ABORT", transaction="t")
+    for frame in frames:
+        client.say("ACK", id=frame["ack"], receipt=frame.body.decode())
+    assert [frame["receipt-id"] for frame in client.told()] == ["news/uk", "news"]
+
+
+@pytest.fixture
+def node() -> Node:
+    found = Node()
+    found.address("t/u", "topic")
+    found.address("t/m", "multicast")
+    return found
+
+
+def test_a_drain_hands_out_what_all_addresses_have_and_leaves_no_credit(node: Node) -> None:
+    peer, sender = node.peer(), node.peer()
+    peer.receiver("t/#", credit=0)
+    for handle, name in enumerate(("t", "t/u", "t/m", "t/x")):
+        sender.sender(name, name, handle)
+    sender.hear()
+    for handle in (0, 1, 3):
+        sender.send(message(str(handle)), handle=handle, settled=True)
+    sender.hear()
+    peer.hear()
+    peer.grant(5, drain=True)
+    frames = peer.hear()
+    assert sorted(body_of(one.payload) for one in frames if isinstance(one.performative, Transfer)) == ["0", "1", "3"]
+    (flow,) = [one.performative for one in frames if isinstance(one.performative, Flow) and one.performative.drain]
+    assert (flow.delivery_count, flow.link_credit) == (5, 0)
+    # With an address less, another drain ends, too.
+    node.delete("t/u")
+    peer.grant(2, count=5, drain=True)
+    (flow,) = [one for one in peer.hear_all(Flow) if one.drain]
+    assert (flow.delivery_count, flow.link_credit) == (7, 0)
+
+
+@pytest.mark.parametrize("address", ["t", "t/u", "t/m"])
+def test_what_is_settled_without_a_state_has_the_outcome_that_the_source_says(node: Node, address: str) -> None:
+    peer, sender = node.peer(), node.peer()
+    peer.receiver(Source("t/#", default_outcome=Released()))
+    peer.hear()
+    sender.sender(address)
+    sender.hear()
+    sender.send(message("x"))
+    sender.hear()
+    ((transfer, _),) = peer.transfers()
+    peer.settle(transfer.delivery_id)
+    (consumer,) = node.entities.spaces["ns/shop"].crossing
+    assert (consumer.released, consumer.accepted) == (1, 0)
+
+
+def test_with_the_last_address_the_link_ends(node: Node) -> None:
+    peer = node.peer()
+    peer.receiver("t/#")
+    peer.hear()
+    node.delete("t")
+    node.delete("t/m")
+    assert not peer.hear_all(Detach)
+    node.delete("t/u")
+    (detach,) = peer.hear_all(Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:resource-deleted"
+    assert not node.entities.spaces["ns/shop"].crossing
 
 
 def test_of_a_pattern_the_part_that_grants_cover_reaches_addresses(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Patterns of receivers across addresses: one contract for receivers of AMQP and STOMP, and leases and events of HTTP."""
+"""Patterns of receivers across addresses: a contract for receivers of AMQP and STOMP, leases and events of HTTP."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from enmasse.client import LinkRefusedError, connect
+from enmasse.client import Message as AmqpMessage
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
@@ -61,7 +63,7 @@ class Receiver:
 
 class OfAmqp(Receiver):
     async def begin(self, pattern: str) -> None:
-        login = {"username": self.name, "password": f"{self.name}-secret"} if self.name else {}
+        login = {"user": self.name, "password": f"{self.name}-secret"} if self.name else {}
         host = "shop.ns" if self.name else "open.ns"
         opening = connect(f"amqp://127.0.0.1:{self.scene.port}", hostname=host, reconnect=False, **login)
         client = await self.stack.enter_async_context(opening)
@@ -152,9 +154,7 @@ def kind(request: pytest.FixtureRequest) -> Callable[..., Receiver]:
 
 
 async def declare(scene: Scene, name: str, kind: str, space: str = OPEN, **attributes: Any) -> None:
-    await scene.create(
-        ADDRESS_TYPE, f"{space}.{name}", space=space, address=name, addressType=kind, **attributes
-    )
+    await scene.create(ADDRESS_TYPE, f"{space}.{name}", space=space, address=name, addressType=kind, **attributes)
 
 
 async def changed(scene: Scene, name: str, **attributes: Any) -> None:
@@ -176,9 +176,7 @@ async def heard(receiver: Receiver, *names: str) -> list[str]:
     async with receiver.scene.client(**options) as sender:
         for name in names:
             # The answer to what is multicast is its receiver's.
-            sent = asyncio.ensure_future(
-                sender.post(f"{name.replace('/', '%2F')}/messages", content=name.encode())
-            )
+            sent = asyncio.ensure_future(sender.post(f"{name.replace('/', '%2F')}/messages", content=name.encode()))
             body, told = await receiver.next()
             assert (await sent).is_success, (await sent).text
             assert body == told
@@ -238,7 +236,7 @@ def test_limits_of_each_address_hold(tmp_path: Path, kind: Callable[..., Receive
             await declare(scene, "news/uk", "topic", maxReceivers=1)
             await other.begin("news/uk")
             receiver = kind(scene, stack)
-            with pytest.raises(Refused, match="'news/uk' .*has 1 receivers"):
+            with pytest.raises(Refused, match=r"'news/uk' .*has 1 receivers"):
                 await receiver.begin("news/#")
             usage, sessions = receiver.space.usage, receiver.space.sessions
             await until_async(lambda: usage.links == 1)
@@ -252,5 +250,133 @@ def test_limits_of_each_address_hold(tmp_path: Path, kind: Callable[..., Receive
             await declare(scene, "news/de", "topic", maxReceivers=1)
             assert sessions.unreached == before + 1
             assert usage.receivers[receiver.space.find("news/de")] == 1
+
+    play(tmp_path, story)
+
+
+def test_what_is_for_users_only_is_left_out_for_strangers(tmp_path: Path, kind: Callable[..., Receiver]) -> None:
+    async def story(scene: Scene) -> None:
+        await declare(scene, "news/uk", "topic", usersOnly=True)
+        async with AsyncExitStack() as stack:
+            receiver = kind(scene, stack)
+            await receiver.begin("news/#")
+            (consumer,) = receiver.space.crossing
+            await declare(scene, "news/de", "topic", usersOnly=True)
+            await declare(scene, "news/fr", "topic")
+            assert set(consumer.ends) == {"news", "news/fr"}
+            assert await heard(receiver, "news/fr") == ["news/fr"]
+            (consumer,) = receiver.space.crossing
+            await changed(scene, "news/uk", usersOnly=False)
+            await changed(scene, "news/fr", usersOnly=True)
+            await until_async(lambda: set(consumer.ends) == {"news", "news/uk"})
+            assert await heard(receiver, "news/uk") == ["news/uk"]
+            await changed(scene, "news", usersOnly=True)
+            await changed(scene, "news/uk", usersOnly=True)
+            await until_async(lambda: not receiver.space.crossing)
+            with pytest.raises(Refused, match="users only"):
+                await kind(scene, stack).begin("news/#")
+
+    play(tmp_path, story)
+
+
+def test_grants_are_asked_for_each_address(tmp_path: Path, kind: Callable[..., Receiver]) -> None:
+    def may_receive(*addresses: str) -> User:
+        return replace(user("reader"), permissions=Permissions([Grant(("recv",), addresses)], matcher_of))
+
+    async def story(scene: Scene) -> None:
+        for name in ("news/uk", "news/de"):
+            await declare(scene, name, "topic", SHOP)
+        await declare(scene, "news/all", "multicast", SHOP)
+        scene.set_users(user("boss", "#"), may_receive("news/uk/#", "news/later"))
+        async with AsyncExitStack() as stack:
+            receiver = kind(scene, stack, "reader")
+            await receiver.begin("news/#")
+            assert await heard(receiver, "news/uk", "news/uk/x", "news/later") == [
+                "news/uk",
+                "news/uk/x",
+                "news/later",
+            ]
+            await declare(scene, "news/later", "multicast", SHOP)
+            assert await heard(receiver, "news/later") == ["news/later"]
+            scene.set_users(user("boss", "#"), may_receive("news/de/+", "news/all"))
+            (consumer,) = receiver.space.crossing
+            await until_async(lambda: "news/all" in consumer.ends and "news/later" not in consumer.ends)
+            assert await heard(receiver, "news/all", "news/de/x") == ["news/all", "news/de/x"]
+            scene.set_users(user("boss", "#"), may_receive("other/#"))
+            await until_async(lambda: not receiver.space.usage.receivers)
+            assert not receiver.space.crossing
+
+    play(tmp_path, story)
+
+
+def test_leases_of_an_address_that_is_deleted_end_and_the_others_go_on(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        await declare(scene, "news/uk", "topic")
+        space = scene.server.entities.spaces[OPEN]
+        leases = {}
+        async with scene.client() as client, scene.client() as sender:
+            for name in ("news", "news/uk"):
+                known = {*space.crossing}
+                waiting = asyncio.ensure_future(client.post("news%2F%23/receive", params={"wait": 60}))
+                await until_async(lambda known=known: {*space.crossing} - known)
+                assert (await sender.post(f"{name.replace('/', '%2F')}/messages", content=b"x")).is_success
+                (message,) = (await waiting).json()["messages"]
+                leases[name] = message["lease"]
+            assert len(space.crossing) == 2
+            await deleted(scene, "news/uk")
+            # The one without a lease has left, too.
+            await until_async(lambda: len(space.crossing) == 1)
+            answer = (await client.post("news%2F%23/settle", json={"leases": [*leases.values()]})).json()
+            assert answer == {"settled": 1, "unknown": [leases["news/uk"]]}
+            await until_async(lambda: not space.crossing)
+
+    play(tmp_path, story)
+
+
+def test_events_go_on_with_the_room_that_what_is_deleted_had(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        await declare(scene, "news/uk", "topic")
+        async with scene.client() as client, scene.client() as sender, scene.client() as reader:
+            asked = reader.stream(
+                "GET", "news%2F%23/events", params={"max": 1}, headers={"Accept": "text/event-stream"}
+            )
+            async with asked as answer:
+                lines = (line async for line in answer.aiter_lines() if line.startswith("data: "))
+                assert (await sender.post("news%2Fuk/messages", content=b"x")).is_success
+                lease = json.loads((await anext(lines)).removeprefix("data: "))["lease"]
+                assert (await sender.post("news/messages", content=b"y")).is_success
+                await deleted(scene, "news/uk")
+                assert json.loads((await anext(lines)).removeprefix("data: "))["body"] == "y"
+                settled = (await client.post("news%2F%23/settle", json={"leases": [lease]})).json()
+                assert settled == {"settled": 0, "unknown": [lease]}
+
+    play(tmp_path, story)
+
+
+def test_a_durable_subscription_has_one_topic_and_stays_with_it(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        async def has(client: Any, name: str, pattern: str, target: str) -> None:
+            # The subscription goes on when the connection ends.
+            receiver = await client.receiver(pattern, name=name, durable=True)
+            await (await client.sender(target)).send(AmqpMessage(target))
+            delivery = await receiver.receive(60)
+            assert delivery is not None
+            assert delivery.message.body == target
+            delivery.accept()
+
+        def opening() -> Any:
+            url = f"amqp://127.0.0.1:{scene.port}"
+            return connect(url, hostname="open.ns", reconnect=False, container_id="c")
+
+        async with opening() as client:
+            await has(client, "mine", "news/#", "news/uk")
+        await declare(scene, "news/uk", "topic")
+        async with opening() as client:
+            with pytest.raises(LinkRefusedError, match="stands for 2 addresses"):
+                await client.receiver("news/#", name="other", durable=True)
+            # It stands for one of them alone.
+            await has(client, "one", "+/fr", "news/fr")
+            # What was there before goes on at its topic.
+            await has(client, "mine", "news/#", "news/fr")
 
     play(tmp_path, story)

@@ -332,6 +332,27 @@ def loses_its_addresses_of_amqp(node: Node) -> None:
         cut(peer)
 
 
+def reaches_several_addresses(node: Node) -> None:
+    for name, kind in (("t/m", "multicast"), ("t/u", "topic")):
+        node.address(name, kind)
+    for is_cut in (True, False):
+        peer = node.peer()
+        for handle, name in enumerate(("t", "t/m", "t/u")):
+            peer.sender(name, name, handle)
+        peer.receiver("t/#", handle=3)
+        peer.hear()
+        for handle in range(3):
+            peer.send(durable(), handle=handle)
+        peer.hear()
+        if is_cut:
+            cut(peer)
+    for name in ("t/m", "t/u"):
+        node.delete(name)
+    peer.say(Detach(3, closed=True))
+    peer.hear()
+    cut(peer)
+
+
 def is_revoked_by_amqp(node: Node) -> None:
     peer = node.peer()
     peer.sender("q")
@@ -356,6 +377,7 @@ AMQP = [
     is_given_up,
     leaves_a_transaction,
     loses_its_addresses_of_amqp,
+    reaches_several_addresses,
     is_revoked_by_amqp,
 ]
 
@@ -402,6 +424,22 @@ def leaves_messages_without_an_outcome(scene: stomp_scene.Scene) -> None:
     hang_up(scene, client)
     client = scene.client()
     client.subscribe("queue")
+    client.told()
+    hang_up(scene, client)
+
+
+def subscribes_to_several_addresses(scene: stomp_scene.Scene) -> None:
+    scene.node.address("topic/b", "topic")
+    for mode in ("auto", "client"):
+        client = scene.client()
+        client.subscribe("topic/#", ack=mode)
+        for name in ("topic/a", "topic/b"):
+            client.send(name)
+        assert len(client.told()) == 2
+        if mode == "auto":
+            hang_up(scene, client)
+    scene.node.delete(ADDRESS_TYPE, "ns/topic/b")
+    client.say("UNSUBSCRIBE", id="0")
     client.told()
     hang_up(scene, client)
 
@@ -492,6 +530,7 @@ def is_revoked_by_stomp(scene: stomp_scene.Scene) -> None:
 STOMP = [
     sends_and_subscribes,
     leaves_messages_without_an_outcome,
+    subscribes_to_several_addresses,
     says_goodbye,
     makes_an_error,
     says_half_a_frame,
@@ -530,6 +569,27 @@ async def posts_and_receives(scene: http_scene.Scene) -> None:
         assert (await client.get("orders/messages")).json()
         # This one stays leased as the client goes, and keeps its connection until that is over.
         await client.post("orders/receive", params={"wait": 30, "lease": 1})
+
+
+async def receives_from_several_addresses(scene: http_scene.Scene) -> None:
+    name = f"{http_scene.OPEN}.news/uk"
+    await scene.create(ADDRESS_TYPE, name, space=http_scene.OPEN, address="news/uk", addressType="topic")
+    space = scene.server.entities.spaces[http_scene.OPEN]
+    for target in ("news", "news%2Fuk"):
+        async with scene.client() as client, scene.client() as sender:
+            asking = asyncio.create_task(client.post("news%2F%23/receive", params={"wait": 60, "lease": 60}))
+            await until_async(lambda: len(space.crossing) == 1)
+            assert (await sender.post(f"{target}/messages", content="x")).is_success
+            (message,) = (await asking).json()["messages"]
+            if target == "news":
+                answer = await client.post("news%2F%23/settle", json={"leases": [message["lease"]]})
+                assert answer.json()["settled"] == 1
+                await until_async(lambda: not space.crossing)
+    # What is leased of it goes with it.
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    scene.server.entities.delete(ADDRESS_TYPE, name, done.set_result)
+    assert await done is None
+    await until_async(lambda: not space.crossing)
 
 
 async def makes_errors(scene: http_scene.Scene) -> None:
@@ -598,6 +658,7 @@ async def is_below_other_layers(scene: http_scene.Scene) -> None:
 HTTP = [
     is_below_other_layers,
     posts_and_receives,
+    receives_from_several_addresses,
     makes_errors,
     is_another_user,
     waits_as_it_is_cut,

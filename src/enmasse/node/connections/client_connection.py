@@ -640,8 +640,9 @@ class ClientConnection:
             )
         assert self.space is not None
         if not self.admission.is_administrator:
-            self.bounds.attach(self.space, link, address)
+            self.bounds.attach(self.space, link, None if isinstance(address, Across) else address)
         if isinstance(address, Across) and isinstance(address.reach, PatternReach):
+            # It is counted at each address as it joins that.
             address.reach.link = link
 
     def join(

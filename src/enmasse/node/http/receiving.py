@@ -377,7 +377,11 @@ class Leasing(Receiving):
         """Remove and return what one of several ends has sent and has no outcome yet, leased ones included."""
         accepted = [delivery for delivery in self._accepted if delivery.sink is sink]
         self._accepted = [delivery for delivery in self._accepted if delivery.sink is not sink]
-        return [*super().take_from(sink), *accepted, *self._holder.take_from(sink)]
+        leased = self._holder.take_from(sink)
+        if leased and self.is_over:
+            # The connection may be gone, and the receiver is in the middle of leaving.
+            self._holder.of.space.core.call_later(0.0, self._holder.leave_if_idle)
+        return [*super().take_from(sink), *accepted, *leased]
 
     def detach(self, error: Any = None) -> None:
         """End the request, or the leases, as the address gives no more."""
