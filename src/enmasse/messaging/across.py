@@ -22,7 +22,17 @@ from enmasse.message.sections import TOPIC_NAME, Sections, with_message_annotati
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import DETACHED, FAILED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.patterns import Pattern, Wild, is_pattern, matches, meet, parse, patterns_at, words_problem
+from enmasse.messaging.patterns import (
+    SUBTREE_CAPABILITY,
+    Pattern,
+    Wild,
+    is_pattern,
+    matches,
+    meet,
+    parse,
+    patterns_at,
+    words_problem,
+)
 from enmasse.messaging.queues.topic_producer import named
 from enmasse.messaging.retaining import RETAINED_FILTER
 from enmasse.messaging.sessions.filters import ONE, ROOT
@@ -466,6 +476,9 @@ def lasting_at(space: Space, name: str, names: Collection[str], options: AttachO
     Raises:
         AttachError: there is none, or there are several.
     """
+    if SUBTREE_CAPABILITY in options.capabilities:
+        # The receiver has named the topic, and asks for the names of that.
+        return space.find_source(name)
     with suppress(AttachError):
         found = space.find_source(name)
         wanted = options.container, options.name, options.owner, options.user

@@ -42,8 +42,8 @@ def space_plan(name: str = "tiny", **spec: Any) -> Resource:
     )
 
 
-def pipeline(name: str = "hot", space: str = "shop") -> Resource:
-    spec = {"sources": [{"name": "readings", "address": "a1"}], "sinks": [{"address": "a2"}]}
+def pipeline(name: str = "hot", space: str = "shop", **source: Any) -> Resource:
+    spec = {"sources": [{"name": "readings", **(source or {"address": "a1"})}], "sinks": [{"address": "a2"}]}
     metadata = {"name": f"{space}.{name}", "namespace": "default"}
     return decode({"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline", "metadata": metadata, "spec": spec})
 
@@ -339,6 +339,27 @@ def test_a_new_address_is_not_called_like_a_pattern(
             stage.registry.replace(make_address(address, name="old", limits={"maxBytes": 4096}))
             await stage.settled(plane)
             assert phases(stage, "old", "root") == ["Active"] * 2
+
+    perform(scene)
+
+
+def test_what_belongs_to_one_address_names_no_pattern(perform: Perform, make_space: Make, make_address: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        # An earlier version made it.
+        stage.registry.create(make_address("t/+", "topic", name="old"))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            with pytest.raises(InvalidResourceError, match="a subscription belongs to one topic"):
+                stage.registry.create(make_address("s", "subscription", topic="news/#"))
+            with pytest.raises(InvalidResourceError, match="addressPattern reads all streams"):
+                stage.registry.create(pipeline("p", address="news/#"))
+            with pytest.raises(InvalidResourceError, match=r"sources\[0\]\.addresses"):
+                stage.registry.create(pipeline("p", addresses=["a", "news/+"]))
+            for name, topic in (("old-one", "t/+"), ("all", "#"), ("later", "news")):
+                stage.registry.create(make_address(name, "subscription", topic=topic))
+            stage.registry.create(pipeline("p", address="t/+"))
+            stage.registry.create(pipeline("q", addressPattern="news/#"))
 
     perform(scene)
 

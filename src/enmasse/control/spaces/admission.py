@@ -20,6 +20,7 @@ from enmasse.model.kinds.infra import (
     StandardInfraConfig,
 )
 from enmasse.model.kinds.pipelines.pipeline import Pipeline
+from enmasse.model.kinds.pipelines.sources import SourceSpec
 from enmasse.model.kinds.plans import AddressSpacePlan
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.schema.errors import InvalidResourceError, Problem
@@ -31,7 +32,7 @@ from enmasse.model.schema.kinds import (
     PIPELINE,
     STANDARD_INFRA_CONFIG,
 )
-from enmasse.model.schema.names import PLAN_NAMESPACE, new_address_problem
+from enmasse.model.schema.names import PLAN_NAMESPACE, ROOT_TOPIC, new_address_problem
 from enmasse.model.schema.objects import restore
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class SpaceAdmission:
         """Return the object to be stored.
 
         Raises:
-            InvalidResourceError: when an address is called like a pattern, or like a connector, a space cannot have
-                addresses of its type, or what a space has does not fit its new plan or limits.
+            InvalidResourceError: when an address is called like a pattern, or like a connector, or a pattern stands
+                where an address is named, or a space cannot have addresses of its type, or what a space has does not
+                fit its new plan or limits.
             ForbiddenError: when the space is being deleted, or its plan is for other namespaces, or has no bounds and
                 names none.
         """
@@ -73,8 +75,10 @@ class SpaceAdmission:
         match new:
             case Address() if write.operation == "CREATE":
                 self._check_address(new, write.store)
-            case Pipeline() if write.operation == "CREATE":
-                _find_space(new, write.store)
+            case Pipeline():
+                if write.operation == "CREATE":
+                    _find_space(new, write.store)
+                self._check_sources(old if isinstance(old, Pipeline) else None, new)
             case AddressSpace():
                 former = old if isinstance(old, AddressSpace) else None
                 if former is None or former.spec.plan_name != new.spec.plan_name:
@@ -91,6 +95,13 @@ class SpaceAdmission:
     def _check_address(self, address: Address, store: Store) -> None:
         if called := new_address_problem(address.spec.address, address.spec.type):
             raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.address", called)])
+        if (topic := address.spec.topic) and self._is_pattern(address.space_key, topic):
+            message = (
+                f"'{topic}' is a pattern, and a subscription belongs to one topic, of which it has all names below: "
+                "name that, with another subscription for each topic below it that is declared itself; or have a "
+                "session of MQTT, which keeps what a filter stands for at all of them"
+            )
+            raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.topic", message)])
         found = _find_space(address, store)
         if found is None:
             return  # it waits for its space
@@ -108,6 +119,27 @@ class SpaceAdmission:
         if any(connector["name"] == word for connector in found["spec"].get("connectors", ())):
             message = f"'{word}' is a connector of '{name}', and what begins so is behind it: use another name"
             raise InvalidResourceError(f"Address {address.metadata.name}", [Problem("spec.address", message)])
+
+    def _check_sources(self, former: Pipeline | None, pipeline: Pipeline) -> None:
+        """Raise an error if a new source of a pipeline names addresses by a pattern where each has a name."""
+        known = set() if former is None else {name for source in former.spec.sources for name in _named_by(source)}
+        message = (
+            "'{}' is a pattern, and here are names of addresses: addressPattern reads all streams that match one; "
+            "a topic brings all names below its own"
+        )
+        problems = [
+            Problem(f"spec.sources[{index}].{'address' if source.address else 'addresses'}", message.format(name))
+            for index, source in enumerate(pipeline.spec.sources)
+            for name in _named_by(source)
+            if name not in known and self._is_pattern(pipeline.space_key, name)
+        ]
+        if problems:
+            raise InvalidResourceError(f"Pipeline {pipeline.metadata.name}", problems)
+
+    def _is_pattern(self, space: str, name: str) -> bool:
+        """Return whether a name stands for others, and no address of a former version is called so."""
+        words = set(name.split("/"))
+        return name != ROOT_TOPIC and not words.isdisjoint("#+*") and not self._desired.claimants(space, name)
 
     def _check_connectors(self, former: AddressSpace | None, space: AddressSpace) -> None:
         """Raise an error if a new connector has a name that leads elsewhere already."""
@@ -208,3 +240,8 @@ def _with_defaults(config: InfraConfig) -> InfraConfig:
     if broker.treat_reject_as_unmodified_delivery_failed is None:
         broker = broker.model_copy(update={"treat_reject_as_unmodified_delivery_failed": True})
     return config.model_copy(update={"spec": spec.model_copy(update={"broker": broker})})
+
+
+def _named_by(source: SourceSpec) -> tuple[str, ...]:
+    """Return the addresses that a source names."""
+    return source.addresses if source.address is None else (source.address,)
