@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Receiver:
 
 class OfAmqp(Receiver):
     async def begin(self, pattern: str) -> None:
-        login = {"user": self.name, "password": f"{self.name}-secret"} if self.name else {}
+        login: dict[str, Any] = {"user": self.name, "password": f"{self.name}-secret"} if self.name else {}
         host = "shop.ns" if self.name else "open.ns"
         opening = connect(f"amqp://127.0.0.1:{self.scene.port}", hostname=host, reconnect=False, **login)
         client = await self.stack.enter_async_context(opening)
@@ -76,7 +77,7 @@ class OfAmqp(Receiver):
         delivery = await self.receiver.receive(60)
         assert delivery is not None
         delivery.accept()
-        return delivery.message.body.decode(), delivery.message.topic_name
+        return delivery.message.body.decode(), delivery.message.topic_name or ""
 
 
 class OfStomp(Receiver):
@@ -97,7 +98,7 @@ class OfStomp(Receiver):
 
 class OfHttp(Receiver):
     async def begin(self, pattern: str) -> None:
-        options = {"space": "shop.ns", "headers": basic(self.name)} if self.name else {}
+        options: dict[str, Any] = {"space": "shop.ns", "headers": basic(self.name)} if self.name else {}
         self.client = await self.stack.enter_async_context(self.scene.client(**options))
         self.path = pattern.replace("/", "%2F").replace("#", "%23").replace("+", "%2B")
 
@@ -172,7 +173,7 @@ async def deleted(scene: Scene, name: str, space: str = OPEN) -> None:
 async def heard(receiver: Receiver, *names: str) -> list[str]:
     """Send a message to each name, one after the other, and return the names that the receiver is told."""
     found = []
-    options = {"space": "shop.ns", "headers": basic("boss")} if receiver.name else {}
+    options: dict[str, Any] = {"space": "shop.ns", "headers": basic("boss")} if receiver.name else {}
     async with receiver.scene.client(**options) as sender:
         for name in names:
             # The answer to what is multicast is its receiver's.
@@ -314,11 +315,15 @@ def test_leases_of_an_address_that_is_deleted_end_and_the_others_go_on(tmp_path:
         await declare(scene, "news/uk", "topic")
         space = scene.server.entities.spaces[OPEN]
         leases = {}
+
+        def attached(known: set[Any]) -> bool:
+            return bool({*space.crossing} - known)
+
         async with scene.client() as client, scene.client() as sender:
             for name in ("news", "news/uk"):
                 known = {*space.crossing}
                 waiting = asyncio.ensure_future(client.post("news%2F%23/receive", params={"wait": 60}))
-                await until_async(lambda known=known: {*space.crossing} - known)
+                await until_async(partial(attached, known))
                 assert (await sender.post(f"{name.replace('/', '%2F')}/messages", content=b"x")).is_success
                 (message,) = (await waiting).json()["messages"]
                 leases[name] = message["lease"]
