@@ -11,7 +11,8 @@ import pytest
 from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.permissions import Grant
 from enmasse.identity.users import User, Users
-from enmasse.messaging.patterns import MAX_PARTS
+from enmasse.messaging.limits import patterns_memory
+from enmasse.messaging.patterns import MAX_PARTS, parse
 from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.node.users.gate import Gate, GateOptions
 from enmasse.node.users.peer import PeerInfo
@@ -340,6 +341,37 @@ def test_a_shared_message_goes_to_a_member_that_may_have_it(hall: Guarded) -> No
     bo.told()
     tell(hall, "hall/x", "office/x")
     assert (topics(jo), kept.depth) == (["hall/x"], 0)
+
+
+def test_a_shared_message_that_waits_for_a_member_is_anothers_as_grants_cover_more(hall: Guarded) -> None:
+    def have(*of_jo: str) -> None:
+        jos = person("jo", "ns/shop", Grant(("recv",), of_jo), certificates=("jo.example.com",))
+        bos = person("bo", "ns/shop", Grant(("send",), ("#",)), Grant(("recv",), ("office/#", "hall/#")))
+        hall.gate.users = Users([jos, bos], b"seed")
+        hall.review()
+        hall.go_on()
+
+    have("hall/#")
+    jo, bo = hall.jo(), hall.bo(V5, "away", session_expiry_s=600, is_clean=False)
+    empty = hall.space.usage.subscription_bytes
+    for one in (jo, bo):
+        assert one.subscribed("$share/group/#", qos=1) == [1]
+    bo.node_engine.lost()
+    hall.go_on()
+    before = hall.space.usage.subscription_bytes
+    tell(hall, "hall/1", "office/1", "hall/2")
+    full = hall.space.usage.subscription_bytes
+    assert topics(jo) == ["hall/1", "hall/2"]
+    have("hall/#", "office/#")
+    assert topics(jo) == ["office/1"]
+    # What grants leave of a member's filter is the group's, and its own as well.
+    assert hall.space.usage.subscription_bytes - full == patterns_memory([parse("office/#")])
+    have("hall/#")
+    assert hall.space.usage.subscription_bytes == full
+    for one in (jo, hall.bo(V5, "away", session_expiry_s=600, is_clean=False)):
+        one.unsubscribe("$share/group/#")
+        one.told()
+    assert hall.space.usage.subscription_bytes - empty == full - before
 
 
 def test_grants_may_name_the_client(hall: Guarded) -> None:

@@ -279,10 +279,10 @@ def sources_of(subscription: SessionSubscription | SessionWatch) -> list[str]:
 
 def footprint_at(source: str) -> Footprint:
     """Return what a filter's part at one topic counts for, beside the filter."""
-    return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source) + _memory_of_parts(source))
+    return Footprint(0, memory_of(SUBSCRIPTION_BYTES, source) + memory_of_cut(source))
 
 
-def _memory_of_parts(source: str) -> int:
+def memory_of_cut(source: str) -> int:
     """Return the memory that a cut filter takes beside its text."""
     return patterns_memory(patterns_of(source)) if is_cut(source) else 0
 
@@ -376,7 +376,7 @@ class SessionSubscribing(Part["Topic"]):
                 return
         for pattern in patterns_of(source):
             self.whole.widen(subscription, pattern)
-        self._count(subscription, memory_of(0, source) + _memory_of_parts(source))
+        self._count(subscription, memory_of(0, source) + memory_of_cut(source))
 
     def recut(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
         """Have a subscription get what is left of a filter of its own by other grants, if they are."""
@@ -395,7 +395,7 @@ class SessionSubscribing(Part["Topic"]):
         self._forget(subscription, before)
         for pattern in patterns_of(source):
             self.whole.widen(subscription, pattern)
-        self._count(subscription, _memory_of_parts(source) - _memory_of_parts(before))
+        self._count(subscription, memory_of_cut(source) - memory_of_cut(before))
 
     def _forget(self, subscription: SessionSubscription | SessionWatch, source: str) -> None:
         """Have a subscription get no more what a filter stands for, unless what is left of others does, too."""
@@ -420,7 +420,7 @@ class SessionSubscribing(Part["Topic"]):
                 before = next(one for one in sources if one == source)
             del sources[source]
         self._forget(subscription, before)
-        self._count(subscription, -memory_of(0, before) - _memory_of_parts(before))
+        self._count(subscription, -memory_of(0, before) - memory_of_cut(before))
 
     def _count(self, subscription: SessionSubscription | SessionWatch, change: int) -> None:
         """Correct the memory that a subscription counts for."""

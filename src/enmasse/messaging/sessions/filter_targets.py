@@ -24,14 +24,17 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import DETACHED, FAILED
 from enmasse.messaging.direct.multicast import MulticastConsumer
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import Footprint
 from enmasse.messaging.patterns import is_cut, parse_filter, patterns_of, words_problem
 from enmasse.messaging.queues.consumer import BacklogConsumer
 from enmasse.messaging.queues.session_subscription import (
     SessionSubscription,
     SessionWatch,
     footprint_at,
+    memory_of_cut,
     sources_of,
 )
+from enmasse.messaging.queues.shares import NameSelector
 from enmasse.messaging.queues.subscription import Subscription
 from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.retaining import feed
@@ -149,8 +152,11 @@ def _link(link: SessionLink, kept: SessionSubscription | None) -> SessionLink:
     if kept is not None:
         link.is_kept = filter_.group is None
         # What one member of a group cannot take is another's, with QoS 0, too.
-        presettle = presettle and not (filter_.group is not None and (link.port.is_limited or is_cut(source)))
-        link.consumer = kept.add_consumer(BacklogConsumer(kept, link.port, presettle, None))
+        presettle = presettle and not (filter_.group is not None and link.port.is_limited)
+        consumer = BacklogConsumer(kept, link.port, presettle, None)
+        link.consumer = kept.add_consumer(consumer)
+        if filter_.group is not None:
+            _select(consumer, address, source)
         kept.connected()
     elif isinstance(address, Topic):
         if filter_.links:
@@ -165,6 +171,11 @@ def _link(link: SessionLink, kept: SessionSubscription | None) -> SessionLink:
             holder.left(link)
             raise
     return link
+
+
+def _select(consumer: BacklogConsumer, topic: Address, source: str) -> None:
+    """Have a member of a group get what it may of what all may together; the rest is for others."""
+    consumer.reselect(NameSelector(patterns_of(source), topic.name) if is_cut(source) else None)
 
 
 def _connect_jointly(filter_: SessionFilter, address: Address, source: str) -> SessionLink | None:
@@ -358,7 +369,7 @@ def _kept(filter_: SessionFilter, topic: Topic, source: str) -> SessionSubscript
     kept, room = (filter_.kept, session.room) if group is None else (group.kept, group.room)
     found = kept.get(topic.name)
     if group is not None:
-        filter_.shares[topic.name] = source
+        _share(filter_, topic.name, source)
         source = group.source_at(topic.name) or source
     if found is not None and not found.is_closed and found.topic is topic:
         topic.sessions.recut(found, source)
@@ -480,11 +491,10 @@ def recut(filter_: SessionFilter, name: str, source: str) -> None:
         link.source = source
     kept = filter_.kept.get(name)
     if filter_.group is not None:
-        filter_.shares[name] = source
+        _share(filter_, name, source)
         filter_.group.share(name)
-        if link is not None and is_cut(source):
-            # What the member may not have is another's.
-            link.consumer.presettle = False
+        if link is not None and isinstance(link.consumer, BacklogConsumer):
+            _select(link.consumer, link.address, source)
     elif kept is not None and kept.topic is not None:
         kept.topic.sessions.recut(kept, source)
     watched = None if link is None else link.consumer.address
@@ -578,6 +588,24 @@ def forget(link: SessionLink) -> None:
         link.session.joints.pop(name, None)
 
 
+def _share(filter_: SessionFilter, name: str, source: str | None) -> bool:
+    """Note what a member of a group may receive at a topic, and what that takes; return whether it had something."""
+    usage = filter_.session.sessions.space.usage
+    before = filter_.shares.pop(name, None)
+    if before is not None:
+        usage.give_back(Footprint(0, memory_of_cut(before)))
+    if source is not None:
+        filter_.shares[name] = source
+        usage.take(Footprint(0, memory_of_cut(source)))
+    return before is not None
+
+
+def forget_shares(filter_: SessionFilter) -> None:
+    """Forget what a member of a group may receive, as it has left that."""
+    for name in list(filter_.shares):
+        _share(filter_, name, None)
+
+
 def forget_kept(filter_: SessionFilter) -> None:
     """End the durable subscriptions of a filter, and its part in those that it has together with others."""
     for name in list(filter_.kept):
@@ -636,7 +664,7 @@ def address_went(filter_: SessionFilter, name: str) -> None:
     link = filter_.links.get(name)
     if link is not None:
         leave(link)
-    if filter_.shares.pop(name, None) is not None and filter_.group is not None:
+    if _share(filter_, name, None) and filter_.group is not None:
         filter_.group.share(name)
     kept = filter_.kept.pop(name, None)
     if kept is not None and kept.topic is not None:

@@ -5,8 +5,9 @@ Rules:
    receivers, of which the one with the fewest unsettled messages gets the next (``Address.choose``).
 2. It lasts as long as it has members, and so no longer than the last of their owners. What waits in it has the same
    bound as a session has.
-3. What is too large for one member's client is another's; if all that are connected have refused it, it is dropped.
-4. What a member was sent with QoS 1 and has not acknowledged is another's when its connection goes; with QoS 2 it
+3. A member has what its user's grants cover; the rest is for others, or waits for them (``shares``).
+4. What is too large for one member's client is another's; if all that are connected have refused it, it is dropped.
+5. What a member was sent with QoS 1 and has not acknowledged is another's when its connection goes; with QoS 2 it
    stays the member's until its session is over, and nobody's then [MQTT-4.8.2-4, 4.8.2-5].
 """
 

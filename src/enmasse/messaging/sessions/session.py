@@ -292,6 +292,7 @@ class Session:
         self.sessions.space.usage.give_back(filter_.footprint)
         if filter_.group is not None:
             filter_.group.leave(filter_)
+            filter_targets.forget_shares(filter_)
 
     def require_allowed(self, source: str) -> None:
         """Raise an ``AttachError`` if the user may not receive from a name or filter."""

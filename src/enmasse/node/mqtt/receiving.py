@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from enmasse.errors import RemoteError
-from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, AmqpError, Modified
+from enmasse.message.outcomes import ACCEPTED, TOO_LARGE, AmqpError
 from enmasse.messaging.patterns import is_cut, is_within
 from enmasse.node.large_messages import Gathered
 from enmasse.node.mqtt.messages import Content, find_body, from_sections, topic_of
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1_000
 """The most messages of a subscription that are not written, or not acknowledged."""
-
-NOT_HERE: Final = Modified(undeliverable_here=True)
-"""The outcome of a message that a member of a group may not have."""
 
 MAX_HEADS: Final = 256
 """The most beginnings of messages that an encoder knows: topic names and properties, mostly."""
@@ -333,7 +330,9 @@ class Receiver:
         """Keep to the options that the filters have now."""
         link = self.link
         self._encoder = encoder
-        self._is_mixed = is_cut(link.source) if link.joint is None else link.joint.is_mixed
+        # A member of a group is given what it may have alone.
+        is_part = link.filter.group is None and is_cut(link.source)
+        self._is_mixed = is_part if link.joint is None else link.joint.is_mixed
         self._qos = (2 if link.is_numbered else 0) if self._is_mixed else link.filter.qos
         self._choices.clear()
         self._told = 0
@@ -376,12 +375,7 @@ class Receiver:
         if self._is_mixed:
             choice = self._choose(payload)
             if choice.encoder is None:
-                if self._takes and not settled:
-                    # It is for a member of the group that may have it.
-                    self.link.consumer.on_outcome(delivery, NOT_HERE)
-                    self._gain(1)
-                else:
-                    self._leave_out(delivery, settled)
+                self._leave_out(delivery, settled)
                 return
             encoder, qos = choice.encoder, choice.qos
         else:
