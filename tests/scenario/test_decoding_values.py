@@ -149,9 +149,16 @@ def avro_type(of: str, label: str) -> Any:
         return {"type": "enum", "name": "E", "symbols": SYMBOLS}
     if label == "fixed":
         return {"type": "fixed", "name": "F", "size": 2}
-    if label == "decimal":
+    if label == "fixed-uuid":
+        return {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}
+    if label.endswith("decimal"):
         precision, scale = re.findall("[0-9]+", of)
-        return {"type": "bytes", "logicalType": label, "precision": int(precision), "scale": int(scale)}
+        fixed = {"type": "fixed", "name": "F", "size": 5}
+        return (fixed if label == "fixed-decimal" else {"type": "bytes"}) | {
+            "logicalType": "decimal",
+            "precision": int(precision),
+            "scale": int(scale),
+        }
     kinds = {"uuid": "string", "date": "int", "time-millis": "int"}
     kind = kinds.get(label) or ("long" if "-" in label else None)
     return {"type": kind, "logicalType": label} if kind else label

@@ -27,6 +27,15 @@ def field(of: Any, name: str = "x") -> dict[str, Any]:
     return {"name": name, "type": of}
 
 
+def wide(level: int) -> Any:
+    """A record with two of the next level, of which the second is a name, over and over."""
+    if level == 14:
+        return "int"
+    inner = wide(level + 1)
+    name = inner["name"] if isinstance(inner, dict) else inner
+    return {"type": "record", "name": f"L{level}", "fields": [field(inner, "a"), field(name, "b")]}
+
+
 def address(schema: Any) -> dict[str, Any]:
     spec = {"address": "telemetry", "type": "stream", "schema": schema}
     metadata = {"name": "shop.telemetry", "namespace": "default"}
@@ -45,6 +54,28 @@ def address(schema: Any) -> dict[str, Any]:
         ("string", "STRING"),
         (["null", "string"], "STRING"),
         (["int"], "INT"),
+        (["null", "int", "long"], "BIGINT"),
+        (["float", "double"], "DOUBLE"),
+        (["null", "int", "string", "long"], "STRUCT<string: STRING, long: BIGINT>"),
+        (
+            ["long", {"type": "enum", "name": "acme.E", "symbols": ["A"]}, {"type": "array", "items": "int"}],
+            "STRUCT<long: BIGINT, E: STRING, array: ARRAY<INT>>",
+        ),
+        (
+            [{"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}],
+            "STRING",
+        ),
+        ([{"type": "int", "logicalType": "date"}, "long"], "STRUCT<int: DATE, long: BIGINT>"),
+        ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, "STRING"),
+        ({"type": "fixed", "name": "U", "size": 8, "logicalType": "uuid"}, "BINARY"),
+        (
+            {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"},
+            "STRUCT<months: BIGINT, days: BIGINT, milliseconds: BIGINT>",
+        ),
+        ({"type": "string", "logicalType": "date"}, "STRING"),
+        ({"type": "int", "logicalType": "timestamp-millis"}, "INT"),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, "BIGINT"),
+        ({"type": "fixed", "name": "N", "size": 5, "logicalType": "decimal", "precision": 9}, "DECIMAL(9,0)"),
         ({"type": "string", "logicalType": "uuid"}, "STRING"),
         ({"type": "int", "logicalType": "date"}, "DATE"),
         ({"type": "long", "logicalType": "timestamp-micros"}, "TIMESTAMP"),
@@ -78,7 +109,14 @@ def test_a_type_may_be_used_again_by_its_name() -> None:
         (record({"type": "int"}), "name"),
         (record(field("strin")), "unknown type strin"),
         (record(field("null")), "x: a column cannot be null"),
-        (record(field(["int", "string"])), "x: expected a union of null and one type"),
+        (record(field(["null"])), "x: a column cannot be null alone"),
+        (record(field(["int", {"type": "int", "logicalType": "date"}])), "x: two types of a union are called 'int'"),
+        (record(field(["null", ["int", "string"]])), "x: a union stands in a union"),
+        (record(field({"type": "bytes", "logicalType": "decimal"})), "x: expected the precision of a decimal"),
+        (
+            record(field(wide(0))),
+            "expected at most 10000 fields in all",
+        ),
         (record(field("Reading")), "x: Reading holds itself"),
         (record(field({"type": "array", "items": "null"})), r"x\[\]: a column cannot be null"),
         (record(field({"type": "fixed", "name": "F", "size": 0})), "x: expected a fixed of at least one byte"),

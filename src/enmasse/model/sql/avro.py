@@ -2,17 +2,22 @@
 
 Rules:
 1. A message is one record; its fields are the columns.
-2. Unions are with null, or of one type: a column has one type.
-3. Nothing that takes no bytes (null alone, an empty record, fixed of 0) stands in a schema: a few bytes could
+2. Null in a union makes a column that may be NULL, which all may. A union of several other types is a structure with
+   a field for each, of which one is not NULL: named after the type, as in Avro's JSON. Numbers of one kind are one.
+3. A logical type counts on the type that it is defined for, and is nothing elsewhere.
+4. Nothing that takes no bytes (null alone, an empty record, fixed of 0) stands in a schema: a few bytes could
    claim any number of them.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.model.sql.ddl import Column, ColumnType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _MAX_CHARACTERS: Final = 100_000
 _MAX_DEPTH: Final = 20
@@ -28,15 +33,21 @@ _SIMPLE: Final = {
     "fixed": "BINARY",
 }
 _LOGICAL: Final = {
-    "date": "DATE",
-    "uuid": "STRING",
-    "time-millis": "STRING",
-    "time-micros": "STRING",
-    "timestamp-millis": "TIMESTAMP",
-    "timestamp-micros": "TIMESTAMP",
-    "local-timestamp-millis": "TIMESTAMP_NTZ",
-    "local-timestamp-micros": "TIMESTAMP_NTZ",
+    ("int", "date"): "DATE",
+    ("string", "uuid"): "STRING",
+    ("int", "time-millis"): "STRING",
+    ("long", "time-micros"): "STRING",
+    ("long", "timestamp-millis"): "TIMESTAMP",
+    ("long", "timestamp-micros"): "TIMESTAMP",
+    ("long", "local-timestamp-millis"): "TIMESTAMP_NTZ",
+    ("long", "local-timestamp-micros"): "TIMESTAMP_NTZ",
 }
+DURATION: Final = ("months", "days", "milliseconds")
+"""The parts of a duration, each of four bytes."""
+_DURATION_TYPE: Final = ColumnType("STRUCT", fields=tuple(Column(name, ColumnType("BIGINT")) for name in DURATION))
+UUID_BYTES, DURATION_BYTES = 16, 12
+_MAX_FIELDS: Final = 10_000
+"""Fields of all structures: a name that stands for a type again and again would make any number of them."""
 _MAX_DECIMAL_DIGITS: Final = 38
 
 
@@ -74,8 +85,8 @@ def avro_columns(text: str) -> tuple[Column, ...]:
     Raises:
         AvroSchemaError: as ``parse_avro``; or a field has no type that a column can have.
     """
-    reading = _Reading()
-    columns = reading.fields(parse_avro(text), "", 0)
+    parsed = parse_avro(text)
+    columns = _Reading(named_types(parsed)).fields(parsed, "", 0)
     names = [column.name.lower() for column in columns]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -83,12 +94,69 @@ def avro_columns(text: str) -> tuple[Column, ...]:
     return columns
 
 
-class _Reading:
-    """Named types that have been read, and those that are being read."""
+def named_types(schema: Any) -> dict[str, Any]:
+    """Return the types of a parsed schema that have names, which stand for them elsewhere in it."""
+    found: dict[str, Any] = {}
+    left = [schema]
+    while left:
+        node = left.pop()
+        if isinstance(node, list):
+            left += node
+        elif isinstance(node, dict):
+            if node["type"] in ("record", "enum", "fixed"):
+                found[node["name"]] = node
+            left += [field["type"] for field in node.get("fields", ())]
+            left += [node[key] for key in ("items", "values") if key in node]
+    return found
 
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+
+def definition(schema: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a type of a parsed schema, that is no union, as a map with its ``type``."""
+    if isinstance(schema, str):
+        schema = named.get(schema, {"type": schema})
+    return dict(schema)
+
+
+def union_branches(union: list[Any], named: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the types of a union but null, by the names of the fields that they come to.
+
+    Raises:
+        AvroSchemaError: two have one name, or one is a union.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for item in union:
+        if isinstance(item, list):
+            raise AvroSchemaError("a union stands in a union")
+        branch = definition(item, named)
+        name = str(branch.get("name", branch["type"])).rpartition(".")[2]
+        if name == "null":
+            continue
+        if name.lower() in map(str.lower, found):
+            raise AvroSchemaError(f"two types of a union are called {name!r}")
+        found[name] = branch
+    for narrow, wide in (("int", "long"), ("float", "double")):
+        if narrow in found and wide in found and _sort(found[narrow]) == _sort(found[wide]):
+            del found[narrow]
+    return found
+
+
+def _sort(schema: dict[str, Any]) -> str | None:
+    """Return what a number stands for: the type of column of a logical type, or None."""
+    return _LOGICAL.get((schema["type"], _logical(schema)))
+
+
+def _logical(schema: dict[str, Any]) -> str:
+    # Readers of messages put a word and a dot before the name.
+    return str(schema.get("logicalType", "")).rpartition(".")[2]
+
+
+class _Reading:
+    """Named types, those that are being read, and how many fields that came to."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
         self._open: set[str] = set()
+        self._count = 0
 
     def fields(self, record: dict[str, Any], path: str, depth: int) -> tuple[Column, ...]:
         if depth > _MAX_DEPTH:
@@ -96,7 +164,9 @@ class _Reading:
         name = record["name"]
         if name in self._open:
             raise AvroSchemaError(f"{path}: {name} holds itself, which no column can")
-        self._known[name] = record
+        self._count += len(record["fields"])
+        if self._count > _MAX_FIELDS:
+            raise AvroSchemaError(f"{path}: expected at most {_MAX_FIELDS} fields in all")
         if not record["fields"]:
             raise AvroSchemaError(f"{path or name}: expected at least one field")
         for field in record["fields"]:
@@ -114,19 +184,9 @@ class _Reading:
 
     def type(self, schema: Any, path: str, depth: int) -> ColumnType:
         if isinstance(schema, list):
-            others = [item for item in schema if item != "null"]
-            if len(others) != 1:
-                raise AvroSchemaError(
-                    f"{path}: expected a union of null and one type, got one of {len(others)} types"
-                )
-            return self.type(others[0], path, depth)
-        if isinstance(schema, str):
-            if schema in self._known:
-                return self.type(self._known[schema], path, depth)
-            schema = {"type": schema}
+            return self._union(schema, path, depth)
+        schema = definition(schema, self._named)
         kind = schema["type"]
-        if "name" in schema:
-            self._known[schema["name"]] = schema
         if kind == "record":
             return ColumnType("STRUCT", fields=self.fields(schema, path, depth))
         if kind == "array":
@@ -137,15 +197,35 @@ class _Reading:
             )
         if kind == "fixed" and schema["size"] < 1:
             raise AvroSchemaError(f"{path}: expected a fixed of at least one byte")
-        logical = schema.get("logicalType")
+        logical = _logical(schema)
         if logical == "decimal" and kind in ("bytes", "fixed"):
-            precision, scale = schema["precision"], schema.get("scale", 0)
+            precision, scale = schema.get("precision"), schema.get("scale") or 0
+            if not precision:
+                raise AvroSchemaError(f"{path}: expected the precision of a decimal")
             if precision > _MAX_DECIMAL_DIGITS:
                 raise AvroSchemaError(f"{path}: expected at most {_MAX_DECIMAL_DIGITS} digits, got {precision}")
             return ColumnType("DECIMAL", arguments=(precision, scale))
-        if isinstance(kind, (list, dict)):
-            return self.type(kind, path, depth + 1)
-        name = _LOGICAL.get(logical or "") or _SIMPLE.get(kind)
+        if (kind, logical, schema.get("size")) == ("fixed", "duration", DURATION_BYTES):
+            return _DURATION_TYPE
+        if (kind, logical, schema.get("size")) == ("fixed", "uuid", UUID_BYTES):
+            return ColumnType("STRING")
+        name = _LOGICAL.get((kind, logical)) or _SIMPLE.get(kind)
         if name is None:
             raise AvroSchemaError(f"{path}: a column cannot be {kind}")
         return ColumnType(name)
+
+    def _union(self, union: list[Any], path: str, depth: int) -> ColumnType:
+        if depth > _MAX_DEPTH:
+            raise AvroSchemaError(f"{path}: expected at most {_MAX_DEPTH} types in each other")
+        try:
+            branches = union_branches(union, self._named)
+        except AvroSchemaError as error:
+            raise AvroSchemaError(f"{path}: {error}") from error
+        if not branches:
+            raise AvroSchemaError(f"{path}: a column cannot be null alone")
+        self._count += len(branches)
+        fields = [
+            Column(name, self.type(branch, f"{path}.{name}" if len(branches) > 1 else path, depth + 1))
+            for name, branch in branches.items()
+        ]
+        return fields[0].type if len(fields) == 1 else ColumnType("STRUCT", fields=tuple(fields))

@@ -18,7 +18,7 @@ from enmasse.model.sql.avro import AvroSchemaError, avro_columns
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_schema import schema_columns
 from enmasse.model.sql.protobuf import ProtobufSchemaError, parse_protobuf
-from enmasse.pipeline.decoding.avro import read_record, reading_schema
+from enmasse.pipeline.decoding.avro import reading_schema, record_reader
 from enmasse.pipeline.decoding.json_documents import read_json
 from enmasse.pipeline.decoding.json_schema import json_schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem
@@ -108,10 +108,11 @@ class Registered:
 def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
     writer = reading_schema(schema.text)
     absent = _absent(writer, wanted)
+    read_one = record_reader(writer, wanted)
 
     def read(content: bytes) -> Any:
         try:
-            record = read_record(content, 0, writer, wanted, f"it is no Avro of schema {schema.id}")
+            record = read_one(content, 0, f"it is no Avro of schema {schema.id}")
         except SchemaResolutionError as error:
             raise RecordProblem(f"it is of schema {schema.id}, which cannot be read: {error}") from error
         assert isinstance(record, dict)
