@@ -185,6 +185,10 @@ def test_an_address_is_told_by_its_space(watched: Watched) -> None:
     orders = ("address=orders", "addressspace=shop", "namespace=ns", "type=queue")
     names = ("messages_in_total", "messages_stored", "bytes_stored", "credit_granted", "unsettled")
     assert [found[f"enmasse_{name}", *orders] for name in names] == [21, 22, 23, 24, 25]
+    # As EnMasse 1.0 has it, of what its brokers stored.
+    count = [key for key in found if key[0] == "enmasse_artemis_durable_message_count"]
+    assert {found[key] for key in count} == {22}
+    assert ("enmasse_artemis_durable_message_count", *orders) in count
     lag = [key for key in found if key[0] == "enmasse_consumer_lag"]
     assert [found[key] for key in lag] == [26]
     assert found["enmasse_address_space_broker_global_max_size", "name=shop", "namespace=ns"] == 1 << 30

@@ -473,6 +473,9 @@ NODE_METRICS: tuple[Metric, ...] = (
     ),
 )
 
+_OF_BROKERS = ("queue", "subscription", "deadletter")
+"""The types of addresses whose messages a broker of EnMasse 1.0 stored."""
+
 ADDRESS_METRICS: tuple[Metric, ...] = (
     Metric("messages_in", "counter", "Messages that senders sent.", ADDRESS_LABELS, "messagesIn"),
     Metric("messages_out", "counter", "Deliveries to receivers.", ADDRESS_LABELS, "messagesOut"),
@@ -490,6 +493,14 @@ ADDRESS_METRICS: tuple[Metric, ...] = (
     ),
     Metric("messages_stored", "gauge", "Stored messages.", ADDRESS_LABELS, "messagesStored"),
     Metric("bytes_stored", "gauge", "Their bytes.", ADDRESS_LABELS, "bytesStored"),
+    Metric(
+        "artemis_durable_message_count",
+        "gauge",
+        "Stored messages of what a broker of EnMasse 1.0 had: queues, subscriptions and dead-letter addresses. Those "
+        "that are not durable are among them.",
+        ADDRESS_LABELS,
+        read=lambda item: item.get("messagesStored") if item.get("addressType") in _OF_BROKERS else None,
+    ),
     Metric("accepted", "counter", "Deliveries that receivers accepted.", ADDRESS_LABELS, "accepted"),
     Metric("rejected", "counter", "Deliveries that receivers rejected.", ADDRESS_LABELS, "rejected"),
     Metric("released", "counter", "Deliveries that receivers released.", ADDRESS_LABELS, "released"),
