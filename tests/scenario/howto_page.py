@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.foreign_tools import require
+from tests.support.foreign_tools import TELEGRAF, require
 from tests.support.installation import Installation
 from tests.support.ready_commands import command_path
 
@@ -25,7 +25,8 @@ PORTS = ("5672", "61613", "1883", "8081")
 
 NEEDED = {
     "from proton": "python-qpid-proton", "from paho": "paho-mqtt",
-    "mosquitto_sub ": "mosquitto_pub and mosquitto_sub",
+    "mosquitto_sub ": "mosquitto_pub and mosquitto_sub", "mosquitto_pub ": "mosquitto_pub and mosquitto_sub",
+    "telegraf --": "Telegraf",
 }  # fmt: skip
 FOREIGN = ("nginx", "caddy")
 """Files of programs that are not run here."""
@@ -51,7 +52,7 @@ def play(name: str, installation: Installation, place: Path, ports: Mapping[str,
         installation.ok("wait", *words[1:3], "--for", "delete")
         installation.ok(*words, "--wait", "150")
     port = installation.url("amqp").rpartition(":")[2]
-    path = command_path()
+    path = f"{command_path()}:{TELEGRAF}"
     environment = {**os.environ, "PATH": path, "ENMASSE_DATA": str(installation.data), "COLUMNS": "100"}
     output = ""
     checked = 0

@@ -33,6 +33,10 @@ def test_the_howto_of_home_automation_does_what_it_says(own: Installation, tmp_p
     play("connect-home-automation.md", own, tmp_path)
 
 
+def test_the_howto_of_telegraf_does_what_it_says(own: Installation, tmp_path: Path) -> None:
+    play("connect-telegraf.md", own, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def shop(installation: Installation) -> Installation:
     """An installation with the space that the how-tos expect."""

@@ -21,14 +21,15 @@ import pytest
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark
 
-__all__ = ["HAPROXY", "MOSQUITTO", "TOOLS", "as_nobody", "bring", "is_here", "missing_tool", "require"]
+__all__ = ["HAPROXY", "MOSQUITTO", "TELEGRAF", "TOOLS", "as_nobody", "bring", "is_here", "missing_tool", "require"]
 
 IS_CI = os.environ.get("CI") == "true"
 HERE = Path(__file__).parents[1] / "tools"
 """Where ``tests/install-tools`` puts what does not come from apt."""
 
 HAPROXY = HERE / "haproxy"
-"""The folder of its command."""
+TELEGRAF = HERE / "telegraf"
+"""The folders of their commands."""
 
 EXAMPLES = Path("/usr/share/proton/examples")
 HEADERS = Path("/usr/include/proton")
@@ -135,6 +136,7 @@ TOOLS = {
     "stompjs": Tool(
         (_commands("node", "npm"),), _files(HERE / "node_modules/@stomp/stompjs", HERE / "node_modules/ws")
     ),
+    "Telegraf": Tool((_commands("go"),), _files(TELEGRAF / "telegraf")),
     "tshark": Tool((_commands("tshark"),)),
 }
 """By the name that a run says at its end; ``tests/install-tools`` brings all of them."""
