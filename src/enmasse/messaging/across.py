@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from copy import copy
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from enmasse.message.errors import DecodeError
@@ -464,13 +465,40 @@ def _require_fit(pattern: str, address: Address, options: AttachOptions) -> None
         )
 
 
-def lasting_at(space: Space, name: str, names: Collection[str], options: AttachOptions) -> Address:
+def _home(space: Space, pattern: Pattern) -> str:
+    """Return the name of the topic below which all names lie that a pattern stands for; empty: none that is known."""
+    words = takewhile(lambda word: isinstance(word, str), pattern)
+    upper = "/".join(map(str, words))
+    while upper:
+        found = space.address(upper)
+        if found is not None and found.owns_subtree:
+            return upper
+        upper = upper.rpartition("/")[0]
+    return ""
+
+
+def _leads_to(space: Space, source: str, names: Collection[str]) -> list[str]:
+    """Return the addresses to which names lead that a pattern, or what grants leave of it, stands for.
+
+    Topics above one that has them all have none of them, as long as it is there.
+    """
+    homes = [(pattern, _home(space, pattern)) for pattern in patterns_at(source)]
+    found = []
+    for name in names:
+        address = space.address(name)
+        left = [pattern for pattern, home in homes if not (home and (name == ROOT or home.startswith(f"{name}/")))]
+        if address is not None and left and _is_reached(left, name, owns_subtree=address.owns_subtree):
+            found.append(name)
+    return found
+
+
+def lasting_at(space: Space, name: str, source: str, options: AttachOptions) -> Address:
     """Return the one address at which the pattern of a durable subscription has it.
 
     Args:
         space: the space.
         name: the pattern.
-        names: the addresses that it reaches.
+        source: what grants leave of it.
         options: the receiver's wishes; a subscription that they name goes on where it is.
 
     Raises:
@@ -479,11 +507,17 @@ def lasting_at(space: Space, name: str, names: Collection[str], options: AttachO
     if SUBTREE_CAPABILITY in options.capabilities:
         # The receiver has named the topic, and asks for the names of that.
         return space.find_source(name)
+    wanted = options.container, options.name, options.owner, options.user
     with suppress(AttachError):
         found = space.find_source(name)
-        wanted = options.container, options.name, options.owner, options.user
         if found.lasting(*wanted, may_manage=options.may_manage) is not None:
             return found
+    names = _leads_to(space, source, reached_by(space, source))
+    for address in filter(None, map(space.address, names)):
+        # Grants may have covered less of the pattern as it was made, and so one of its addresses.
+        before = address.lasting(*wanted, may_manage=options.may_manage)
+        if before is not None and before.source == name:
+            return address
     if len(names) > 1:
         raise AttachError(
             "amqp:not-implemented",

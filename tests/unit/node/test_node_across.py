@@ -8,7 +8,8 @@ import pytest
 
 from enmasse.message.outcomes import Released
 from enmasse.message.sections import Sections, encode_message
-from enmasse.messaging.across import Across
+from enmasse.messaging.across import Across, lasting_at
+from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import Cut, parse
 from enmasse.node.management.entity_fields import ADDRESS_TYPE
@@ -101,6 +102,34 @@ def test_a_durable_subscription_of_several_addresses_is_refused(scene: Scene) ->
     client = scene.client(client_id="me")
     client.say("SUBSCRIBE", id="1", destination="news/#", durable_subscription_name="mine")
     assert "stands for 2 addresses" in client.one("ERROR").body.decode() + str(client)
+
+
+def test_a_durable_subscription_is_at_the_one_address_that_grants_leave_of_its_pattern(scene: Scene) -> None:
+    space = next(iter(scene.node.entities.spaces.values()))
+    scene.node.address("news/uk/all", "multicast")
+    asked: Any = {"container": "me", "name": "mine", "owner": "jo", "user": "jo", "is_durable": True}
+
+    def at(source: str, **more: Any) -> str:
+        return lasting_at(space, str(source), source, AttachOptions(source=source, **(asked | more))).name
+
+    # Names below a topic that is declared lead to that alone.
+    cut = Cut.of("news/#", (parse("news/uk/+/x"), parse("news/uk/y")))
+    assert (at("news/uk/+/x"), at(cut), at(Cut.of("#", (parse("news/fr"),)))) == ("news/uk", "news/uk", "news")
+    for source in ("news/#", "news/uk/#", Cut.of("#", (parse("news/uk/x"), parse("news/fr/#")))):
+        with pytest.raises(AttachError, match=r"stands for [23] addresses"):
+            at(source)
+    # It stays there as grants cover more.
+    made_at = space.find("news/uk")
+    scene.harness.receiver(made_at, source=cut, **asked).leave()
+    assert at("news/#") == "news/uk"
+    port = scene.harness.receiver(made_at, 10, source="news/#", **asked)
+    sender = scene.amqp_sender("news/uk/z")
+    scene.go_on()
+    sender.send(encode_message(b"more"), settled=True)
+    scene.go_on()
+    assert [Sections(payload).body for payload in port.payloads] == [b"more"]
+    with pytest.raises(AttachError, match="stands for 3 addresses"):
+        at("news/#", name="other")
 
 
 def test_receivers_share_what_a_pattern_stands_for(scene: Scene) -> None:

@@ -583,11 +583,11 @@ class ClientConnection:
         rights = admission.rights
         assert space is not None
         source = rights.granted(name)
-        if crosses(space, name) and (names := reached_by(space, source)):
+        if crosses(space, name) and reached_by(space, source):
             if wanted is None or not wanted.is_durable:
                 reach = PatternReach(self.bounds, rights, is_bound=not admission.is_administrator)
                 return Across(space, name, reach), source
-            address = lasting_at(space, name, names, wanted)
+            address = lasting_at(space, name, source, wanted)
             if (problem := rights.closed_problem("receive from", address, name)) is not None:
                 raise problem
             return address, source
