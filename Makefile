@@ -109,6 +109,7 @@ reference: $(DEV)
 	@$(BIN)/python -m tests.unit.model.pipelines_page
 	@$(BIN)/python -m tests.unit.model.settings_table
 	@$(BIN)/python -m enmasse.api.metrics.catalogue docs/reference/metrics.md
+	@$(BIN)/python -m enmasse.api.metrics.dashboards deploy/grafana
 	@$(BIN)/python -m tests.limits.limit_page
 
 # What is installed is what it asks about.

@@ -21,7 +21,18 @@ import pytest
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark
 
-__all__ = ["HAPROXY", "MOSQUITTO", "TELEGRAF", "TOOLS", "as_nobody", "bring", "is_here", "missing_tool", "require"]
+__all__ = [
+    "HAPROXY",
+    "MOSQUITTO",
+    "PROMETHEUS",
+    "TELEGRAF",
+    "TOOLS",
+    "as_nobody",
+    "bring",
+    "is_here",
+    "missing_tool",
+    "require",
+]
 
 IS_CI = os.environ.get("CI") == "true"
 HERE = Path(__file__).parents[1] / "tools"
@@ -30,6 +41,8 @@ HERE = Path(__file__).parents[1] / "tools"
 HAPROXY = HERE / "haproxy"
 TELEGRAF = HERE / "telegraf"
 """The folders of their commands."""
+
+PROMETHEUS = HERE / "prometheus/usr/bin/prometheus"
 
 EXAMPLES = Path("/usr/share/proton/examples")
 HEADERS = Path("/usr/include/proton")
@@ -104,6 +117,7 @@ TOOLS = {
         (_commands("node", "npm"),), _files(HERE / "node_modules/cloudevents", HERE / "node_modules/mqtt")
     ),
     "curl": Tool((_commands("curl"),)),
+    "Grafana's schema": Tool((_commands("node", "npm"),), _files(HERE / "node_modules/@grafana/schema")),
     "HAProxy": Tool((), _files(HAPROXY / "haproxy")),
     "Java 17 for Spark": Tool((_spark,)),
     "Eclipse Paho and HiveMQ's client for Java": Tool(
@@ -127,6 +141,7 @@ TOOLS = {
     "Proton for C++": Tool((_commands("g++"), _files(HEADERS / "container.hpp"))),
     "Proton's examples for Python": Tool((_files(EXAMPLES / "python/simple_send.py"),)),
     "PostgreSQL": Tool((lambda: any(Path("/usr/lib/postgresql").glob("*/bin/initdb")),)),
+    "Prometheus": Tool((), _files(PROMETHEUS)),
     "ps": Tool((_commands("ps"),)),
     "python-qpid-proton": Tool((_proton,)),
     "python-qpid-proton with SASL and TLS": Tool((_secure_proton,)),

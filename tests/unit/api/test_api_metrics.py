@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -24,6 +25,7 @@ from enmasse.api.metrics.catalogue import (
     NODE_METRICS,
     rewritten,
 )
+from enmasse.api.metrics.dashboards import documents, written
 from enmasse.api.metrics.nodes import Canary, Figures
 from enmasse.client.management import ManagementError
 from enmasse.control.errors import NodeUnavailableError
@@ -375,6 +377,22 @@ def test_the_rules_for_alerts_name_metrics_that_exist() -> None:
     }
     assert len(named) > 10
     assert named <= told
+
+
+def test_the_dashboards_are_made_anew_and_choose_by_labels_that_their_metrics_have() -> None:
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "deploy/grafana").glob("*.json")}
+    assert kept == {name: written(document) for name, document in documents().items()}, "`make reference` makes them"
+    metrics = {metric.full_name: metric for metric in ALL}
+    for text in kept.values():
+        panels = json.loads(text)["panels"]
+        assert all(panel["description"] for panel in panels)
+        for expression in (target["expr"] for panel in panels for target in panel["targets"]):
+            ((name, matched),) = re.findall(r"(enmasse_\w+?)(?:_bucket)?(?:\{(.*?)\})?(?=[\[)])", expression)
+            grouped = re.findall(r" by \((.*?)\)", expression)
+            used = [*re.findall(r"(\w+)=", matched), *(label for some in grouped for label in some.split(", "))]
+            assert set(used) <= {*metrics[name].labels, "le"}, expression
+            is_rate = "rate(" in expression or "increase(" in expression
+            assert (metrics[name].kind != "gauge") is is_rate, expression
 
 
 def test_queries_of_pipelines_are_told_apart_and_what_they_read_twice_counts_once() -> None:
