@@ -31,16 +31,16 @@ class Known:
     """The grants of a user who is not connected."""
 
     def __init__(self, *patterns: str) -> None:
-        self._patterns = patterns
+        self.patterns = patterns
 
     def of_client(self, client: str) -> Known:
-        return Known(*(pattern.replace("%c", client or "/") for pattern in self._patterns))
+        return Known(*(pattern.replace("%c", client or "/") for pattern in self.patterns))
 
     def may_receive(self, name: str) -> bool:
-        return any(covers(parse(pattern), name) for pattern in self._patterns)
+        return any(covers(parse(pattern), name) for pattern in self.patterns)
 
     def parts(self, filter_: str) -> list[Pattern]:
-        return [part for pattern in self._patterns for part in meet(parse(filter_), parse(pattern)) or ()]
+        return [part for pattern in self.patterns for part in meet(parse(filter_), parse(pattern)) or ()]
 
     def granted(self, source: str) -> str:
         return source if self.may_receive(source) else Cut.of(source, tuple(self.parts(source)))
