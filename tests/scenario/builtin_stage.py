@@ -49,6 +49,9 @@ class Stage:
                 .option("address", source.address)
                 .option("startingOffsets", source.starting_offsets or "earliest")
             )
+            for option in ("includeProperties", "includeTopicName"):
+                is_given = source.include_properties if option == "includeProperties" else source.include_topic_name
+                reader = reader.option(option, str(bool(is_given)).lower())
             limits = [limit for limit in (source.max_rows_per_batch, self.at_once) if limit is not None]
             if limits:
                 reader = reader.option("maxOffsetsPerTrigger", min(limits))

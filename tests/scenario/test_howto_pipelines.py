@@ -138,9 +138,10 @@ def test_a_pipeline_is_declared_as_the_howto_says(shop: Place) -> None:
     clear(shop)
 
 
-def test_names_of_mqtt_become_columns_as_the_howto_says(shop: Place) -> None:
+@pytest.mark.parametrize(("page", "space"), [("mqtt-to-a-table.md", "plant"), ("sparkplug.md", "works")])
+def test_messages_of_mqtt_become_columns_as_the_howto_says(shop: Place, page: str, space: str) -> None:
     require("mosquitto_pub and mosquitto_sub")
-    for name, (commands, expected) in in_shop("mqtt-to-a-table.md", "plant").items():
+    for name, (commands, expected) in in_shop(page, space).items():
         told = shop.run(commands.replace("1883", shop.ports["5672"]))  # which speaks MQTT, too
         assert expected is None or told == expected, name
     clear(shop)

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.pipeline.builtin import lake, last_value, metering, windows
+from enmasse.client.blocking import Message
+from enmasse.pipeline.builtin import lake, last_value, metering, sparkplug, windows
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place
 from tests.scenario.builtin_stage import Stage, body, send
 from tests.support.draining import everything
+from tests.support.sparkplug_payloads import SESSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,6 +203,57 @@ def test_usage_is_counted_by_window_and_address(stage: Stage, stream_node: Strea
         metering.build(stage, {"addresses": ["orders"]})
     with pytest.raises(PlanError, match="no stream that fits"):
         metering.build(stage, {"addresses": ["x/#"]})
+
+
+def test_metrics_of_sparkplug_are_rows_once_also_where_a_batch_comes_again(
+    stage: Stage, stream_node: StreamNode
+) -> None:
+    stream_node.create("odd", "queue")
+    stream_node.create("measured")
+    data = "spBv1.0/plant/NDATA/line-1"
+    elsewhere = data.replace("line-1", "line-2")
+    session = list(SESSION.items())
+    # The one of which no birth was seen, then two sessions of one edge node, the second cut short.
+    messages = [(elsewhere, SESSION[data]), *session, *session[:1], *session[2:3], (data, b"odd"), ("else", b"")]
+    wanted = {"address": "telemetry", "to": "measured", "badRecords": "odd"}
+    stage.at_once = 3
+    plans = sparkplug.build(stage, wanted)
+    for begin, end in ((0, 5), (5, len(messages))):
+        with stream_node.connect() as connection:
+            sender = connection.sender("telemetry")
+            for name, content in messages[begin:end]:
+                assert str(sender.send(Message(content, to=name, subject="one"))) == "accepted"
+        stage.finish(plans)
+        # As if it had been killed before the last batch was noted.
+        commits = stage.place.folder / "checkpoints" / "rows" / "commits"
+        newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        newest.unlink()
+        newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+        stage.finish(plans)
+    table = stage.table("sparkplug").sort_values(["partition", "offset", "place"])
+    expected = [name.split("/")[2] for name, _ in session for _ in range(ROWS_OF[name.split("/")[2]])]
+    assert table["message"].tolist() == [*expected, *["NBIRTH"] * 5, *["NDATA"] * 3]
+    speeds = table[table["metric"] == "Speed"]
+    assert speeds["value"].tolist() == [-1500.0, -1450.0, -1400.0]
+    assert speeds["time"].max() == datetime(2026, 1, 31, 12, 0, 3, tzinfo=UTC).replace(tzinfo=None)
+    assert not table.duplicated(["partition", "offset", "place"]).any()
+    told = [json.loads(message.body) for message in all_of(stream_node, "measured")]
+    assert [(one["message"], one.get("metric")) for one in told] == [
+        (row.message, row.metric) for row in table.itertuples()
+    ]
+    letters = all_of(stream_node, "odd")
+    assert [letter.properties["address"] for letter in letters] == [elsewhere, data, "else"]
+    assert letters[0].properties["reason"] == "metric alias 1: no birth of plant/line-2 that says its name was seen"
+    assert [bytes(letter.body) for letter in letters] == [SESSION[data], b"odd", b""]
+
+
+ROWS_OF = {"NBIRTH": 5, "NCMD": 1, "NDATA": 3, "DBIRTH": 3, "DDATA": 3, "DDEATH": 1, "NDEATH": 1}
+
+
+def all_of(node: StreamNode, address: str) -> list[Message]:
+    filters = {"enmasse:start": "first"} if address == "measured" else {}
+    with node.connect() as connection, connection.receiver(address, credit=0, filters=filters) as receiver:
+        return [delivery.message for delivery in everything(receiver)]
 
 
 def test_a_wrong_parameter_is_named(stage: Stage) -> None:

@@ -27,6 +27,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "score": {"address": "telemetry", "model": "pumps", "to": "scores"},
     "metering": {"addresses": ["telemetry", "plant/#"]},
     "commands": {"alerts": "alerts", "commands": "commands"},
+    "sparkplug": {"address": "measured", "badRecords": "odd"},
 }
 
 ALERTING = {"address": "a", "alerts": "b"}
@@ -36,6 +37,9 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("lake", {"address": "a", "table": "Raw!"}, "table", "lower-case letters"),
     ("lake", {"address": "a", "readingsTable": "raw"}, "readingsTable", "another table"),
     ("lake", {"address": "a", "oldest": "long"}, "oldest", "a duration"),
+    ("sparkplug", {"address": "a", "table": None}, "table", "required"),
+    ("sparkplug", {"address": "a", "badRecords": "a"}, "badRecords", "another address"),
+    ("sparkplug", {"address": "a", "to": "a"}, "to", "another address"),
     ("windows", {"address": "a", "slide": "1m"}, "slide", "at most size"),
     ("windows", {"address": "a", "table": None}, "table", "required"),
     ("anomalies", {"address": "a", "alerts": "b"}, "bands", "required"),

@@ -83,6 +83,11 @@ def is_name(name: str) -> bool:
     return name.startswith(f"{NAMESPACE}/")
 
 
+def is_host(name: str) -> bool:
+    """Return whether a message of that name tells of a host, in JSON: ``spBv1.0/STATE/HOST``."""
+    return name.startswith(f"{NAMESPACE}/STATE/")
+
+
 @dataclass(slots=True)
 class _Birth:
     """The metrics of a birth: names by alias, datatypes by name."""

@@ -294,12 +294,13 @@ _ARRAYS: Final = {
 }
 
 
+_KNOWN: Final = {int(kind): kind for kind in DataType if kind is not DataType.Unknown}
+_TYPE_NAMES: Final = {int(kind): kind.name for kind in DataType}
+
+
 def type_name(datatype: int) -> str:
     """Return what a datatype is called."""
-    try:
-        return DataType(datatype).name
-    except ValueError:
-        return f"datatype {datatype}"
+    return _TYPE_NAMES.get(datatype) or f"datatype {datatype}"
 
 
 def _value_of(message: Any, datatype: int | None, where: str, level: int) -> Any:
@@ -308,7 +309,7 @@ def _value_of(message: Any, datatype: int | None, where: str, level: int) -> Any
     if field is None:
         return None
     value = getattr(message, field)
-    kind = None if datatype is None else _known(datatype)
+    kind = None if datatype is None else _KNOWN.get(datatype)  # what a later version may have is read as it stands
     if kind is not None and field not in _FIELDS[kind]:
         raise SparkplugError(f"{where}: a value of {kind.name} is in {field}")
     if field in _WHOLE:
@@ -324,11 +325,6 @@ def _value_of(message: Any, datatype: int | None, where: str, level: int) -> Any
     if field == "propertysets_value":
         return [_properties(one, where, level + 1) for one in value.propertyset]
     return value
-
-
-def _known(datatype: int) -> DataType | None:
-    """Return a type that there is; what a later version may have is read as it stands."""
-    return DataType(datatype) if 0 < datatype <= max(DataType) else None
 
 
 def _whole(value: int, kind: DataType, where: str) -> int:

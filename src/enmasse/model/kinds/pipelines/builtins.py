@@ -448,6 +448,30 @@ class CommandsParameters(BuiltinParameters):
             yield Problem("commands", f"expected another address than that of the alerts, '{self.alerts}'")
 
 
+class SparkplugParameters(_TableOrAddress):
+    """The metrics of Sparkplug B."""
+
+    does = "makes rows of the metrics of Sparkplug B, by the names that births have said"
+
+    table: TableName | None = "sparkplug"
+    bad_records: AddressName | None = None
+    """The address that messages go to that cannot be read, or have an alias that no birth has said; left out: they
+    are counted and left out."""
+    forget_after: Duration = "30d"
+    """An edge node without a message for so long is forgotten, with the names that its births have said."""
+
+    def writes(self) -> tuple[str, ...]:
+        """Return the addresses, if there are such."""
+        return tuple(address for address in (self.to, self.bad_records) if address is not None)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if bad records would be read again, without end."""
+        yield from super().problems()
+        if self.address in self.writes():
+            name = "to" if self.to == self.address else "badRecords"
+            yield Problem(name, f"expected another address than the one that is read, '{self.address}'")
+
+
 BUILTINS: Final[Mapping[str, type[BuiltinParameters]]] = {
     "lake": LakeParameters,
     "last-value": LastValueParameters,
@@ -458,6 +482,7 @@ BUILTINS: Final[Mapping[str, type[BuiltinParameters]]] = {
     "score": ScoreParameters,
     "metering": MeteringParameters,
     "commands": CommandsParameters,
+    "sparkplug": SparkplugParameters,
 }
 
 

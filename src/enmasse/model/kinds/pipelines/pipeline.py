@@ -55,7 +55,8 @@ class Builtin(Model):
     """A pipeline that is there by name."""
 
     name: str
-    """`lake`, `last-value`, `windows`, `anomalies`, `heartbeat`, `train`, `score`, `metering` or `commands`."""
+    """`lake`, `last-value`, `windows`, `anomalies`, `heartbeat`, `train`, `score`, `metering`, `commands` or
+    `sparkplug`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """The parameters by name; each built-in pipeline has its own."""
 

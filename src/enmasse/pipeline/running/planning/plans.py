@@ -132,6 +132,8 @@ class SharedTarget:
 
     parts: tuple[QueryPlan, ...]
     mode: OutputMode
+    is_whole: bool = False
+    """True if each part gets every row, and makes its own of them ``per_batch``."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ class PerBatch:
     """The columns of the rows that it gives."""
     rows_of: Callable[[DataFrame], DataFrame]
     """Takes a batch."""
+    keeps_order: bool = False
+    """True if rows stay in their tasks and order, so that they come in the same order when the batch comes again."""
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,11 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
     """Return what brings the rows of a batch to a plan's target; a batch that comes again adds nothing."""
     target = plan.target
     if isinstance(target, SharedTarget):
-        return _sharing([_adding(context, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
+        adding = [_adding(context, part, checkpoint, adopt=adopt, shares=True) for part in target.parts]
+        return _sharing(adding, is_whole=target.is_whole)
     if isinstance(target, AddressTarget):
         options = sink_options(context, plan.frame, target)
-        if plan.per_batch is not None:
+        if plan.per_batch is not None and not plan.per_batch.keeps_order:
             options["order"] = "content"  # as what it does may shuffle
         return _of_batch(plan, _sending(target, options, plan.name if shares else None))
     schema = plan.frame.schema if plan.per_batch is None else plan.per_batch.schema
@@ -229,12 +230,12 @@ def _sending(target: AddressTarget, options: dict[str, str], part: str | None) -
     return send
 
 
-def _sharing(parts: Sequence[Add]) -> Add:
+def _sharing(parts: Sequence[Add], *, is_whole: bool) -> Add:
     def share(rows: DataFrame, batch: int) -> None:
         rows.persist()
         try:
             for index, add in enumerate(parts):
-                add(rows_of_part(rows, index), batch)
+                add(rows if is_whole else rows_of_part(rows, index), batch)
         finally:
             rows.unpersist()
 
