@@ -42,7 +42,11 @@ from enmasse.messaging.sessions.names import OWNERS, REACHED
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
 
-_NAME = TOPIC_NAME.encode()
+_NAMED = b"\xa3" + bytes((len(TOPIC_NAME),)) + TOPIC_NAME.encode()
+"""The name of the annotation as it is encoded [AMQP 1.6.21]."""
+
+_NEAR = 64
+"""Bytes at the start of a message within which a topic has written the annotation, unless there are others."""
 
 
 class SharedPort(ConsumerPort, Protocol):
@@ -108,12 +112,15 @@ def reached_by(space: Space, source: str) -> list[str]:
 class _Part:
     """The port of one end, which sends on the receiver's link."""
 
-    __slots__ = ("_is_topic", "_name", "_section", "_whole", "admits", "end", "follow")
+    __slots__ = ("_name", "_names_itself", "_port", "_section", "_send", "_whole", "admits", "end", "follow")
 
     def __init__(self, whole: AcrossConsumer, address: Address) -> None:
         self._whole = whole
+        self._port: Any = whole.port
+        self._send = whole.port.send
         self._name = address.name
-        self._is_topic = address.kind in OWNERS
+        self._names_itself = address.kind in OWNERS
+        """True if the address writes a name below its own, which no sender can."""
         self._section = with_message_annotations(b"", {TOPIC_NAME: address.name})
         self.end: Consumer | None = None
         self.admits = whole.port.admits
@@ -122,7 +129,7 @@ class _Part:
     @property
     def credit(self) -> int:
         """The credit of the link, which all ends use."""
-        return self._whole.port.credit
+        return self._port.credit  # type: ignore[no-any-return]
 
     @property
     def sink(self) -> Consumer:
@@ -132,24 +139,29 @@ class _Part:
     @property
     def is_detached(self) -> bool:
         """True once the link is."""
-        return cast("bool", cast("Any", self._whole.port).is_detached)
+        return self._port.is_detached  # type: ignore[no-any-return]
 
     @property
     def is_detach_sent(self) -> bool:
         """True once the client was sent the end of the link."""
-        return cast("bool", cast("Any", self._whole.port).is_detach_sent)
+        return self._port.is_detach_sent  # type: ignore[no-any-return]
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message for one credit, with the name that it was sent to."""
-        if not message_format:
-            with suppress(DecodeError):
-                if not (self._is_topic and self._has_name(payload)):
-                    payload = named(payload, self._name, self._section)
-        self._whole.port.send(delivery, payload, settled, message_format)
+        if not ((self._names_itself and payload.find(_NAMED, 0, _NEAR) >= 0) or message_format):
+            payload = self._named(payload)
+        self._send(delivery, payload, settled, message_format)
 
-    def _has_name(self, payload: bytes) -> bool:
-        """Return true if the topic has written a name below it, which no sender can."""
-        return self._name == ROOT or (_NAME in payload and TOPIC_NAME in Sections(payload).message_annotations)
+    def _named(self, payload: bytes) -> bytes:
+        """Return a message with the name of the address, unless that has written another one."""
+        if self._name == ROOT:
+            return payload
+        try:
+            if self._names_itself and _NAMED in payload and TOPIC_NAME in Sections(payload).message_annotations:
+                return payload
+            return named(payload, self._name, self._section)
+        except DecodeError:
+            return payload
 
     def drained(self) -> None:
         """Use up the credit once no end has anything for it."""
@@ -157,7 +169,7 @@ class _Part:
 
     def take_unsettled(self) -> list[Any]:
         """Remove and return what this end has sent and has no outcome yet."""
-        return [] if self.end is None else cast("SharedPort", self._whole.port).take_from(self.end)
+        return [] if self.end is None else self._port.take_from(self.end)
 
     def detach(self, error: Any = None) -> None:
         """Leave an address that is deleted; whatever else ends it, or the last one, ends the link."""
