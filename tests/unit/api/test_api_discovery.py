@@ -45,6 +45,25 @@ def test_clients_find_groups_versions_and_kinds(api: Api) -> None:
     assert api("GET", "/api").json()["kind"] == "APIVersions"
 
 
+def test_the_version_before_is_served_by_what_enmasse_had_in_it(api: Api) -> None:
+    for group, kinds in (
+        ("enmasse.io", {"addressspaces", "addresses", "addressspaceschemas"}),
+        ("user.enmasse.io", {"messagingusers"}),
+    ):
+        told = api("GET", f"/apis/{group}").json()
+        assert [item["version"] for item in told["versions"]] == ["v1beta1", "v1alpha1"]
+        found = api("GET", f"/apis/{group}/v1alpha1").json()["resources"]
+        assert {item["name"] for item in found if "/" not in item["name"]} & {"pipelines", *kinds} == kinds
+    former = "/apis/enmasse.io/v1alpha1/namespaces/default/addressspaces"
+    space = {"apiVersion": "enmasse.io/v1alpha1", "kind": "AddressSpace", "metadata": {"name": "old"}, "spec": {}}
+    made = api("POST", former, json=space)
+    assert (made.status_code, made.json()["apiVersion"]) == (201, "enmasse.io/v1alpha1")
+    for version in ("v1alpha1", "v1beta1"):
+        path = former.replace("v1alpha1", version)
+        assert api("GET", f"{path}/old").json()["apiVersion"] == f"enmasse.io/{version}"
+        assert [item["metadata"]["name"] for item in api("GET", path).json()["items"]] == ["old"]
+
+
 def test_everything_is_discovered_at_once_where_the_client_can_read_that(api: Api) -> None:
     def ask(path: str, version: str) -> httpx.Response:
         accept = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList,application/json"

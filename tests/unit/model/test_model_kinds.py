@@ -228,7 +228,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
 
 def test_an_api_version_of_another_release_is_refused() -> None:
     assert problems(space() | {"apiVersion": "enmasse.io/v2"}) == {
-        "apiVersion": "expected enmasse.io/v1beta1 for kind AddressSpace, got 'enmasse.io/v2'"
+        "apiVersion": "expected enmasse.io/v1beta1 or enmasse.io/v1alpha1 for kind AddressSpace, got 'enmasse.io/v2'"
     }
     assert decode(space() | {"apiVersion": "enmasse.io/v1alpha1"}).api_version == "enmasse.io/v1beta1"
 

@@ -189,6 +189,8 @@ class Kind:
 
 _ADMIN, _ENMASSE, _USER, _RBAC = "admin.enmasse.io", "enmasse.io", "user.enmasse.io", "rbac.authorization.k8s.io"
 _IOT = "iot.enmasse.io"
+_FORMER = "v1alpha1"
+"""The version before EnMasse 1.0's, of the same form."""
 
 _TYPE = Column("Type", ".spec.type", "The type.")
 _PLAN = Column("Plan", ".spec.plan", "The plan that was asked for.")
@@ -314,7 +316,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="AddressSpaceSchema",
         group=_ENMASSE,
-        versions=("v1beta1",),
+        versions=("v1beta1", _FORMER),
         plural="addressspaceschemas",
         default_namespace="",
         is_read_only=True,
@@ -322,7 +324,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="AddressSpace",
         group=_ENMASSE,
-        versions=("v1beta1",),
+        versions=("v1beta1", _FORMER),
         plural="addressspaces",
         short_names=("space", "spaces"),
         subresources=(
@@ -360,7 +362,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="Address",
         group=_ENMASSE,
-        versions=("v1beta1",),
+        versions=("v1beta1", _FORMER),
         plural="addresses",
         short_names=("addr",),
         is_in_space=True,
@@ -390,7 +392,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="MessagingUser",
         group=_USER,
-        versions=("v1beta1",),
+        versions=("v1beta1", _FORMER),
         plural="messagingusers",
         short_names=("muser", "musers"),
         is_in_space=True,

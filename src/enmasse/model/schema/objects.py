@@ -85,7 +85,8 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-_FORMER_GROUPS = ("enmasse.io", "admin.enmasse.io", "user.enmasse.io")
+_FORMER_GROUP = "admin.enmasse.io"
+"""The group whose objects may have a version before, in which they are not served."""
 
 
 @cache
@@ -140,7 +141,7 @@ def _kind_of_document(document: dict[str, Any]) -> Kind:
         problem = Problem("kind", _NO_THINGS if is_of_things else _wrong_kind(name, _KINDS))
         raise InvalidResourceError("the document", [problem])
     former = f"{kind.group}/v1alpha1"  # the version before, of the same form
-    if version not in kind.api_versions and not (version == former and kind.group in _FORMER_GROUPS):
+    if version not in kind.api_versions and not (version == former and kind.group == _FORMER_GROUP):
         expected = " or ".join(kind.api_versions)
         message = f"expected {expected} for kind {kind.name}, got {describe_value(version)}"
         raise InvalidResourceError(_subject(kind.name, document.get("metadata")), [Problem("apiVersion", message)])
