@@ -147,9 +147,13 @@ def test_payloads_of_sparkplug_are_shown_by_the_names_that_births_have_said(shar
     # What is none is shown as it is.
     assert lines[-2:] == ['{"online": true}', "odd"]
     with connect(shared.url("amqp")) as connection:
-        connection.sender("spBv1.0/plant/NDATA/line-1").send(Message(SESSION["spBv1.0/plant/NDATA/line-1"]))
-    alone = json.loads(shared.ok("receive", "measured", "--count", "1"))
-    assert [one["name"] for one in alone["metrics"]] == ["alias 1", "alias 2", "alias 3"]
+        data = "spBv1.0/plant/NDATA/line-1"
+        connection.sender(data).send(Message(SESSION[data]))
+        # As pipelines send bad records.
+        connection.sender("orders").send(Message(SESSION[data], properties={"address": data}))
+    for address in ("measured", "orders"):
+        alone = json.loads(shared.ok("receive", address, "--count", "1"))
+        assert [one["name"] for one in alone["metrics"]] == ["alias 1", "alias 2", "alias 3"]
     shared.ok("delete", "address", "measured")
     shared.ok("delete", "address", "spBv1.0")
 

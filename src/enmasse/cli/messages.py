@@ -223,7 +223,9 @@ class Bodies:
     def decode(self, message: Message) -> None:
         """Put what a body says in its place; one that cannot be decoded stays."""
         body = message.body
-        sent_to = (message.annotations.get(TOPIC_NAME), message.to, self._address)
+        # Bad records of pipelines have the name that they were sent to as a property.
+        bad = message.properties.get("address")
+        sent_to = (message.annotations.get(TOPIC_NAME), message.to, bad, self._address)
         name = next((str(name) for name in sent_to if isinstance(name, str) and name.startswith(_SPARKPLUG)), None)
         if name is None or not isinstance(body, bytes | bytearray | memoryview):
             return

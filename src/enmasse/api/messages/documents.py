@@ -85,7 +85,14 @@ def write_message(
     if isinstance(origin := annotations.get(_ORIGIN), str):
         found["from"] = str(origin)
     if with_body:
-        sent_to = (annotations.get(TOPIC_NAME), annotations.get(_ORIGIN), message.to, address)
+        # Bad records of pipelines have the name that they were sent to as a property.
+        sent_to = (
+            annotations.get(TOPIC_NAME),
+            annotations.get(_ORIGIN),
+            message.to,
+            message.properties.get("address"),
+            address,
+        )
         names = [str(name) for name in sent_to if isinstance(name, str)]
         found["body"] = sparkplug_body(message.body, names, reader, most_bytes) or body_of(
             message.body, message.content_type, declared, most_bytes
