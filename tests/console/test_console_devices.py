@@ -147,6 +147,11 @@ def test_many_devices_come_by_a_file_and_go_into_one(visit: Visit, tmp_path: Pat
     visit.open(PROJECT)
     page.get_by_label("File of devices").set_input_files(file)
     expect(page.get_by_role("status").filter(has_text="1 device registered")).to_contain_text("Line 3")
+    # More than one request takes.
+    many = tmp_path / "many.jsonl"
+    many.write_text("".join(f'{{"id": "zz-{number:04}"}}\n' for number in range(1100)) + "nothing\n")
+    page.get_by_label("File of devices").set_input_files(many)
+    expect(page.get_by_role("status").filter(has_text="1,100 devices registered")).to_contain_text("Line 1101")
     page.get_by_label("Find devices").fill("meter")
     expect(visit.row("meter-1")).to_be_visible()
     with page.expect_download() as download:
