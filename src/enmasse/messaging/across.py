@@ -234,6 +234,7 @@ class AcrossConsumer(Consumer):
         if address is None or address.kind not in REACHED or name in self.ends:
             return
         options = copy(self._options)
+        options.is_part = any(joined.kind in OWNERS for joined in self._addresses.values())
         _require_fit(self.address.name, address, options)
         if reach is not None:
             reach.enter(address)

@@ -58,6 +58,7 @@ class AttachOptions:
             then names the connector, and what leads on from there.
         browse: read messages without taking them (distribution mode ``copy``).
         origin: the session that a sender belongs to, for filters that do not want its messages.
+        is_part: whether the receiver has a subscription elsewhere that this one is a part of, and counts for it.
         is_durable: whether the source is to outlive the link (terminus durability).
         expiry_policy: the event that starts the time that it lasts then: ``link-detach``, ``session-end``,
             ``connection-close`` or ``never``.
@@ -68,8 +69,8 @@ class AttachOptions:
     """
 
     __slots__ = ("attach", "browse", "capabilities", "connection", "container", "expiry_policy", "expiry_timeout_s",
-                 "filters", "is_durable", "is_dynamic", "may_manage", "name", "origin", "owner", "presettle",
-                 "properties", "source", "url", "user")  # fmt: skip
+                 "filters", "is_durable", "is_dynamic", "is_part", "may_manage", "name", "origin", "owner",
+                 "presettle", "properties", "source", "url", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class AttachOptions:
         source: str = "",
         url: str = "",
         is_dynamic: bool = False,
+        is_part: bool = False,
         browse: bool = False,
         is_durable: bool = False,
         expiry_policy: str = "session-end",
@@ -107,6 +109,7 @@ class AttachOptions:
         self.url = url
         self.is_dynamic = is_dynamic
         self.browse = browse
+        self.is_part = is_part
         self.is_durable = is_durable
         self.expiry_policy = expiry_policy
         self.expiry_timeout_s = expiry_timeout_s

@@ -81,6 +81,21 @@ def test_a_selector_counts_at_each_topic_and_none_knows_it_at_a_multicast_addres
     assert other.one("ERROR")["condition"] == "amqp:not-implemented"
 
 
+def test_a_pattern_is_one_subscription_with_the_memory_of_each(scene: Scene) -> None:
+    usage = next(iter(scene.node.entities.spaces.values())).usage
+    client = scene.client()
+    client.subscribe("news/uk")
+    before, of_one = usage.subscriptions, usage.subscription_bytes
+    client.subscribe("news/#", "1")
+    scene.node.address("news/de", "topic")
+    assert usage.subscriptions == before + 1
+    assert usage.subscription_bytes > 3 * of_one
+    client.say("UNSUBSCRIBE", id="1")
+    client.say("UNSUBSCRIBE", id="0")
+    client.told()
+    assert (usage.subscriptions, usage.subscription_bytes) == (0, 0)
+
+
 def test_what_has_no_outcome_goes_with_its_address_alone(scene: Scene) -> None:
     space = next(iter(scene.node.entities.spaces.values()))
     port = scene.harness.receiver(Across(space, "news/#"), 10, source="news/#")

@@ -326,7 +326,9 @@ class Subscribing(Part["Topic"]):
         source = options.source or topic.name
         selector = selector_of(options.filters)
         footprint = self._footprint("" if selector is None else selector.text, source)
-        self._require_room(Footprint(1, footprint.size + _memory_of_cut(source)))
+        if options.is_part:
+            footprint = Footprint(0, footprint.size)
+        self._require_room(Footprint(footprint.subscriptions, footprint.size + _memory_of_cut(source)))
         policy = topic.options.slow_policy
         subscription = VolatileSubscription(
             topic.core,
