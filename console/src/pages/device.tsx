@@ -18,7 +18,7 @@ import { PageFrame } from "../parts/frame";
 import { Refusal } from "../parts/problem";
 import { ActionsMenu } from "../parts/table";
 import { Commands, type Project, SendCommand } from "./commands";
-import { Presence, trailOf, useProject } from "./project";
+import { LastSeen, Presence, trailOf, useProject } from "./project";
 import { LastReadings } from "./readings";
 
 const KINDS: Record<string, string> = { "hashed-password": "password", "x509-cert": "client certificate", psk: "pre-shared key", rpk: "public key (tokens)" };
@@ -103,7 +103,7 @@ export default function DevicePage(): ReactElement {
     >
       <Facts
         facts={[
-          ["Last seen", seen && <span title={dateTime(seen)}>{ago(seen)}</span>],
+          ["Last seen", seen && <LastSeen at={seen} connected={row?.connected ?? status.connected} />],
           ["Registered", status.created && <span title={dateTime(status.created)}>{ago(status.created)}</span>],
           ["Changed", status.updated && <span title={dateTime(status.updated)}>{ago(status.updated)}</span>],
           ["Through gateways", shown.via?.join(", ")],

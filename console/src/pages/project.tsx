@@ -109,12 +109,18 @@ export function Presence({ enabled, connected }: { enabled: boolean; connected?:
   return <span className={`em-phase em-phase-${look}`}>{text}</span>;
 }
 
+/** The time at which a device was seen last. Its messages are not noted one by one: one that is connected is there now. */
+export function LastSeen({ at, connected }: { at?: string; connected?: boolean }): ReactElement | null {
+  if (!at) return null;
+  return connected ? <span title={`Noted ${dateTime(at)}`}>now</span> : <span title={dateTime(at)}>{ago(at)}</span>;
+}
+
 function columnsOf(project: Project): Column<DeviceRow>[] {
   const through = (row: DeviceRow) => [...(row.via ?? []), ...(row.viaGroups ?? []).map((group) => `group ${group}`)].join(", ");
   return [
     { key: "id", title: "Device", cell: (row) => <Link to={path(`${project.to}/devices`, row.id)} className="em-wrap"><bdi>{row.id}</bdi></Link> },
     { key: "presence", title: "Status", sortable: false, cell: (row) => <Presence {...row} /> },
-    { key: "lastSeen", title: "Last seen", sortable: false, brief: true, cell: (row) => row.lastSeen && <span title={dateTime(row.lastSeen)}>{ago(row.lastSeen)}</span> },
+    { key: "lastSeen", title: "Last seen", sortable: false, brief: true, cell: (row) => <LastSeen at={row.lastSeen} connected={row.connected} /> },
     { key: "via", title: "Through", sortable: false, info: "The gateways that may act for it.", cell: (row) => through(row) && <span className="em-names">{through(row)}</span> },
     { key: "created", title: "Registered", sortable: false, brief: true, cell: (row) => row.created && <span title={dateTime(row.created)}>{ago(row.created)}</span> },
   ];
