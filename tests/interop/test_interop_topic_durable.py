@@ -150,7 +150,8 @@ def test_a_subscriber_learns_the_name_that_a_message_was_sent_to_and_no_sender_m
         ann.send(f"{topic}/hall/1", *durable("a"))
         ann.send(f"{topic}/hall/2", Message(body="b", durable=True, annotations=lie))
         ann.send(topic, Message(body="c", durable=True, annotations=lie), *durable("d"))
-        assert names(passing.take(4)) == expected
+        # A receiver of a pattern is told the topic's own name, too.
+        assert names(passing.take(4)) == [*expected[:2], (topic, 1), (topic, None)]
     process.kill()
     process.start()
     with ProtonClient(process.url, "ann") as ann:
