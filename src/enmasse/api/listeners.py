@@ -15,7 +15,7 @@ from starlette.datastructures import MutableHeaders
 
 from enmasse.api.access.authentication import Authenticator
 from enmasse.api.access.browser_logins import OidcTokens
-from enmasse.api.access.sessions import IDLE_S
+from enmasse.api.access.sessions import LOCAL, REMOTE, Lifetime
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.tls import ApiCertificate
 from enmasse.control.access.accounts import Accounts, new_secret
@@ -148,7 +148,8 @@ class ListenerSettings:
         served_names: in lower case, by which clients come, beside those of this machine and its certificate.
         oidc: an OpenID provider whose tokens are accepted; None: there is none.
         certificate: the operator's own with its key; None: one issued by the platform's authority.
-        session_idle_s: seconds without a request after which a browser's session ends.
+        session_idle_s: seconds without a request after which a browser's session ends; None: as long as is customary.
+        session_life_s: seconds after which it ends in any case; None: as long as is customary.
         proxy_from: the networks of load balancers that tell who their clients are.
         web_origins: origins of web pages that may use the device registry; ``*`` is all.
     """
@@ -162,7 +163,8 @@ class ListenerSettings:
     served_names: frozenset[str] = frozenset()
     oidc: OidcSettings | None = None
     certificate: tuple[Path, Path] | None = None
-    session_idle_s: float = IDLE_S
+    session_idle_s: float | None = None
+    session_life_s: float | None = None
     proxy_from: tuple[Network, ...] = ()
     web_origins: tuple[str, ...] = ()
 
@@ -254,6 +256,7 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
         verifier = None
         if settings.oidc is not None:
             verifier = OidcTokens(settings.oidc, wall=time.time, clock=time.monotonic)
+        customary = REMOTE if is_remote else LOCAL
         authenticator = Authenticator(
             accounts,
             is_required=settings.auth != "open",
@@ -261,7 +264,9 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
             operator=operator,
             pipelines=pipelines,
             verifier=verifier,
-            idle_s=settings.session_idle_s,
+            lifetime=Lifetime(
+                settings.session_idle_s or customary.idle_s, settings.session_life_s or customary.whole_s
+            ),
         )
         names = settings.served_names.union(name.lower() for name in settings.names)
         connections = HttpConnections(proxy_from=settings.proxy_from)

@@ -19,7 +19,7 @@ from enmasse.api.access import authorization
 from enmasse.api.access.authentication import Authenticator
 from enmasse.api.access.authorization import Access, access_request_of
 from enmasse.api.access.browser_logins import BrowserLogin, ProviderProof
-from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Sessions, outlasts_session
+from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Lifetime, Sessions, outlasts_session
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret
 from enmasse.control.access.rights import Rights
@@ -92,7 +92,7 @@ class Guarded:
         self.operator = new_secret()
         self.password_hash = PASSWORDS.hash(PASSWORD)
         self.tokens: dict[str, str] = {}
-        authenticator = Authenticator(
+        self.authenticator = authenticator = Authenticator(
             accounts,
             is_required=True,
             operator=self.operator,
@@ -397,8 +397,8 @@ def test_logging_in_gives_a_session_that_ends(guarded: Guarded) -> None:
     assert [login.status_code, found.status_code, after.status_code] == [200, 200, 401]
 
 
-@pytest.mark.parametrize(("step", "steps", "left"), [(299, 3, True), (301, 1, False), (299, 7, False)])
-def test_a_session_ends_after_half_an_hour_or_five_idle_minutes(
+@pytest.mark.parametrize(("step", "steps", "left"), [(43_199, 14, True), (43_201, 1, False), (43_199, 15, False)])
+def test_a_session_ends_after_seven_days_or_twelve_idle_hours(
     guarded: Guarded, step: int, steps: int, left: bool
 ) -> None:
     async def body() -> int:
@@ -692,7 +692,7 @@ def test_the_sessions_of_one_account_push_out_none_of_others() -> None:
         last = sessions.begin(Requester.known("blue"))
     assert [sessions.find(secret) is not None for secret in (own, first, second, last)] == [True, False, True, True]
     assert len(sessions) == MAX_SESSIONS_OF_ACCOUNT + 1
-    clock.now += 301  # those that have ended are no burden
+    clock.now += 43_201  # those that have ended are no burden
     sessions.begin(Requester.known("blue"))
     assert len(sessions.of("blue")) == 1
 
@@ -741,10 +741,37 @@ GIVING_NO_ACCESS = {
 @pytest.mark.parametrize(("passed", "left"), [(19, True), (21, False)])
 def test_an_operator_says_how_long_a_session_may_be_idle(passed: float, left: bool) -> None:
     clock = Clock()
-    sessions = Sessions(clock, idle_s=20)
+    sessions = Sessions(clock, Lifetime(idle_s=20, whole_s=100))
     secret = sessions.begin(Requester.known("blue"))
     clock.now += passed
     assert (sessions.find(secret) is not None) == left
+
+
+def test_sessions_outlive_the_process_as_hashes_and_end_as_they_would_have(guarded: Guarded) -> None:
+    async def in_sessions(cookies: list[str]) -> list[tuple[int, str]]:
+        async with guarded.client() as client:
+            answers = [await client.get("/whoami", headers={"cookie": f"enmasse_session={one}"}) for one in cookies]
+        return [(answer.status_code, answer.json().get("username", "")) for answer in answers]
+
+    def log_in(name: str) -> str:
+        (answer,) = guarded.run(("POST", "/login", {"json": {"username": name, "password": PASSWORD}}))
+        return str(answer.cookies["enmasse_session"])
+
+    blue, ended, green, idle = log_in("blue"), log_in("blue"), log_in("green"), log_in("sam")
+    sessions = guarded.authenticator.sessions
+    gone = sessions.find(ended)
+    assert gone is not None
+    sessions.end(gone)
+    guarded.clock.now += 43_000
+    assert asyncio.run(in_sessions([blue, green]))[0] == (200, "blue")
+    kept = repr(guarded.accounts.sessions())
+    assert not any(secret in kept for secret in (blue, ended, green, idle))
+    # While nobody serves, an account gets another password, and time passes.
+    guarded.accounts.set_password("green", PASSWORDS.hash("another horse"))
+    guarded.clock.now += 300
+    guarded.authenticator.sessions = Sessions(guarded.clock, kept=guarded.accounts)
+    assert asyncio.run(in_sessions([blue, ended, green, idle])) == [(200, "blue"), (401, ""), (401, ""), (401, "")]
+    assert [kept.requester for kept in guarded.accounts.sessions()] == ["blue"]
 
 
 def test_a_session_ends_with_its_password(guarded: Guarded) -> None:

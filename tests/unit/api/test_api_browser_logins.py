@@ -278,7 +278,7 @@ async def test_a_stream_does_not_keep_an_idle_session_alive(registry: Registry) 
         cookie = f"enmasse_session={browser.http.cookies['enmasse_session']}"
         lines = lines_of(browser.app, "/apis/enmasse.io/v1beta1/overview?watch=true", cookie=cookie)
         await anext(lines)
-        browser.now += 299
+        browser.now += 43_199
         space = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "spec": {}}
         registry.store.create(space | {"metadata": {"name": "a", "namespace": "ns"}})
         browser.now += 2
@@ -295,6 +295,6 @@ async def test_a_stream_that_has_nothing_to_tell_ends_with_its_session(
         cookie = f"enmasse_session={browser.http.cookies['enmasse_session']}"
         lines = lines_of(browser.app, "/apis/enmasse.io/v1beta1/overview?watch=true", cookie=cookie)
         await anext(lines)
-        browser.now += 301
+        browser.now += 43_201
         with pytest.raises(StopAsyncIteration):
             await asyncio.wait_for(anext(lines), 60)

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from enmasse.api.access.browser_logins import LOGIN_S
-from enmasse.api.access.sessions import COOKIE, PROOF_S, SESSION_S, proof_required
+from enmasse.api.access.sessions import COOKIE, PROOF_S, proof_required
 from enmasse.api.kube.requests import OBJECTS, Query, place, read_body
 from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.control.access.accounts import BY_SESSION, TOKEN_S
@@ -97,9 +97,14 @@ class _Routes:
         account = await self._authenticator.log_in(name, password, _host(request))
         requester = Requester.known(account.name, account.groups)
         session, secret = self._begin(request, requester, self._accounts.password_of(account.name))
-        answer = JSONResponse(account.to_dict() | {"expirationSeconds": SESSION_S} | self._proof(session))
-        _set_cookie(answer, request, secret)
+        answer = JSONResponse(account.to_dict() | {"expirationSeconds": self._life_s} | self._proof(session))
+        _set_cookie(answer, request, secret, self._life_s)
         return answer
+
+    @property
+    def _life_s(self) -> int:
+        """The seconds after which a session ends in any case."""
+        return int(self._authenticator.sessions.lifetime.whole_s)
 
     def _begin(
         self,
@@ -136,7 +141,7 @@ class _Routes:
         proof = f"#proof={self._proof(session)['proof']}" if is_proved else ""
         # A redirect removes what came in the address from the browser's, and from the next Referer.
         answer = RedirectResponse(f"/console/{page}{proof}", 303, {"Cache-Control": "no-store"})
-        _set_cookie(answer, request, secret)
+        _set_cookie(answer, request, secret, self._life_s)
         return answer
 
     async def follow_link(self, request: Request) -> Response:
@@ -257,7 +262,7 @@ class _Routes:
         if session is not None and requester.name == name:
             # All sessions end with the password; who has just shown it goes on in a new one.
             _, secret = self._begin(request, requester, self._accounts.password_of(name))
-            _set_cookie(answer, request, secret)
+            _set_cookie(answer, request, secret, self._life_s)
         return answer
 
     def _end(self, name: str, ids: list[str] | None, *, but: str = "") -> Document:
@@ -367,11 +372,11 @@ class _Routes:
         return JSONResponse(_success(f"session {name} ended"))
 
 
-def _set_cookie(answer: Response, request: Request, secret: str) -> None:
+def _set_cookie(answer: Response, request: Request, secret: str, life_s: int) -> None:
     answer.set_cookie(
         COOKIE,
         secret,
-        max_age=SESSION_S,
+        max_age=life_s,
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",

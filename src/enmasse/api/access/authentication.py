@@ -24,7 +24,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 
 from enmasse.api.access.browser_logins import BrowserLogins
-from enmasse.api.access.sessions import COOKIE, IDLE_S, PROOF_HEADER, Sessions
+from enmasse.api.access.sessions import COOKIE, LOCAL, PROOF_HEADER, Lifetime, Sessions
 from enmasse.api.kube.status import RequestError
 from enmasse.control.access.accounts import TOKEN_PREFIX, WebPasswords, hash_token
 from enmasse.errors import UnavailableError
@@ -62,8 +62,9 @@ class Authenticator:
         pipelines: the token of the pipeline host; empty: there is none.
         passwords: hashes and checks passwords.
         verifier: the verifier of tokens of an identity provider.
-        idle_s: seconds without a request after which a browser's session ends.
-        now: returns seconds, monotonic, for sessions and throttling.
+        lifetime: how long browsers' sessions last.
+        now: returns seconds for sessions and throttling; by default those since 1970 UTC for the former, which
+            outlive the process, and monotonic ones for the latter.
         wall: returns seconds since 1970 UTC, for logins that a browser brings back.
 
     Attributes:
@@ -82,7 +83,7 @@ class Authenticator:
         pipelines: str = "",
         passwords: WebPasswords | None = None,
         verifier: BearerVerifier | None = None,
-        idle_s: float = IDLE_S,
+        lifetime: Lifetime = LOCAL,
         now: object = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -90,7 +91,7 @@ class Authenticator:
         self.accounts = accounts
         self.is_required = is_required
         self.is_local = not is_required if is_local is None else is_local
-        self.sessions = Sessions(clock, idle_s)
+        self.sessions = Sessions(now if callable(now) else wall, lifetime, accounts)
         self.browser_logins = BrowserLogins(operator, wall)
         self.passwords = passwords or WebPasswords()
         self._processes = {
@@ -159,7 +160,11 @@ class Authenticator:
         if session is None or session.password is None:
             return session
         account = self.accounts.find(session.requester.name) if self.accounts is not None else None
-        if account is None or self.accounts is None or self.accounts.password_of(account.name) != session.password:
+        if (
+            account is None
+            or self.accounts is None
+            or hash_token(self.accounts.password_of(account.name)) != session.password
+        ):
             self.sessions.end(session)
             return None
         session.requester = Requester.known(account.name, account.groups)

@@ -1,7 +1,8 @@
 """Sessions of browsers, and fresh proofs of the person in one.
 
 Rules:
-1. Sessions are in memory: they end with the process.
+1. Sessions outlive the process: of each the hash of its secret is kept, and that of what it ends with. Those of an
+   identity provider are in memory alone, because they need its tokens.
 2. Each account has a bound of its own, and the oldest of the same account goes. When all places are taken, an account
    gives one up that has most: nobody's sessions push out those of others.
 3. The cookie of a session may be stolen. What outlasts the session, such as a token, asks for a fresh proof besides:
@@ -16,16 +17,31 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from enmasse.control.access.accounts import hash_token
+from enmasse.control.access.accounts import KeptSession, hash_token
 from enmasse.control.errors import ForbiddenError
-from enmasse.identity.rbac import LOCAL_OPERATOR, PROOF_REQUIRED
+from enmasse.identity.rbac import LOCAL_OPERATOR, PROOF_REQUIRED, Requester
 from enmasse.net.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enmasse.api.access.browser_logins import ProviderProof
-    from enmasse.identity.rbac import AccessRequest, Requester
+    from enmasse.control.access.accounts import Accounts
+    from enmasse.identity.rbac import AccessRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """How long sessions last.
+
+    Attributes:
+        idle_s: seconds without a request after which one ends.
+        whole_s: seconds after which one ends in any case.
+    """
+
+    idle_s: float
+    whole_s: float
+
 
 COOKIE: Final = "enmasse_session"
 
@@ -33,11 +49,14 @@ PROOF_HEADER: Final = "EnMasse-Proof"
 """The header of a request that carries a fresh proof. Pages keep it for their origin, other than cookies, which a
 browser shows to every port of a host."""
 
-SESSION_S: Final = 1800
-"""The maximum duration of a session."""
+LOCAL: Final = Lifetime(idle_s=12 * 3600.0, whole_s=7 * 86_400.0)
+"""Where the API serves this machine alone."""
 
-IDLE_S: Final = 300
-"""A session without requests ends after this time, unless the operator says another."""
+REMOTE: Final = Lifetime(idle_s=3600.0, whole_s=12 * 3600.0)
+"""Where it serves others."""
+
+_USED_EVERY_S: Final = 60.0
+"""The last use is kept this exactly; more would be a write per request."""
 
 PROOF_S: Final = 600
 """Seconds for which a proof is fresh."""
@@ -59,23 +78,26 @@ class Session:
         key: the hash of its secret.
         id: names it, and is no secret.
         requester: the person who has logged in.
-        password: the hash of the account's password, with which the session ends; None: it is of no account.
+        password: the hash of the hash of the account's password, with which the session ends; None: it is of no
+            account.
         began: the time at which it began, in seconds of the clock of sessions.
         used: the time at which it was used last.
         host: the host from which it was begun.
         agent: the browser, by its own word.
         provider: the proof by a provider, with which the session ends; None: it is of no provider.
+        used_as_kept: the time of its last use that is kept.
     """
 
     key: bytes
     id: str
     requester: Requester
-    password: str | None
+    password: bytes | None
     began: float
     used: float
     host: str = ""
     agent: str = ""
     provider: ProviderProof | None = None
+    used_as_kept: float = 0.0
 
     @property
     def way_to_prove(self) -> str:
@@ -89,16 +111,43 @@ class Sessions:
     """The sessions of one installation.
 
     Args:
-        now: returns seconds, monotonic.
-        idle_s: seconds without a request after which one ends.
+        now: returns seconds since 1970 UTC: sessions outlive the process, and the machine's start.
+        lifetime: how long they last.
+        kept: keeps them; None: they end with the process.
+
+    Attributes:
+        lifetime: as given.
     """
 
-    def __init__(self, now: Callable[[], float], idle_s: float = IDLE_S) -> None:
+    def __init__(self, now: Callable[[], float], lifetime: Lifetime = LOCAL, kept: Accounts | None = None) -> None:
         self._now = now
-        self._idle_s = idle_s
+        self.lifetime = lifetime
+        self._kept = kept
         self._sessions: dict[bytes, Session] = {}
         self._shares: Shares[bytes] = Shares(MAX_SESSIONS)
         self._proving = secrets.token_bytes(_SECRET_BYTES)
+        for found in kept.sessions() if kept is not None else ():
+            self._take_up(found)
+
+    def _take_up(self, found: KeptSession) -> None:
+        """Go on with a session of a former process; its account is looked at when it is used."""
+        who = LOCAL_OPERATOR if found.password is None else Requester.known(found.requester)
+        session = Session(
+            found.key,
+            found.id,
+            who,
+            found.password,
+            found.began,
+            found.used,
+            found.host,
+            found.agent,
+            None,
+            found.used,
+        )
+        self._sessions[found.key] = session
+        self._shares.take((who.name,), found.key)
+        if not self._is_alive(session, self._now()):
+            self.end(session)
 
     def __len__(self) -> int:
         """Return the number of sessions, with those that have ended and were not asked for since."""
@@ -125,19 +174,13 @@ class Sessions:
         now, owner = self._now(), (requester.name,)
         self._make_place(owner)
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        key = hash_token(secret)
-        self._sessions[key] = Session(
-            key,
-            secrets.token_hex(_ID_BYTES),
-            requester,
-            password,
-            now,
-            now,
-            host,
-            agent[:_MAX_AGENT_CHARACTERS],
-            provider,
-        )
+        key, name = hash_token(secret), secrets.token_hex(_ID_BYTES)
+        ends_with = None if password is None else hash_token(password)
+        agent = agent[:_MAX_AGENT_CHARACTERS]
+        self._sessions[key] = Session(key, name, requester, ends_with, now, now, host, agent, provider, now)
         self._shares.take(owner, key)
+        if self._kept is not None and provider is None:
+            self._kept.keep_session(KeptSession(key, name, requester.name, ends_with, now, now, host, agent))
         return secret
 
     def find(self, secret: str, *, is_used: bool = True) -> Session | None:
@@ -155,6 +198,9 @@ class Sessions:
             return None
         if is_used:
             session.used = now
+            if self._kept is not None and now - session.used_as_kept >= _USED_EVERY_S:
+                session.used_as_kept = now
+                self._kept.use_session(session.key, now)
         return session
 
     def of(self, name: str) -> list[Session]:
@@ -172,6 +218,8 @@ class Sessions:
         """End a session, if it has not ended yet."""
         if self._sessions.pop(session.key, None) is not None:
             self._shares.leave((session.requester.name,), session.key)
+            if self._kept is not None:
+                self._kept.forget_session(session.key)
 
     def prove(self, session: Session) -> str:
         """Return a fresh proof for a session, whose person has just proved who they are."""
@@ -203,7 +251,7 @@ class Sessions:
             self.end(self._sessions[others or next(iter(own or self._sessions))])
 
     def _is_alive(self, session: Session, now: float) -> bool:
-        return now - session.began < SESSION_S and now - session.used < self._idle_s
+        return now - session.began < self.lifetime.whole_s and now - session.used < self.lifetime.idle_s
 
 
 _PROOF: Final = re.compile(r"([0-9]{1,12})\.([0-9a-f]{64})", re.ASCII)

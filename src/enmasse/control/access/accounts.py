@@ -81,7 +81,7 @@ TOKEN_PREFIX = "enm_"  # noqa: S105  # by which people and scanners know one tha
 
 _SECRET_BYTES = 32
 _ID_BYTES = 5
-_FORMAT = 3
+_FORMAT = 4
 _BUSY_S = 2.0
 _USED_EVERY_S = 60  # the last use of a token is recorded this exactly; more would be a write per request
 _MAX_TOKENS = 1_000  # of one account; ended ones make room
@@ -93,6 +93,11 @@ TOKEN_S = 90 * 86_400
 BY_SESSION = "session"
 """The proof with which a token was made in the console, or by `enmasse login`."""
 
+_SESSIONS = """
+CREATE TABLE IF NOT EXISTS sessions (
+    hash BLOB PRIMARY KEY, id TEXT NOT NULL, requester TEXT NOT NULL, password BLOB,
+    began REAL NOT NULL, used REAL NOT NULL, host TEXT NOT NULL, agent TEXT NOT NULL
+) WITHOUT ROWID"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -105,6 +110,7 @@ CREATE TABLE tokens (
     made_by TEXT NOT NULL DEFAULT '', parent TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX tokens_of_account ON tokens (account);
+{_SESSIONS};
 PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
@@ -115,6 +121,7 @@ WITH RECURSIVE below (id) AS (
 )
 DELETE FROM tokens WHERE id IN below
 """
+_SESSION_COLUMNS = "hash, id, requester, password, began, used, host, agent"
 _COLUMNS = "id, account, note, created, expires, used, made_by, parent"
 
 
@@ -203,8 +210,34 @@ class NewToken:
         return f"NewToken({self.token!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSession:
+    """A session of a browser as it outlives the process; times are seconds since 1970 UTC.
+
+    Attributes:
+        key: the hash of its secret.
+        id: names it, and is no secret.
+        requester: the name of the person who has logged in.
+        password: the hash of the hash of the account's password, with which the session ends; None: it is of no
+            account.
+        began: the time at which it began.
+        used: the time at which it was used last, to the minute.
+        host: the host from which it was begun.
+        agent: the browser, by its own word.
+    """
+
+    key: bytes
+    id: str
+    requester: str
+    password: bytes | None
+    began: float
+    used: float
+    host: str
+    agent: str
+
+
 class Accounts:
-    """The accounts of one installation.
+    """The accounts of one installation, with their tokens and the sessions of browsers.
 
     Args:
         path: the file; made when there is none, with its directory.
@@ -414,6 +447,32 @@ class Accounts:
                 self._database.execute("UPDATE tokens SET used = ? WHERE hash = ?", (now, digest))
         return _account(row[:4]), token
 
+    def sessions(self) -> list[KeptSession]:
+        """Return the sessions that were kept, the oldest first."""
+        with self._reading():
+            rows = self._database.execute(
+                f"SELECT {_SESSION_COLUMNS} FROM sessions ORDER BY began"  # noqa: S608  # a constant
+            ).fetchall()
+        return [KeptSession(*row) for row in rows]
+
+    def keep_session(self, session: KeptSession) -> None:
+        """Keep a session, so that it outlives this process; one of the same hash is replaced."""
+        with self._writing():
+            self._database.execute(
+                f"REPLACE INTO sessions ({_SESSION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  # a constant
+                astuple(session),
+            )
+
+    def use_session(self, key: bytes, used: float) -> None:
+        """Keep the time at which a session was used last."""
+        with self._writing():
+            self._database.execute("UPDATE sessions SET used = ? WHERE hash = ?", (used, key))
+
+    def forget_session(self, key: bytes) -> None:
+        """Forget a session, by the hash of its secret."""
+        with self._writing():
+            self._database.execute("DELETE FROM sessions WHERE hash = ?", (key,))
+
     def _prepare(self) -> None:
         with self._reading():
             self._database.execute("PRAGMA journal_mode = WAL")
@@ -425,6 +484,7 @@ class Accounts:
         if found == 1:
             self._add_columns()
         with self._reading():
+            self._database.execute(_SESSIONS)  # which formats before 4 had not
             protect(self._database)
             if found < _FORMAT:
                 self._database.execute(f"PRAGMA user_version = {_FORMAT}")

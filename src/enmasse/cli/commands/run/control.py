@@ -93,14 +93,27 @@ OidcSecret = Annotated[
 OidcCa = Annotated[
     Path | None, typer.Option("--api-oidc-ca", metavar="FILE", help="Who vouches for the provider (PEM).")
 ]
+MAX_SESSION_S = 365 * 86_400
+
 SessionIdle = Annotated[
     int | None,
     typer.Option(
         "--api-session-idle",
         metavar="SECONDS",
         min=1,
-        max=1800,
-        help="A browser's session ends after so long without a request; 300 by default.",
+        max=MAX_SESSION_S,
+        help="A browser's session ends after so long without a request; by default 12 hours, and one hour where "
+        "other machines are served.",
+    ),
+]
+SessionLife = Annotated[
+    int | None,
+    typer.Option(
+        "--api-session-life",
+        metavar="SECONDS",
+        min=1,
+        max=MAX_SESSION_S,
+        help="It ends after so long in any case; by default 7 days, and 12 hours where other machines are served.",
     ),
 ]
 WebhookNetwork = Annotated[
@@ -197,6 +210,7 @@ def control(
     api_oidc_client: OidcClient = None,
     api_oidc_client_secret: OidcSecret = None,
     api_session_idle: SessionIdle = None,
+    api_session_life: SessionLife = None,
     webhook_network: WebhookNetwork = None,
     proxy_from: ProxyFrom = None,
     domain: Domain = DEFAULT_DOMAIN,
@@ -223,8 +237,7 @@ def control(
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for its nodes."""
     gc.disable()  # what is loaded now stays: searching it for cycles again and again takes a tenth of a start
-    from enmasse.api.access.sessions import IDLE_S  # noqa: PLC0415  # slow; only needed here
-    from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # the same
+    from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # slow; only needed here
     from enmasse.control.endpoints.controller import EndpointSettings  # noqa: PLC0415  # the same
     from enmasse.control_process.process import ControlSettings, run_control  # noqa: PLC0415  # the same
     from enmasse.drivers.supervisor.endpoints import machine_names  # noqa: PLC0415  # the same
@@ -255,7 +268,8 @@ def control(
             api_oidc_client_secret,
         ),
         certificate=certificate_pair(api_cert, api_key, "--api-cert, --api-key"),
-        session_idle_s=api_session_idle or IDLE_S,
+        session_idle_s=api_session_idle,
+        session_life_s=api_session_life,
     )
     settings = ControlSettings(
         data=data,
