@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -104,8 +103,8 @@ class Ordering(Part["Backlog"]):
     """The messages of a queue or subscription that can be handed out, in an order beyond that of arrival."""
 
     __slots__ = (
-        "_all", "_before", "_excluded", "_groups", "_kept", "_left", "_parked", "_selected", "_selectors",
-        "_unplaced", "_unseen",
+        "_all", "_before", "_excluded", "_groups", "_kept", "_left", "_parked", "_selected", "_selecting",
+        "_selectors", "_unplaced", "_unseen",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog, entries: list[Entry]) -> None:
@@ -122,6 +121,8 @@ class Ordering(Part["Backlog"]):
         self._selected: dict[str, _Heap] = {}
         """By the selector's text."""
         self._selectors: dict[str, Selector | NameSelector] = {}
+        self._selecting: dict[str, set[BacklogConsumer]] = {}
+        """The receivers that have each."""
         self._groups: dict[str, BacklogConsumer] = {}
         """The receivers of groups."""
         self._parked: dict[BacklogConsumer, _Heap] = {}
@@ -188,6 +189,7 @@ class Ordering(Part["Backlog"]):
         """Add a receiver with a selector."""
         selector = consumer.selector
         assert selector is not None
+        self._selecting.setdefault(selector.text, set()).add(consumer)
         if selector.text not in self._selectors:
             self._selected[selector.text] = _Heap()
             self._selectors[selector.text] = selector
@@ -195,17 +197,17 @@ class Ordering(Part["Backlog"]):
 
     def reselect(self, consumer: BacklogConsumer, selector: NameSelector | None) -> None:
         """Have a receiver get what another selector selects from now on; ``None``: all."""
-        self._free_groups(consumer)
+        self._deselect(consumer)
         consumer.selector = selector
-        self._forget_selectors(self.whole.consumers)
         if selector is not None:
             self.select(consumer)
+        self._unpark(consumer)
         self.whole.due()
 
     def keep(self, wanted: NameSelector | None) -> None:
-        """Drop what is not selected before it is handed out, from now on; ``None``: drop nothing."""
-        before, self._kept = self._kept, wanted
-        if wanted is None or (before is not None and before.text == wanted.text):
+        """Drop what is not selected before it is handed out, what is there included; ``None``: drop nothing more."""
+        self._kept = wanted
+        if wanted is None:
             return
         # All get their places anew, in turns.
         self._before = deque(sorted((entry for entry in self.entries() if entry.state == READY), key=place_of))
@@ -213,6 +215,7 @@ class Ordering(Part["Backlog"]):
         self._parked.clear()
         self._unseen.clear()
         self._selected = {text: _Heap() for text in self._selected}
+        self.whole.core.units += len(self._before) // LOOKS_OF_UNIT
         self.whole.due()
 
     def look_on(self) -> bool:
@@ -252,25 +255,28 @@ class Ordering(Part["Backlog"]):
 
     def remove(self, consumer: BacklogConsumer) -> None:
         """Remove a receiver: its groups are free for others."""
-        self._free_groups(consumer)
-        for excluded in self._excluded.values():
-            excluded.discard(consumer)
-        self._forget_selectors([other for other in self.whole.consumers if other is not consumer])
-
-    def _free_groups(self, consumer: BacklogConsumer) -> None:
         for group in [group for group, owner in self._groups.items() if owner is consumer]:
             del self._groups[group]
+        self._unpark(consumer)
+        for excluded in self._excluded.values():
+            excluded.discard(consumer)
+        self._deselect(consumer)
+
+    def _unpark(self, consumer: BacklogConsumer) -> None:
+        """Give the messages of a receiver's groups their places anew."""
         parked = self._parked.pop(consumer, None)
         if parked is not None:
             self._unplaced.absorb(parked)
 
-    def _forget_selectors(self, consumers: Sequence[Consumer]) -> None:
-        """Forget the selectors that none of these receivers has."""
-        selectors = [getattr(consumer, "selector", None) for consumer in consumers]
-        used = {selector.text for selector in selectors if selector is not None}
-        for text in [text for text in self._selectors if text not in used]:
-            del self._selectors[text]
-            del self._selected[text]
+    def _deselect(self, consumer: BacklogConsumer) -> None:
+        """Forget the selector of a receiver, unless others have it, too."""
+        text = "" if consumer.selector is None else consumer.selector.text
+        others = self._selecting.get(text)
+        if others is None:
+            return
+        others.discard(consumer)
+        if not others:
+            del self._selecting[text], self._selectors[text], self._selected[text]
             self._unseen.pop(text, None)
 
     # Handing out

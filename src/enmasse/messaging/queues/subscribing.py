@@ -37,7 +37,7 @@ from enmasse.messaging.owners import is_open_to
 from enmasse.messaging.part import Part
 from enmasse.messaging.patterns import SUBTREE_CAPABILITY, is_cut, parse, patterns_at, subtree
 from enmasse.messaging.queues.consumer import BacklogConsumer
-from enmasse.messaging.queues.shares import share_of, share_out
+from enmasse.messaging.queues.shares import AWAY, Shares, share_of
 from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
 from enmasse.messaging.retaining import ALWAYS, NEW, feed, handling_of
 from enmasse.messaging.selectors.selector import compile_selector, selector_of
@@ -98,17 +98,11 @@ class MemberConsumer(BacklogConsumer):
     def share(self) -> None:
         """Have no more of the subscription than the user may receive, and so it no more than its receivers may."""
         subscription, lasting = self.address, self.lasting
+        _share(subscription, self, self.source)
+        if subscription.shares is not None:
+            self.source = subscription.shares.known(self.source)
         if lasting is not None and lasting.is_told_by(self):
-            lasting.granted = self.source
-        if share_of(subscription, self.source) is not None or _is_cut(subscription, lasting):
-            _share_out(subscription, lasting)
-
-    def on_detached(self, *, closed: bool = False) -> None:
-        """Note that the link is detached; others have no more than they may."""
-        super().on_detached()
-        subscription, lasting = self.address, self.lasting
-        if subscription.topic is not None and _is_cut(subscription, lasting):
-            _share_out(subscription, lasting)
+            lasting.grant(self.source)
 
 
 class SubscriberConsumer(MemberConsumer):
@@ -123,18 +117,13 @@ class SubscriberConsumer(MemberConsumer):
         self.lasting.left(closed=closed)
 
 
-def _is_cut(subscription: Subscription, lasting: Lasting | None) -> bool:
-    """Return whether somebody may have a part of a subscription alone."""
-    return subscription.is_cut or (lasting is not None and is_cut(lasting.granted))
-
-
-def _share_out(subscription: Subscription, lasting: Lasting | None) -> None:
-    """Have a subscription get what its receivers may have, and each of them its share."""
-    receivers = [consumer for consumer in subscription.consumers if isinstance(consumer, MemberConsumer)]
-    shares = [(consumer, share_of(subscription, consumer.source)) for consumer in receivers]
-    others = () if lasting is None else (share_of(subscription, lasting.granted),)
-    if shares or others:
-        share_out(subscription, shares, *others)
+def _share(subscription: Subscription, sharer: object, source: str) -> None:
+    """Note what one may have of a subscription; without a word where all may have all."""
+    if subscription.shares is None:
+        if share_of(subscription, source) is None:
+            return
+        subscription.shares = Shares(subscription)
+    subscription.shares.put(subscription, sharer, source)
 
 
 class Lasting:
@@ -143,7 +132,6 @@ class Lasting:
     __slots__ = (
         "_subscribing",
         "_waits",
-        "granted",
         "is_shared",
         "name",
         "owner",
@@ -163,8 +151,6 @@ class Lasting:
         self.subscription = subscription
         self.record = record
         self.source: str = record["source"]
-        self.granted: str = self.source
-        """What its owner may receive of that, as far as it is known: all, or a part, which may be nothing."""
         self.policy: str = record["policy"]
         self.timeout_s: int = record["timeout"]
         self.is_shared: bool = record["shared"]
@@ -206,14 +192,16 @@ class Lasting:
         """Return whether what a receiver may have says what the owner may."""
         return consumer.owner == self.owner and consumer.source == self.source
 
+    def grant(self, source: str) -> None:
+        """Gather what the owner may receive of its source, as far as it is known: all, or a part, or nothing."""
+        _share(self.subscription, AWAY, source)
+
     def regrant(self) -> None:
         """Gather what the grants of the owner cover now, as far as they are known without a receiver."""
         space = self._subscribing.whole.space
         grants = None if space is None or not self.user else space.grants(self.owner, self.user)
         if grants is not None:
-            self.granted = grants.of_client(self.record.get("client", self.name[0])).granted(self.source)
-            if _is_cut(self.subscription, self):
-                _share_out(self.subscription, self)
+            self.grant(grants.of_client(self.record.get("client", self.name[0])).granted(self.source))
 
     def widen(self) -> None:
         """Take what is sent to names below the source, too, from now on; what waits stays.
@@ -221,13 +209,17 @@ class Lasting:
         Its other receivers have what they named, and its owner what is known as that comes.
         """
         subscription, topic = self.subscription, self._subscribing.whole
-        subscription.recut(None)
+        if subscription.shares is not None:
+            subscription.shares.end(subscription)
+            subscription.shares = None
         topic.narrow(subscription, subscription.pattern)
-        self.source = self.record["source"] = self.granted = subtree(self.source)
+        self.source = self.record["source"] = subtree(self.source)
         subscription.pattern = parse(self.source)
         topic.widen(subscription, subscription.pattern)
         self._subscribing.keep(self)
-        _share_out(subscription, self)
+        for consumer in subscription.consumers:
+            assert isinstance(consumer, MemberConsumer)
+            consumer.share()
         self.regrant()
 
     def left(self, *, closed: bool) -> None:
@@ -398,7 +390,8 @@ class Subscribing(Part["Topic"]):
         consumer.lasting = lasting
         subscription.add_consumer(consumer)
         consumer.share()
-        subscription.sift()
+        if subscription.shares is not None:
+            subscription.shares.sift(subscription)
         if wants_values:
             feed(subscription, within=options.source)
         return consumer
@@ -431,8 +424,8 @@ class Subscribing(Part["Topic"]):
             self.whole.space.usage.require_room(footprint)
 
     def _require_room_beside(self, subscription: Subscription, source: str) -> None:
-        """Check that there is room for a receiver's share, unless the subscription had it when it was there last."""
-        if is_cut(source) and (subscription.consumers or not subscription.is_cut):
+        """Check that there is room for a receiver's share, unless the subscription has some of who was there last."""
+        if is_cut(source) and (subscription.consumers or subscription.shares is None):
             self._require_room(Footprint(0, _memory_of_cut(source)))
 
     def _make_lasting(self, name: Name, source: str, selector: str, options: AttachOptions) -> Lasting:

@@ -26,7 +26,6 @@ from enmasse.messaging.log.shared_log import SHARED_PARTITION
 from enmasse.messaging.patterns import Pattern, Wild, parse
 from enmasse.messaging.queues.backlog import Backlog
 from enmasse.messaging.queues.consumer import BacklogConsumer
-from enmasse.messaging.queues.shares import NameSelector
 from enmasse.messaging.queues.timing import Timing
 from enmasse.messaging.storage import Operation, Table
 from enmasse.model.kinds.address_settings import AddressSettings
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import AddressSpace, Origin
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import ConsumerPort
+    from enmasse.messaging.queues.shares import Shares
     from enmasse.messaging.queues.topic import Topic
     from enmasse.messaging.retaining import Feed
     from enmasse.messaging.selectors.selector import Selector
@@ -70,8 +70,8 @@ class Subscription(Backlog):
     """True if the topic's senders wait until it has room."""
     deleted_state: Any = ACCEPTED
     __slots__ = (
-        "average_bytes", "cut_bytes", "feed", "footprint", "log_id", "origin", "parts", "pattern", "room_above",
-        "room_below", "room_kind", "selector", "topic", "topic_name", "writes_all", "writes_durable",
+        "average_bytes", "feed", "footprint", "log_id", "origin", "pattern", "room_above", "room_below", "room_kind",
+        "selector", "shares", "topic", "topic_name", "writes_all", "writes_durable",
     )  # fmt: skip
 
     def __init__(
@@ -89,10 +89,8 @@ class Subscription(Backlog):
         self.topic: Topic | None = None
         self.topic_name = topic
         self.pattern = pattern
-        self.parts: tuple[Pattern, ...] | None = None
-        """What its receivers may have of its pattern, as patterns (``shares``); ``None``: all of it."""
-        self.cut_bytes = 0
-        """Bytes of memory that its footprint has for that."""
+        self.shares: Shares | None = None
+        """The shares of its receivers, once somebody may have a part of it alone."""
         self.selector = selector
         if selector is not None:
             # It has the selector.
@@ -119,34 +117,7 @@ class Subscription(Backlog):
     @property
     def patterns(self) -> Iterable[Pattern]:
         """The patterns of the names below its topic that it wants."""
-        return (self.pattern,) if self.parts is None else self.parts
-
-    @property
-    def is_cut(self) -> bool:
-        """True if some receiver may have a part of it alone."""
-        return self.parts is not None or self.cut_bytes > 0
-
-    def recut(self, parts: tuple[Pattern, ...] | None) -> None:
-        """Want what its receivers may have of its pattern now, and drop what waits and is for none of them."""
-        topic = self.topic
-        if parts == self.parts or topic is None:
-            return
-        for pattern in self.patterns:
-            topic.narrow(self, pattern)
-        self.parts = parts
-        for pattern in self.patterns:
-            topic.widen(self, pattern)
-        if self.order is not None:
-            self.order.keep(None)
-        self.sift()
-
-    def sift(self) -> None:
-        """Drop what waits and is for none of its receivers, as it may have come before they had less."""
-        topic = self.topic
-        if self.parts is not None and (
-            self.depth or self.feed is not None or (topic is not None and topic.is_behind)
-        ):
-            self.arrange().keep(NameSelector(self.parts, self.topic_name))
+        return (self.pattern,) if self.shares is None or self.shares.is_whole else self.shares.patterns
 
     @classmethod
     def declared(cls, core: Core, name: str, declaration: Declaration) -> Self:
@@ -233,6 +204,12 @@ class Subscription(Backlog):
                         self.add(entry)
             at = found[-1][0] + b"\0"
 
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Remove a receiver, with its share."""
+        super().remove_consumer(consumer)
+        if self.shares is not None:
+            self.shares.remove(self, consumer)
+
     def _is_more_coming(self) -> bool:
         """Return whether there is more to hand out than is in memory, retained values included."""
         return self.feed is not None or super()._is_more_coming()
@@ -260,6 +237,8 @@ class Subscription(Backlog):
 
     def on_turn(self, now: float) -> None:
         """Hand out; what became free lets the topic's senders go on."""
+        if self.shares is not None:
+            self.shares.settle(self)
         super().on_turn(now)
         topic = self.topic
         if self.feed is not None and (self.is_closed or topic is None or not self.feed.go_on()):
