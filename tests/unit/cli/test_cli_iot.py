@@ -80,7 +80,7 @@ def test_devices_are_found_changed_and_deleted(plant: Cli) -> None:
     assert plant("iot", "device", "list", PLANT).err == "there are no devices\n"
 
 
-def test_many_devices_go_through_files(plant: Cli, tmp_path: Path) -> None:
+def test_many_devices_go_through_files(plant: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     csv = tmp_path / "devices.csv"
     csv.write_text("id,enabled,via\n" + "".join(f"d-{n:04},true,gw-{n % 7}\n" for n in range(2_500)) + "a b,,\n")
     done = plant("iot", "device", "import", PLANT, str(csv))
@@ -91,6 +91,11 @@ def test_many_devices_go_through_files(plant: Cli, tmp_path: Path) -> None:
     done = plant("iot", "device", "import", PLANT, "-", "--existing", "skip", stdin=exported.encode())
     assert (done.code, done.out) == (0, "devices: 0 created, 2500 skipped\n")
     assert plant("iot", "device", "export", PLANT, "--format", "csv").out == csv.read_text().removesuffix("a b,,\n")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # to rich it is a terminal then
+    told = plant("iot", "device", "import", PLANT, "-", "--existing", "skip", stdin=exported.encode()).err
+    assert "1,000 devices so far" in told
+    assert "2,000 devices so far" in told
+    monkeypatch.delenv("FORCE_COLOR")
     lines = "".join(
         json.dumps(
             {

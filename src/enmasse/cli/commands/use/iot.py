@@ -243,6 +243,8 @@ def import_devices(
     failed = 0
     with _registry(data) as api, _opened(filename) as lines:
         for first, part in _parts(lines, is_csv=is_csv):
+            if first > 1 and writer.err.is_terminal:
+                writer.note(f"{sum(sums.values()) + failed:,} devices so far")  # passwords take their time
             answer, _ = api.exchange(
                 "POST",
                 f"{_BASE}/import/{identity}",
