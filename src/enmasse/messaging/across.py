@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from copy import copy
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from enmasse.message.errors import DecodeError
@@ -98,15 +98,21 @@ def _is_reached(patterns: Collection[Pattern], name: str, *, owns_subtree: bool)
     return any(meet(pattern, below) != [] for pattern in patterns)
 
 
-def reached_by(space: Space, source: str) -> list[str]:
-    """Return the names of the addresses that a receiver's pattern, or what grants leave of it, reaches."""
+def _names(space: Space, source: str) -> Iterator[str]:
     patterns = patterns_at(source)
     words = tuple(ONE if word == Wild.ANY.value else word for word in source.split("/"))
-    return [
-        name
-        for name, owns_subtree in space.sessions.names.reached_by(words)
-        if not name.startswith("$") and _is_reached(patterns, name, owns_subtree=owns_subtree)
-    ]
+    for name, owns_subtree in space.sessions.names.reached_by(words):
+        if not name.startswith("$") and _is_reached(patterns, name, owns_subtree=owns_subtree):
+            yield name
+
+
+def reached_by(space: Space, source: str) -> list[str]:
+    """Return the names of the addresses that a receiver's pattern, or what grants leave of it, reaches.
+
+    Of more than a pattern may stand for, these are as many and one more.
+    """
+    most = space.sessions.limits.filter_addresses
+    return list(islice(_names(space, source), most + 1 if most else None))
 
 
 class _Part:
@@ -401,14 +407,15 @@ class Across(Address):
         self.reach = reach
 
     def reached_by(self, source: str) -> list[str]:
-        """Return the names of the addresses that are reached by what grants leave of the pattern.
+        """Return the names of the addresses that are reached by what grants leave of the pattern; see ``reached_by``.
 
         Raises:
             AttachError: there are none, or none that the receiver may have.
         """
         names: list[str] = []
+        most = self.space.sessions.limits.filter_addresses
         problem: AttachError | None = None
-        for name in reached_by(self.space, source):
+        for name in _names(self.space, source):
             address = self.space.address(name)
             if address is None:
                 continue
@@ -416,6 +423,8 @@ class Across(Address):
             problem = problem or closed
             if closed is None:
                 names.append(name)
+                if most and len(names) > most:
+                    break
         if names:
             return names
         raise problem or AttachError(

@@ -81,6 +81,21 @@ def test_a_selector_counts_at_each_topic_and_none_knows_it_at_a_multicast_addres
     assert other.one("ERROR")["condition"] == "amqp:not-implemented"
 
 
+def test_a_pattern_stands_for_so_many_addresses_at_most(scene: Scene) -> None:
+    space = next(iter(scene.node.entities.spaces.values()))
+    space.limit(space.usage.limits._replace(filter_addresses=3))
+    client = scene.client()
+    client.subscribe("news/#")
+    (consumer,) = space.crossing
+    for name in ("news/de", "news/fr"):
+        scene.node.address(name, "topic")
+    # One that comes later is done without.
+    assert (list(consumer.ends), space.sessions.unreached) == (["news", "news/uk", "news/de"], 1)
+    client.say("SUBSCRIBE", id="1", destination="news/#")
+    assert "stands for more than 3 addresses" in str(client.one("ERROR"))
+    assert scene.client().said
+
+
 def test_a_pattern_is_one_subscription_with_the_memory_of_each(scene: Scene) -> None:
     usage = next(iter(scene.node.entities.spaces.values())).usage
     client = scene.client()
