@@ -61,7 +61,7 @@ def measure(spark: SparkSession, node: Node, address: str, batch_rows: int, chec
         {"address": address, "alerts": "alerts", "bands": {"temperature": "10:35"}, "deviations": 4}
     )
     query = (
-        alerts_of(readings_of(stream, ["temperature"]), wanted)
+        alerts_of(readings_of(stream, wanted, ["temperature"]), wanted)
         .writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

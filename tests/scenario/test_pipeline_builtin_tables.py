@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.client.blocking import Message
+from enmasse.model.kinds.pipelines.builtins import LastValueParameters
 from enmasse.pipeline.builtin import lake, last_value, metering, sparkplug, windows
+from enmasse.pipeline.builtin.telemetry import readings_of
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.planning.plans import AddressFacts, JobPlan, Place
 from tests.scenario.builtin_stage import Stage, body, send
@@ -130,6 +132,61 @@ def test_the_last_value_is_that_of_the_newest_moment(stage: Stage, stream_node: 
     assert {(r.device, r.metric): r.value for r in found.itertuples()} == {k: v for k, (_, v) in expected.items()}
     moments = {r.device: round(r.time.timestamp() * 1000) for r in found.itertuples() if r.device != "k"}
     assert moments == {device: at for (device, _), (at, _) in expected.items() if device != "k"}
+
+
+DEEP: list[Any] = [
+    {
+        "src": "s1",
+        "params": {"ts": 1_795_856_400.5, "switch:0": {"apower": 45.5, "a.b": 2}},
+        "object": {"t": 1, "T": 2, "n": {"x": 9}, "s": "7.5", "z": "no"},
+        "flat.t": 100,
+        "flat": {"t": 3},
+        "t": 3,
+        "T": 4,
+    },
+    {"src": "", "params": 7, "object": {"t": 5}},
+    {"src": {"a": "x"}, "params": {"ts": "2026-11-28T09:00:00Z"}, "object": {"t": 1e400}},
+    {"params": {"ts": 1e300}, "object": {"t": 6}},
+    {"object": [1]},
+    {"object": None, "t": None},
+    [],
+]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [
+        (["params.switch:0.apower"], {("s1", "params.switch:0.apower", 45.5)}),
+        (["params.switch:0.`a.b`"], {("s1", "params.switch:0.`a.b`", 2.0)}),
+        (["object.t"], {("s1", "object.t", 1.0), ("k", "object.t", 5.0), ("k", "object.t", 6.0)}),
+        (
+            ["object.T", "object.t"],
+            {("s1", "object.T", 2.0), ("s1", "object.t", 1.0), ("k", "object.t", 5.0), ("k", "object.t", 6.0)},
+        ),
+        (["flat.t"], {("s1", "flat.t", 100.0)}),
+        (["`flat.t`"], {("s1", "flat.t", 100.0)}),
+        (
+            ["object.*", "object.n.x", "t"],
+            {("s1", f"object.{name}", value) for name, value in (("t", 1.0), ("T", 2.0), ("s", 7.5), ("n.x", 9.0))}
+            | {("s1", "t", 3.0), ("k", "object.t", 5.0), ("k", "object.t", 6.0)},
+        ),
+        ([], {("s1", "flat.t", 100.0), ("s1", "t", 3.0), ("s1", "T", 4.0), ("k", "params", 7.0)}),
+    ],
+)
+def test_metrics_and_devices_may_lie_deep_and_be_called_otherwise(
+    spark: SparkSession, metrics: list[str], found: set[tuple[str, str, float]]
+) -> None:
+    accepted = datetime(2030, 1, 1, tzinfo=UTC)
+    rows = [(0, n, accepted, bytearray(b"k"), bytearray(json.dumps(one).encode())) for n, one in enumerate(DEEP)]
+    stream = spark.createDataFrame(
+        rows, "partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
+    )
+    wanted = {"address": "a", "deviceField": "src", "timeField": "params.ts", "metrics": metrics}
+    parameters = LastValueParameters.model_validate(wanted)
+    made = readings_of(stream, parameters, parameters.metrics).selectExpr("*", "unix_millis(time) AS ms").collect()
+    assert {(row["device"], row["metric"], row["value"]) for row in made} == found
+    moments = {0: 1_795_856_400_500}
+    assert all(row["ms"] == moments.get(row["offset"], accepted.timestamp() * 1000) for row in made)
 
 
 @pytest.mark.parametrize(("size", "slide"), [(10, 10), (20, 5)])

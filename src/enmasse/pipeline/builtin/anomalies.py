@@ -252,7 +252,7 @@ def build(context: PlanContext, parameters: AnomaliesParameters | Mapping[str, A
         PlanError: a parameter is wrong.
     """
     wanted = checked(AnomaliesParameters, parameters)
-    readings = readings_of(telemetry_messages(context, wanted, most=MAX_ROWS), wanted.metrics)
+    readings = readings_of(telemetry_messages(context, wanted, most=MAX_ROWS), wanted, wanted.metrics)
     alerts = alerts_of(readings, wanted)
     plans: list[QueryPlan | JobPlan] = []
     if wanted.alerts is not None:

@@ -193,7 +193,7 @@ def build(context: PlanContext, parameters: HeartbeatParameters | Mapping[str, A
     seen = (
         telemetry_messages(context, source).withColumn("device", F.col("key").cast("string"))
         if wanted.registered
-        else messages_of(telemetry_messages(context, source))
+        else messages_of(telemetry_messages(context, source), source.device_field)
     )
     heard = seen.where("device IS NOT NULL").selectExpr(
         "device", "unix_micros(timestamp) AS heard_us", "partition", "offset"

@@ -28,12 +28,12 @@ def build(context: PlanContext, parameters: LakeParameters | Mapping[str, Any]) 
     """
     wanted = checked(LakeParameters, parameters)
     oldest_s = seconds(wanted.oldest)
-    messages = days_of(raw_messages(context, wanted), oldest_s)
+    messages = days_of(raw_messages(context, wanted), wanted.time_field, oldest_s)
     plans: list[QueryPlan | JobPlan] = [
         QueryPlan("messages", messages, TableTarget(wanted.table, Layout(partition_by=("day",))))
     ]
     if wanted.readings_table is not None:
-        readings = readings_of(telemetry_messages(context, wanted)).selectExpr(
+        readings = readings_of(telemetry_messages(context, wanted), wanted).selectExpr(
             "device",
             "metric",
             "value",

@@ -35,7 +35,7 @@ def build(context: PlanContext, parameters: LastValueParameters | Mapping[str, A
         PlanError: a parameter is wrong.
     """
     wanted = checked(LastValueParameters, parameters)
-    last = last_values(readings_of(telemetry_messages(context, wanted), wanted.metrics))
+    last = last_values(readings_of(telemetry_messages(context, wanted), wanted, wanted.metrics))
     plans: list[QueryPlan | JobPlan] = []
     if wanted.table is not None:
         plans.append(QueryPlan("table", last, TableTarget(wanted.table, Layout(mode="update", keys=KEYS)), STATE))

@@ -61,7 +61,9 @@ def build(context: PlanContext, parameters: ScoreParameters | Mapping[str, Any])
     """
     wanted = checked(ScoreParameters, parameters)
     folder = context.place.models / wanted.model
-    messages = messages_of(telemetry_messages(context, wanted)).where("message IS NOT NULL")
+    messages = messages_of(telemetry_messages(context, wanted), wanted.device_field, wanted.time_field).where(
+        "message IS NOT NULL"
+    )
     narrow = messages.select("device", "time", F.to_json("message").alias("fields"), "partition", "offset")
     scored = narrow.mapInArrow(Scoring(folder, only_anomalies=wanted.only == "anomalies"), _DDL)
 

@@ -31,7 +31,7 @@ def build(context: PlanContext, parameters: WindowsParameters | Mapping[str, Any
     """
     wanted = checked(WindowsParameters, parameters)
     slide = wanted.slide or wanted.size
-    readings = readings_of(telemetry_messages(context, wanted), wanted.metrics)
+    readings = readings_of(telemetry_messages(context, wanted), wanted, wanted.metrics)
     windows = windows_of(readings, milliseconds(wanted.size), milliseconds(slide), milliseconds(wanted.lateness))
     mode: OutputMode = "append" if wanted.emit == "final" else "update"
     spans = f"{milliseconds(wanted.size)} ms every {milliseconds(slide)} ms"

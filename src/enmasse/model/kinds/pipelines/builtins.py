@@ -21,6 +21,7 @@ from enmasse.model.kinds.durations import Duration, milliseconds
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem, is_label, pattern_problem
 from enmasse.model.schema.schema import Model, describe_value, explain
+from enmasse.model.sql.ddl import path_of
 
 
 def band_limits(text: str) -> tuple[float, float]:
@@ -67,6 +68,30 @@ def _check_table(text: str) -> str:
     return text
 
 
+def _check_field(text: str) -> str:
+    path = path_of(text)
+    if ALL_FIELDS in path or len(path) > _MAX_PATH:
+        expected = f"expected a field or a path to one, of at most {_MAX_PATH} names, without '{ALL_FIELDS}'"
+        raise PydanticCustomError("field", "{expected}", {"expected": expected})
+    return text
+
+
+def _check_metric(text: str) -> str:
+    path = path_of(text)
+    if ALL_FIELDS in path[:-1] or path == (ALL_FIELDS,) or len(path) > _MAX_PATH:
+        expected = f"expected a field, a path to one of at most {_MAX_PATH} names, or object.{ALL_FIELDS}"
+        raise PydanticCustomError("metric", "{expected}", {"expected": expected})
+    return text
+
+
+ALL_FIELDS: Final = "*"
+"""The end of a path that means all in an object."""
+_MAX_PATH: Final = 20
+FieldPath = Annotated[str, Field(min_length=1), AfterValidator(_check_field)]
+"""A field of a message, or a path to one."""
+Metrics = Annotated[
+    tuple[Annotated[str, Field(min_length=1), AfterValidator(_check_metric)], ...], Field(strict=False)
+]
 AddressName = Annotated[str, AfterValidator(_check_address)]
 AddressPattern = Annotated[str, AfterValidator(_check_pattern)]
 TableName = Annotated[str, AfterValidator(_check_table)]
@@ -116,6 +141,21 @@ class TelemetryParameters(BuiltinParameters):
         return (self.address,)
 
 
+class DeviceParameters(TelemetryParameters):
+    """Parameters of pipelines for which the devices count that messages name."""
+
+    device_field: FieldPath = "device"
+    """The field with the device's name, or a path to it such as ``deviceInfo.devEui``; where a message has none, its
+    key names the device."""
+
+
+class TimedParameters(DeviceParameters):
+    """Parameters of pipelines for which the moments count that messages name."""
+
+    time_field: FieldPath = "ts"
+    """The field with the moment of the reading, or a path to it."""
+
+
 class _TableOrAddress(TelemetryParameters):
     """Parameters of pipelines that write into a table, to an address, or both."""
 
@@ -138,7 +178,7 @@ class _TableOrAddress(TelemetryParameters):
             yield Problem("table", "required: a table, an address in 'to', or both")
 
 
-class LakeParameters(TelemetryParameters):
+class LakeParameters(TimedParameters):
     """Every message into a table that stays."""
 
     does = "keeps every message in a table, by the day of its event"
@@ -163,25 +203,29 @@ class LakeParameters(TelemetryParameters):
         """Yield a problem if both tables are the same."""
         if self.readings_table == self.table:
             yield Problem("readingsTable", f"expected another table than {describe_value(self.table)}")
+        if self.readings_table is None and "device_field" in self.model_fields_set:
+            yield Problem("deviceField", "only a readingsTable has devices; leave it out")
 
 
-class LastValueParameters(_TableOrAddress):
+class LastValueParameters(_TableOrAddress, TimedParameters):
     """The last value of each device and metric."""
 
     does = "keeps the last value of each device and metric, by the moment of the reading"
 
-    metrics: FieldNames = ()
-    """The fields of the messages that count; left out: every one that holds a number."""
+    metrics: Metrics = ()
+    """The fields of the messages that count, or paths to them such as ``object.temperature``, ``object.*``: all that
+    hold a number there; left out: every one of the message itself that does."""
     table: TableName | None = "last_value"
 
 
-class WindowsParameters(_TableOrAddress):
+class WindowsParameters(_TableOrAddress, TimedParameters):
     """Statistics of each device and metric by window of time."""
 
     does = "counts, mean, least, greatest and deviation of each device, metric and window"
 
-    metrics: FieldNames = ()
-    """The fields of the messages that count; left out: every one that holds a number."""
+    metrics: Metrics = ()
+    """The fields of the messages that count, or paths to them such as ``object.temperature``, ``object.*``: all that
+    hold a number there; left out: every one of the message itself that does."""
     table: TableName | None = "windows"
     size: Duration = "10s"
     """The length of a window."""
@@ -199,7 +243,7 @@ class WindowsParameters(_TableOrAddress):
             yield Problem("slide", f"expected at most size, {self.size}, got {describe_value(self.slide)}")
 
 
-class _Alerting(TelemetryParameters):
+class _Alerting(DeviceParameters):
     """Parameters of pipelines that raise alerts."""
 
     alerts: AddressName | None = None
@@ -225,13 +269,14 @@ class _Alerting(TelemetryParameters):
             yield Problem("alerts", "required: an address in 'alerts', a table, or both")
 
 
-class AnomaliesParameters(_Alerting):
+class AnomaliesParameters(_Alerting, TimedParameters):
     """Alerts about readings that are not as they should be, or not as they were."""
 
     does = "alerts when a reading leaves its band, or is far from what the device sent before"
 
-    metrics: FieldNames = ()
-    """The fields of the messages that are checked; left out: every one that holds a number."""
+    metrics: Metrics = ()
+    """The fields of the messages that are checked, or paths to them such as ``object.temperature``, ``object.*``: all
+    that hold a number there; left out: every one of the message itself that does."""
     bands: dict[str, Band] = Field(default_factory=dict)
     """The values by metric that are as they should be."""
     device_bands: dict[str, dict[str, Band]] = Field(default_factory=dict)
@@ -320,6 +365,8 @@ class HeartbeatParameters(_Alerting):
                 "only with the address telemetry/TENANT of an IoTProject: others have no devices in the registry"
             )
             yield Problem("registered", f"{expected}; the address is {describe_value(self.address)}")
+        if self.registered and "device_field" in self.model_fields_set:
+            yield Problem("deviceField", "registered devices are known by the keys of messages; leave it out")
 
 
 class TrainParameters(BuiltinParameters):
@@ -378,7 +425,7 @@ class TrainParameters(BuiltinParameters):
             yield Problem("index", f"{describe_value(both)} is in oneHot: expected it in one of them")
 
 
-class ScoreParameters(_TableOrAddress):
+class ScoreParameters(_TableOrAddress, TimedParameters):
     """A trained model, applied to a stream."""
 
     does = "applies a trained model to every message"
