@@ -597,6 +597,8 @@ def _share(filter_: SessionFilter, name: str, source: str | None) -> bool:
     if source is not None:
         filter_.shares[name] = source
         usage.take(Footprint(0, memory_of_cut(source)))
+    if filter_.group is not None:
+        filter_.group.note(name, before, source)
     return before is not None
 
 

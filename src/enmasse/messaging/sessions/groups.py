@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.patterns import Cut, is_cut, patterns_of
@@ -21,6 +22,7 @@ from enmasse.messaging.sessions import records
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
+    from enmasse.messaging.patterns import Pattern
     from enmasse.messaging.sessions.session_filter import SessionFilter
     from enmasse.messaging.space import Space
 
@@ -39,7 +41,7 @@ class Group:
         kept: its subscriptions by the names of topics.
     """
 
-    __slots__ = ("_groups", "kept", "log_id", "members", "name", "room", "topic")
+    __slots__ = ("_groups", "_shares", "kept", "log_id", "members", "name", "room", "topic")
 
     def __init__(self, groups: Groups, name: str, topic: str, log_id: int) -> None:
         self._groups = groups
@@ -48,6 +50,8 @@ class Group:
         self.log_id = log_id
         self.members: dict[SessionFilter, None] = {}
         self.kept: dict[str, SessionSubscription] = {}
+        self._shares: dict[str, dict[tuple[Pattern, ...], tuple[int, str]]] = {}
+        """By topics, what members may receive there, with the number of those that may."""
         self.room = SessionRoom(groups.space)
 
     @property
@@ -55,13 +59,27 @@ class Group:
         """Its name in reports."""
         return f"group {self.name!r:.200} of {self._groups.space.name}"
 
+    def note(self, name: str, before: str | None, source: str | None) -> None:
+        """Note that a member may receive something else at a topic than before; ``None`` is nothing."""
+        shares = self._shares.setdefault(name, {})
+        if source is not None:
+            share = patterns_of(source)
+            shares[share] = (shares[share][0] + 1 if share in shares else 1), source
+        if before is not None:
+            share = patterns_of(before)
+            count, same = shares.pop(share)
+            if count > 1:
+                shares[share] = count - 1, same
+        if not shares:
+            del self._shares[name]
+
     def source_at(self, name: str) -> str | None:
         """Return what its members may receive at a topic together; ``None`` if that is nothing."""
-        shares = [share for member in self.members if (share := member.shares.get(name)) is not None]
-        if not shares or not all(map(is_cut, shares)):
-            return next((share for share in shares if not is_cut(share)), None)
-        patterns = dict.fromkeys(pattern for share in shares for pattern in patterns_of(share))
-        return Cut.of(shares[0], tuple(patterns))
+        sources = [source for _, source in self._shares.get(name, {}).values()]
+        if len(sources) < 2 or not all(map(is_cut, sources)):
+            return next((source for source in sources if len(sources) < 2 or not is_cut(source)), None)
+        patterns = dict.fromkeys(pattern for source in sources for pattern in patterns_of(source))
+        return Cut.of(sources[0], tuple(patterns))
 
     def share(self, name: str) -> None:
         """Have its subscription at a topic get what some member may receive, as members or their grants change."""
@@ -69,10 +87,10 @@ class Group:
         if found is not None and found.topic is not None and source is not None:
             found.topic.sessions.recut(found, source)
 
-    def leave(self, filter_: SessionFilter) -> None:
-        """Note that a member has left; the group is over with the last one."""
+    def leave(self, filter_: SessionFilter, names: Iterable[str]) -> None:
+        """Note that a member has left, which had a part at some topics; the group is over with the last one."""
         self.members.pop(filter_, None)
-        for name in filter_.shares:
+        for name in names:
             self.share(name)
         if not self.members:
             self._groups.end(self)

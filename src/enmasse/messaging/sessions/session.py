@@ -291,8 +291,9 @@ class Session:
         self.sessions.index.remove(filter_.filter.words, filter_)
         self.sessions.space.usage.give_back(filter_.footprint)
         if filter_.group is not None:
-            filter_.group.leave(filter_)
+            names = list(filter_.shares)
             filter_targets.forget_shares(filter_)
+            filter_.group.leave(filter_, names)
 
     def require_allowed(self, source: str) -> None:
         """Raise an ``AttachError`` if the user may not receive from a name or filter."""
