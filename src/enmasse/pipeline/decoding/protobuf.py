@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Convert = Callable[[Any], Any]
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOS: Final = 1_000_000_000
 _MAX_DURATION_S: Final = 315_576_000_000
@@ -60,7 +62,8 @@ def protobuf_reader(schema_text: str) -> Callable[[bytes], dict[str, Any]]:
         if missing:
             raise RecordProblem(*(f"{path}: required" for path in missing))
         made: dict[str, Any] = record(message)
-        if content and not message.ListFields():
+        # A default that was sent is not in the message any more, which is then shorter; what is not known is.
+        if content and not message.ListFields() and message.ByteSize() == len(content):
             raise RecordProblem(f"it does not have any field of {names}")
         return made
 
@@ -165,7 +168,7 @@ def _seconds(message: Any, path: str) -> Decimal:
 def _json(message: Any, path: str) -> str:
     plain = _plain(message, path)
     try:
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+        return _ENCODER.encode(plain)
     except ValueError as error:
         raise RecordProblem(f"{path}: it is no JSON: {error}") from error
 

@@ -118,6 +118,11 @@ def test_what_was_not_sent_is_null_where_the_field_tells_and_its_default_where_i
         shaper(schema_columns("protobuf", SCHEMA))(record)
 
 
+def test_defaults_that_were_sent_all_the_same_are_values() -> None:
+    for content in (b"\x18\x00", b"\x0a\x00\x28\x00\xa2\x06\x01x"):
+        assert protobuf_reader(SCHEMA)(content) == protobuf_reader(SCHEMA)(b"")
+
+
 def test_of_a_oneof_the_others_are_null_and_a_message_without_fields_is_true() -> None:
     record = protobuf_reader(SCHEMA)(written(SCHEMA, reset={}))
     assert record["reset"] is True
