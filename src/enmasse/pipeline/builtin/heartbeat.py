@@ -179,6 +179,7 @@ def build(context: PlanContext, parameters: HeartbeatParameters | Mapping[str, A
 
     Raises:
         PlanError: a parameter is wrong.
+        RegistryAwayError: the registered devices are not known, and are not told of.
     """
     wanted = checked(HeartbeatParameters, parameters)
     keeper = SilenceKeeper(
@@ -232,7 +233,12 @@ def _beginning(context: PlanContext, devices: Path) -> DataFrame:
 
     Spark visits only buckets with state, and without a row there is none: where no device ever sends, none is missed.
     """
-    devices.parent.mkdir(exist_ok=True)  # where a pipeline is only checked
+    if devices.parent.is_dir():
+        devices_at(devices).ids_at(0)  # says what is wrong, where otherwise nothing would ever come
+    else:
+        # Nobody brings lists to where a pipeline is only checked or tried.
+        devices.parent.mkdir()
+        devices.write_text('{"ids": [], "changes": []}')
     lines = context.spark.readStream.format("text").option("pathGlobFilter", devices.name).load(str(devices.parent))
     return lines.selectExpr(
         "CAST(NULL AS STRING) AS device", "0L AS heard_us", "-1 AS partition", "CAST(0 AS BIGINT) AS offset"

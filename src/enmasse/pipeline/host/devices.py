@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from enmasse.errors import EnmasseError
+from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.model.kinds.pipelines.builtins import HeartbeatParameters
 from enmasse.pipeline.device_list import DeviceList, path_of
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
+_AGAIN_S: Final = 4.0
+"""Runners that wait for a first list do so for longer."""
 _EVERY_S: Final = 10.0
 """So long a device may be unknown to runners."""
 _SHARE: Final = 20
@@ -66,7 +68,7 @@ class DeviceLists:
         asked = time.monotonic()
         is_read = await self._read(key, folder)
         took = time.monotonic() - asked
-        self._due[key] = time.monotonic() + (max(_EVERY_S, took * _SHARE) if is_read else _LOOK_S)
+        self._due[key] = time.monotonic() + (max(_EVERY_S, took * _SHARE) if is_read else _AGAIN_S)
 
     async def _read(self, key: Key, folder: SpaceFolder) -> bool:
         """Have the list be as the registry is now; False if that cannot be done."""
@@ -84,6 +86,8 @@ class DeviceLists:
             )
             if response.status_code == 304:
                 return True
+            if response.status_code == 404:
+                raise UnavailableError(response.json()["error"])
             response.raise_for_status()
             await asyncio.to_thread(_write, folder, tenant, response.json())
             self._known[key] = folder, response.headers["etag"]
