@@ -73,7 +73,14 @@ def parse_avro(text: str) -> Any:
         raise AvroSchemaError('expected a record, as in {"type": "record", "name": ..., "fields": [...]}')
     try:
         return fastavro.parse_schema(plain)
-    except (fastavro.schema.SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (
+        fastavro.schema.SchemaParseException,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         reason = str(error).strip("'\"")
         unknown = isinstance(error, fastavro.schema.UnknownType)
         raise AvroSchemaError(f"unknown type {reason}" if unknown else reason) from error

@@ -57,7 +57,7 @@ def protobuf_reader(schema_text: str) -> Callable[[bytes], dict[str, Any]]:
         try:
             message.ParseFromString(content)
         except DecodeError as error:
-            raise RecordProblem(f"it is no {descriptor.full_name}: {str(error).rpartition(': ')[2]}") from error
+            raise RecordProblem(f"it is no {descriptor.full_name}: {_reason(error)}") from error
         missing = [] if message.IsInitialized() else message.FindInitializationErrors()
         if missing:
             raise RecordProblem(*(f"{path}: required" for path in missing))
@@ -68,6 +68,11 @@ def protobuf_reader(schema_text: str) -> Callable[[bytes], dict[str, Any]]:
         return made
 
     return read
+
+
+def _reason(error: Exception) -> str:
+    """Return why a message is none: the library's words, without the name of the type before them."""
+    return str(error).partition("': ")[2] or "its bytes are no fields"
 
 
 def _record(descriptor: Descriptor, path: str) -> Convert:

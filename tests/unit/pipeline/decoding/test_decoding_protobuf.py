@@ -168,9 +168,9 @@ def test_proto2_has_null_for_what_was_not_sent_whatever_its_default() -> None:
 @pytest.mark.parametrize(
     ("schema", "content", "problem"),
     [
-        (SCHEMA, b"hello", "it is no acme.Reading: Wire format was corrupt"),
+        (SCHEMA, b"hello", "it is no acme.Reading: "),
         (SCHEMA, written(SCHEMA, **MESSAGE)[:-1], "it is no acme.Reading"),
-        (SCHEMA, b"\x0a\x01\xff", "it is no acme.Reading: .*UTF-8"),
+        (SCHEMA, b"\x0a\x01\xff", "it is no acme.Reading: "),
         (SCHEMA, b"\x42\x04" * 3, "it is no acme.Reading"),
         (SCHEMA, b"\x08\x01", "device: expected string, got a varint, which is another type"),
         (SCHEMA, b"\x11" + bytes(8) + b"\x1d" + bytes(4), "count: expected uint64, got 32 bits"),
