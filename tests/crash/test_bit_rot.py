@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from enmasse.client import Message, blocking
-from enmasse.control.access.accounts import Accounts
+from enmasse.control.access.accounts import Accounts, KeptSession
 from enmasse.control.store.store import ResourceStore
 from enmasse.databases import soundness
 from enmasse.errors import EnmasseError
@@ -170,6 +170,8 @@ def accounts(path: Path) -> Accounts:
     for number in range(30):
         store.add(f"name-{number}", password_hash="scrypt:" + "h" * 60)
         store.create_token(f"name-{number}", note="laptop")
+        key = number.to_bytes(32)
+        store.keep_session(KeptSession(key, f"{number}", f"name-{number}", key, 900.0, 900.0, "host", "b" * 60))
     return store
 
 
