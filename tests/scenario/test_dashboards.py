@@ -67,16 +67,22 @@ def prometheus(shared: Installation, tmp_path: Path) -> Iterator[str]:
         process.wait(60)
 
 
-def test_prometheus_has_what_every_panel_asks_for(shared: Installation, prometheus: str) -> None:
+@pytest.fixture
+def client(prometheus: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=prometheus, timeout=10, trust_env=False, verify=False) as found:  # it speaks no TLS
+        yield found
+
+
+def test_prometheus_has_what_every_panel_asks_for(shared: Installation, client: httpx.Client) -> None:
     for _ in range(3):
         shared.ok("send", "orders", "x")
-
-    client = httpx.Client(base_url=prometheus, timeout=10, trust_env=False, verify=False)  # it speaks no TLS
 
     def asked(path: str, **parameters: str) -> Any:
         try:
             answer = client.get(path, params=parameters)
         except httpx.TransportError:
+            return None  # it has no port yet
+        if answer.status_code == 503:
             return None  # it begins
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
@@ -104,7 +110,6 @@ def test_prometheus_has_what_every_panel_asks_for(shared: Installation, promethe
     groups = asked("rules")["groups"]
     assert [rule["name"] for group in groups for rule in group["rules"] if rule["health"] == "err"] == []
     assert sum(len(group["rules"]) for group in groups) > 10
-    client.close()
 
 
 def test_grafanas_own_types_take_the_dashboards(tmp_path: Path) -> None:
