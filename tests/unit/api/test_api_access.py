@@ -21,12 +21,12 @@ from enmasse.api.access.authorization import Access, access_request_of
 from enmasse.api.access.browser_logins import BrowserLogin, ProviderProof
 from enmasse.api.access.sessions import MAX_SESSIONS_OF_ACCOUNT, Lifetime, Sessions, outlasts_session
 from enmasse.api.app import ApiParts, NodeAccess, create_app
-from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret
+from enmasse.control.access.accounts import Accounts, KeptSession, WebPasswords, new_secret
 from enmasse.control.access.rights import Rights
 from enmasse.control.errors import ForbiddenError
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
-from enmasse.identity.rbac import AccessRequest, Requester
+from enmasse.identity.rbac import LOCAL_OPERATOR, AccessRequest, Requester
 from enmasse.model.schema.kinds import KINDS
 from tests.support.messages import NoMessages
 
@@ -772,6 +772,18 @@ def test_sessions_outlive_the_process_as_hashes_and_end_as_they_would_have(guard
     guarded.authenticator.sessions = Sessions(guarded.clock, kept=guarded.accounts)
     assert asyncio.run(in_sessions([blue, ended, green, idle])) == [(200, "blue"), (401, ""), (401, ""), (401, "")]
     assert [kept.requester for kept in guarded.accounts.sessions()] == ["blue"]
+
+
+def test_the_operators_sessions_end_with_the_token_and_nobody_else_becomes_the_operator(guarded: Guarded) -> None:
+    clock, kept = guarded.clock, guarded.accounts
+    secret = Sessions(clock, kept=kept, operator="one").begin(LOCAL_OPERATOR)
+    found = Sessions(clock, kept=kept, operator="one").find(secret)
+    assert found is not None
+    assert (found.requester, found.way_to_prove) == (LOCAL_OPERATOR, "link")
+    assert Sessions(clock, kept=kept, operator="two").find(secret) is None
+    assert kept.sessions() == []
+    kept.keep_session(KeptSession(b"k", "1", "blue", None, clock.now, clock.now, "", ""))
+    assert len(Sessions(clock, kept=kept, operator="two")) == 0
 
 
 def test_a_session_ends_with_its_password(guarded: Guarded) -> None:

@@ -91,7 +91,7 @@ class Authenticator:
         self.accounts = accounts
         self.is_required = is_required
         self.is_local = not is_required if is_local is None else is_local
-        self.sessions = Sessions(now if callable(now) else wall, lifetime, accounts)
+        self.sessions = Sessions(now if callable(now) else wall, lifetime, accounts, operator)
         self.browser_logins = BrowserLogins(operator, wall)
         self.passwords = passwords or WebPasswords()
         self._processes = {

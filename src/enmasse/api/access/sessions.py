@@ -114,12 +114,20 @@ class Sessions:
         now: returns seconds since 1970 UTC: sessions outlive the process, and the machine's start.
         lifetime: how long they last.
         kept: keeps them; None: they end with the process.
+        operator: the token of the local operator, with which the operator's sessions end at the next start.
 
     Attributes:
         lifetime: as given.
     """
 
-    def __init__(self, now: Callable[[], float], lifetime: Lifetime = LOCAL, kept: Accounts | None = None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        lifetime: Lifetime = LOCAL,
+        kept: Accounts | None = None,
+        operator: str = "",
+    ) -> None:
+        self._operator = hash_token(operator)
         self._now = now
         self.lifetime = lifetime
         self._kept = kept
@@ -131,12 +139,18 @@ class Sessions:
 
     def _take_up(self, found: KeptSession) -> None:
         """Go on with a session of a former process; its account is looked at when it is used."""
-        who = LOCAL_OPERATOR if found.password is None else Requester.known(found.requester)
+        is_operator = found.requester == LOCAL_OPERATOR.name
+        if found.password is None or (is_operator and found.password != self._operator):
+            if self._kept is not None:
+                self._kept.forget_session(found.key)
+            return
+        who = LOCAL_OPERATOR if is_operator else Requester.known(found.requester)
+        password = None if is_operator else found.password
         session = Session(
             found.key,
             found.id,
             who,
-            found.password,
+            password,
             found.began,
             found.used,
             found.host,
@@ -179,8 +193,9 @@ class Sessions:
         agent = agent[:_MAX_AGENT_CHARACTERS]
         self._sessions[key] = Session(key, name, requester, ends_with, now, now, host, agent, provider, now)
         self._shares.take(owner, key)
-        if self._kept is not None and provider is None:
-            self._kept.keep_session(KeptSession(key, name, requester.name, ends_with, now, now, host, agent))
+        kept_with = self._operator if requester is LOCAL_OPERATOR else ends_with
+        if self._kept is not None and provider is None and kept_with is not None:
+            self._kept.keep_session(KeptSession(key, name, requester.name, kept_with, now, now, host, agent))
         return secret
 
     def find(self, secret: str, *, is_used: bool = True) -> Session | None:

@@ -218,8 +218,8 @@ class KeptSession:
         key: the hash of its secret.
         id: names it, and is no secret.
         requester: the name of the person who has logged in.
-        password: the hash of the hash of the account's password, with which the session ends; None: it is of no
-            account.
+        password: the hash of the hash of the account's password, with which the session ends, or of
+            the operator's token.
         began: the time at which it began.
         used: the time at which it was used last, to the minute.
         host: the host from which it was begun.
